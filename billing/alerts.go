@@ -2,6 +2,7 @@ package billing
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -19,14 +20,27 @@ func AlertPeriods(f Facts) []Period {
 	return append(periods, current)
 }
 
-// AlertValue returns the value that a usage or spend alert compares with its thresholds, in a
-// period of AlertPeriods. It counts all groups. counted is false if the meter does not feed the
-// stream in the period, or if its past events are not counted yet.
-func AlertValue(f Facts, period Period, a metering.Alert) (value metering.Decimal, counted bool) {
+// AlertValues are the values that usage and spend alerts compare with their thresholds, in one
+// period of AlertPeriods.
+type AlertValues struct {
+	facts   Facts
+	period  Period
+	charges func() []OpenCharge
+}
+
+// ReadAlerts returns the values of a period. Its charges are calculated once, by the first spend
+// alert.
+func ReadAlerts(f Facts, period Period) AlertValues {
+	return AlertValues{f, period, sync.OnceValue(func() []OpenCharge { return OpenCharges(f, period) })}
+}
+
+// Of returns the value of one alert. It counts all groups. counted is false if the meter does not
+// feed the stream in the period, or if its past events are not counted yet.
+func (v AlertValues) Of(a metering.Alert) (value metering.Decimal, counted bool) {
 	if a.Type == metering.UsageAlert {
-		return f.usage(a.MeterID, period).Total, f.IsCounted(a.MeterID, period)
+		return v.facts.usage(a.MeterID, v.period).Total, v.facts.IsCounted(a.MeterID, v.period)
 	}
-	for _, c := range OpenCharges(f, period) {
+	for _, c := range v.charges() {
 		if c.Currency == a.Currency && (a.MeterID == 0 || a.MeterID == c.MeterID) {
 			value = value.Add(c.Charge)
 		}

@@ -109,23 +109,28 @@ func ExpectedPeriods(f Facts) []Period {
 
 // CurrentPeriod is the customer's billing period that Now lies in. Before the
 // first one begins it is the calendar's.
-func CurrentPeriod(f Facts) metering.Range {
+func CurrentPeriod(f Facts) metering.Range { return expectedAt(f, f.Now) }
+
+// expectedAt returns the customer's billing period that an instant lies in, or the calendar's if the
+// billing periods do not reach it.
+func expectedAt(f Facts, at time.Time) metering.Range {
 	for _, p := range ExpectedPeriods(f) {
-		if p.Contains(f.Now) {
+		if p.Contains(at) {
 			return p.Range
 		}
 	}
-	return CalendarPeriod(f.Now, f.Settings.Timezone)
+	return CalendarPeriod(at, f.Settings.Timezone)
 }
 
-// CurrentPeriodOf is CurrentPeriod of the stream of a customer that bills the meter.
-func CurrentPeriodOf(streams []Facts, meter metering.MeterID) metering.Range {
+// PeriodOfMeter returns the billing period that an instant lies in, of the stream of a customer
+// that bills the meter now.
+func PeriodOfMeter(streams []Facts, meter metering.MeterID, at time.Time) metering.Range {
 	for _, f := range streams {
 		if f.feeds(meter) {
-			return CurrentPeriod(f)
+			return expectedAt(f, at)
 		}
 	}
-	return CurrentPeriod(streams[0])
+	return expectedAt(streams[0], at)
 }
 
 func (f Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }

@@ -61,7 +61,7 @@ func (e Evaluations) DryRun(ctx context.Context, tenant metering.TenantID, a met
 
 func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a metering.Alert, now time.Time) (DryRun, error) {
 	d := &dryRunner{
-		alertReader: &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: []metering.Alert{a}},
+		alertReader: alertReaderOf(ctx, tx, tenant, []metering.Alert{a}, now),
 		since:       metering.Instant(now).AddDate(0, 0, -dryRunDays),
 	}
 	b, err := d.customers(e.read)
@@ -201,7 +201,7 @@ func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billi
 			total.Usage = addHour(total, p, hours[0])
 			hours = hours[1:]
 		}
-		value, counted := billing.AlertValue(total, p, d.alert())
+		value, counted := billing.ReadAlerts(total, p).Of(d.alert())
 		if counted {
 			reached = d.reach(f, p.Range, day, value, reached)
 		}

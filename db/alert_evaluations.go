@@ -22,98 +22,63 @@ type Evaluations struct {
 	read ReadPrice
 }
 
-// dueAtOnce bounds the rows of the queue, and so the customers, that one transaction evaluates.
-const dueAtOnce = 500
-
-// Pass evaluates one batch of due customers of every tenant, so that no tenant keeps others
-// waiting. It returns whether it evaluated any.
-func (e Evaluations) Pass(ctx context.Context, now time.Time) (evaluated bool, err error) {
-	rows, err := e.pool.Query(ctx, `select distinct tenant_id from alert_due where due_at <= $1`, metering.Instant(now))
-	if err != nil {
-		return false, fmt.Errorf("list tenants with due alerts: %w", coded(err))
-	}
-	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
-	if err != nil {
-		return false, fmt.Errorf("list tenants with due alerts: %w", coded(err))
-	}
-	for _, tenant := range tenants {
-		n, failure := e.some(For(ctx, tenant), tenant, now)
-		evaluated, err = evaluated || n > 0, errors.Join(err, failure)
-	}
-	return evaluated, err
-}
-
 // Tenant evaluates the due customers of one tenant. It skips those that another process
 // evaluates.
 func (e Evaluations) Tenant(ctx context.Context, tenant metering.TenantID, now time.Time) error {
 	for {
-		if n, err := e.some(ctx, tenant, now); err != nil || n == 0 {
+		if b, err := e.evaluateBatch(ctx, tenant, largestBatch, now); err != nil || b.isEmpty() {
 			return err
 		}
 	}
 }
 
-// some evaluates a batch of due customers of a tenant, and returns their number.
-func (e Evaluations) some(ctx context.Context, tenant metering.TenantID, now time.Time) (n int, err error) {
+// evaluatedBatch is the result of one batch of a tenant.
+type evaluatedBatch struct {
+	customers []int64 // that were due
+	expanded  bool    // a row of all customers was replaced
+}
+
+// isEmpty reports whether the tenant has no due customers that a further batch can evaluate.
+func (b evaluatedBatch) isEmpty() bool { return len(b.customers) == 0 && !b.expanded }
+
+// evaluateBatch evaluates up to limit due rows of a tenant.
+func (e Evaluations) evaluateBatch(ctx context.Context, tenant metering.TenantID, limit int, now time.Time) (b evaluatedBatch, err error) {
+	if b.expanded, err = e.expand(ctx, tenant, now); err != nil {
+		return b, err
+	}
 	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
-		customers, err := takeDue(ctx, tx, tenant, now)
-		if n = len(customers); err != nil || n == 0 {
+		if b.customers, err = takeDue(ctx, tx, tenant, limit, now); err != nil || len(b.customers) == 0 {
 			return err
 		}
-		return e.evaluate(ctx, tx, tenant, customers, now)
+		return e.evaluate(ctx, tx, tenant, b.customers, now)
 	})
-	return n, err
+	return b, err
 }
 
-// takeDue deletes due rows of the queue and returns their customers, ascending. The customers'
-// later rows are deleted too, because the evaluation inserts the next one.
-func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) ([]int64, error) {
-	rows, err := tx.Query(ctx, `
-		with due as materialized (
-		  select customer_id
-		  from alert_due
-		  where tenant_id = @tenant
-		    and due_at <= @now
-		  order by due_at, id
-		  limit @limit
-		  for update skip locked),
-		locked as materialized (
-		  select customer_id, id
-		  from alert_due
-		  where tenant_id = @tenant
-		    and customer_id in (select customer_id from due)
-		  for update skip locked),
-		deleted as (
-		  delete from alert_due d
-		  using locked l
-		  where d.tenant_id = @tenant
-		    and d.customer_id = l.customer_id
-		    and d.id = l.id
-		  returning d.customer_id)
-		select distinct customer_id
-		from deleted
-		order by 1`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": dueAtOnce})
-	if err != nil {
-		return nil, fmt.Errorf("read due customers: %w", err)
-	}
-	customers, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("read due customers: %w", err)
-	}
-	return customers, nil
-}
-
-// evaluate fires the alerts of customers that have reached a threshold, and queues the customers
-// for the time at which that may change without an event.
+// evaluate fires the alerts of customers that have reached a threshold, publishes the quotas that
+// they have exceeded, and queues the customers for the time at which that may change without an
+// event.
 func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) error {
-	if err := e.exceededQuotas(ctx, tx, tenant, customers, now); err != nil {
-		return fmt.Errorf("compare usage with quotas: %w", err)
-	}
-	alerts, err := enabledAlerts(ctx, tx, tenant)
-	if err != nil || len(alerts) == 0 {
+	v, err := newAlertReader(ctx, tx, tenant, now)
+	if err != nil {
 		return err
 	}
-	v := &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: alerts, next: make(map[int64]time.Time)}
+	if err := v.plans(customers); err != nil {
+		return fmt.Errorf("read plans of customers: %w", err)
+	}
+	if err := e.exceededQuotas(v, customers); err != nil {
+		return fmt.Errorf("compare usage with quotas: %w", err)
+	}
+	if len(v.alerts) > 0 {
+		if err := e.fireAlerts(v, customers); err != nil {
+			return err
+		}
+	}
+	return v.queueNext()
+}
+
+// fireAlerts fires the alerts of customers that have reached a threshold.
+func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
 	batch, err := e.batch(v, customers)
 	if err != nil {
 		return fmt.Errorf("read usage of alerts: %w", err)
@@ -123,25 +88,6 @@ func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.Te
 	}
 	if err := v.silence(batch); err != nil {
 		return fmt.Errorf("compare silence with alerts: %w", err)
-	}
-	if err := v.fire(); err != nil {
-		return fmt.Errorf("fire alerts: %w", err)
-	}
-	return v.queueNext()
-}
-
-// evaluateClosing fires the usage and spend alerts of a billing period that closes. The evaluator
-// reads only open periods, and may not have read this one since its last event.
-func evaluateClosing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, f *billing.Facts, p billing.Period) error {
-	alerts, err := enabledAlerts(ctx, tx, tenant)
-	if err != nil || len(alerts) == 0 {
-		return err
-	}
-	v := &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: f.Now, alerts: alerts}
-	for _, a := range v.applying(f, p.Start, ofPeriods) {
-		if err := v.compare(f, p, a); err != nil {
-			return fmt.Errorf("compare usage with alerts: %w", err)
-		}
 	}
 	if err := v.fire(); err != nil {
 		return fmt.Errorf("fire alerts: %w", err)
@@ -181,15 +127,55 @@ func (e Evaluations) batch(v *alertReader, customers []int64) (*openBatch, error
 	return b, nil
 }
 
-// alertReader compares a batch of customers with the alerts of their tenant.
+// alertReader compares customers with the alerts of their tenant.
 type alertReader struct {
 	ctx     context.Context
 	tx      pgx.Tx
 	tenant  metering.TenantID
 	now     time.Time
 	alerts  []metering.Alert
+	groups  map[alertGroup]windowGroups
 	firings []metering.Firing   // thresholds that are reached now, including earlier ones
 	next    map[int64]time.Time // the time at which a customer is due again
+}
+
+// newAlertReader reads the enabled alerts of the tenant.
+func newAlertReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (*alertReader, error) {
+	alerts, err := enabledAlerts(ctx, tx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return alertReaderOf(ctx, tx, tenant, alerts, now), nil
+}
+
+func alertReaderOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, alerts []metering.Alert, now time.Time) *alertReader {
+	return &alertReader{
+		ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: alerts,
+		groups: make(map[alertGroup]windowGroups), next: make(map[int64]time.Time),
+	}
+}
+
+// plans makes the customers due when their next plan begins, with its alerts and quotas.
+func (v *alertReader) plans(customers []int64) error {
+	rows, err := v.tx.Query(v.ctx, `
+		select customer_id, min(effective_from)
+		from customer_plans
+		where tenant_id = $1
+		  and customer_id = any($2)
+		  and effective_from > $3
+		group by customer_id`, v.tenant, customers, v.now)
+	if err != nil {
+		return err
+	}
+	var (
+		id int64
+		at time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		v.dueAgain(metering.CustomerID(id), at)
+		return nil
+	})
+	return err
 }
 
 // revenue returns a reader of the billing periods that periodsOf selects, with the meters that
@@ -229,31 +215,39 @@ func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 func (v *alertReader) periods(b *openBatch) (err error) {
 	b.each(func(f *billing.Facts, periods []billing.Period) {
 		for _, p := range periods {
-			for _, a := range v.applying(f, p.Start, ofPeriods) {
-				err = errors.Join(err, v.compare(f, p, a))
-			}
+			err = errors.Join(err, v.comparePeriod(f, p))
 		}
-		v.dueAgain(f, billing.NextAlertChange(*f, periods))
+		v.dueAgain(f.Customer.ID, billing.NextAlertChange(*f, periods))
 	})
 	return err
 }
 
-// compare notes the thresholds of the alert that the customer has reached in a billing period.
-func (v *alertReader) compare(f *billing.Facts, p billing.Period, a metering.Alert) (err error) {
-	value, counted := billing.AlertValue(*f, p, a)
-	if counted && a.Group != nil {
-		value, err = v.groupTotal(f, p, a)
+// comparePeriod notes the thresholds that the customer has reached in a billing period.
+func (v *alertReader) comparePeriod(f *billing.Facts, p billing.Period) error {
+	values := billing.ReadAlerts(*f, p)
+	for _, a := range v.applying(f, p.Start, ofPeriods) {
+		value, counted := values.Of(a)
+		if counted && a.Group != nil {
+			var err error
+			if value, err = v.groupTotal(f, p, a); err != nil {
+				return err
+			}
+		}
+		if counted {
+			v.reach(f, p, a, value)
+		}
 	}
-	if err != nil || !counted {
-		return err
-	}
+	return nil
+}
+
+// reach notes the thresholds of the alert that a value has reached in a billing period.
+func (v *alertReader) reach(f *billing.Facts, p billing.Period, a metering.Alert, value metering.Decimal) {
 	for _, threshold := range a.Reached(value) {
 		v.firings = append(v.firings, metering.Firing{
 			AlertID: a.ID, CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Threshold: threshold,
 			Stream: f.Stream, Period: p.Range, Value: value, Late: !p.End.After(v.now), At: v.now,
 		})
 	}
-	return nil
 }
 
 // groupTotal returns the total of the alert's group in a billing period.
@@ -272,6 +266,12 @@ func (v *alertReader) groupTotal(f *billing.Facts, p billing.Period, a metering.
 	return total, nil
 }
 
+// alertGroup identifies groups that are read once for all customers.
+type alertGroup struct {
+	alert  metering.AlertID
+	ragged bool // all registered groups are known
+}
+
 // readGroup begins to read the customer's usage of the alert's group by day.
 func (v *alertReader) readGroup(f *billing.Facts, within metering.Range, a metering.Alert) (*windowRead, error) {
 	var key map[string]json.RawMessage
@@ -288,16 +288,20 @@ func (v *alertReader) readGroup(f *billing.Facts, within metering.Range, a meter
 		return nil, err
 	}
 	read.q = v.tx
-	if err := read.loadGroups(v.ctx); err != nil {
-		return nil, err
+	of := alertGroup{a.ID, len(read.ragged) > 0}
+	groups, known := v.groups[of]
+	if read.windowGroups = groups; !known {
+		if err := read.loadGroups(v.ctx); err != nil {
+			return nil, err
+		}
+		v.groups[of] = read.windowGroups
 	}
 	return read, read.loadEdges(v.ctx)
 }
 
 // dueAgain keeps the earliest time at which a customer is due again.
-func (v *alertReader) dueAgain(f *billing.Facts, at time.Time) {
-	id := int64(f.Customer.ID)
-	v.next[id] = sooner(v.next[id], at)
+func (v *alertReader) dueAgain(customer metering.CustomerID, at time.Time) {
+	v.next[int64(customer)] = sooner(v.next[int64(customer)], at)
 }
 
 // silence compares the time since the last event with the silence alerts.
@@ -317,7 +321,7 @@ func (v *alertReader) silence(b *openBatch) error {
 		for _, a := range v.applying(f, v.now, ofSilence) {
 			silent := at.Add(a.Silence())
 			if silent.After(v.now) {
-				v.dueAgain(f, silent)
+				v.dueAgain(f.Customer.ID, silent)
 				continue
 			}
 			v.firings = append(v.firings, metering.Firing{
@@ -329,7 +333,8 @@ func (v *alertReader) silence(b *openBatch) error {
 	return nil
 }
 
-// lastEvents returns the time of the last event of customers that silence alerts watch.
+// lastEvents returns the time of the last event of customers that silence alerts watch. An event
+// may be ahead of the clock.
 func (v *alertReader) lastEvents(customers []int64) (map[int64]time.Time, error) {
 	last := make(map[int64]time.Time)
 	if len(customers) == 0 {
@@ -344,9 +349,8 @@ func (v *alertReader) lastEvents(customers []int64) (map[int64]time.Time, error)
 		  where e.tenant_id = @tenant
 		    and e.customer_id = c.id
 		    and e.ts > @since
-		    and e.ts <= @now
 		  order by e.ts desc
-		  limit 1) e`, pgx.NamedArgs{"tenant": v.tenant, "customers": customers, "since": v.now.Add(-metering.WatchedAfterEvent), "now": v.now})
+		  limit 1) e`, pgx.NamedArgs{"tenant": v.tenant, "customers": customers, "since": v.now.Add(-metering.WatchedAfterEvent)})
 	if err != nil {
 		return nil, err
 	}
@@ -414,25 +418,4 @@ func (v *alertReader) store() ([]metering.Firing, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f metering.Firing, err error) {
 		return f, row.Scan(firingFields(&f)...)
 	})
-}
-
-// queueNext queues the customers for the time at which they are due again.
-func (v *alertReader) queueNext() error {
-	var (
-		customers []int64
-		due       []time.Time
-	)
-	for id, at := range v.next {
-		if !at.IsZero() {
-			customers, due = append(customers, id), append(due, at)
-		}
-	}
-	_, err := v.tx.Exec(v.ctx, `
-		insert into alert_due (tenant_id, customer_id, due_at)
-		select $1, customer_id, due_at
-		from unnest($2::bigint[], $3::timestamptz[]) x (customer_id, due_at)`, v.tenant, customers, due)
-	if err != nil {
-		return fmt.Errorf("queue alerts: %w", err)
-	}
-	return nil
 }

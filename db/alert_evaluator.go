@@ -1,36 +1,113 @@
 package db
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // Evaluator evaluates due customers, and looks for others every second.
-type Evaluator struct{ repeater *repeater }
+type Evaluator struct {
+	evaluations Evaluations
+	now         func() time.Time
+	failed      func(error)
+	sizes       batchSizes
+	repeater    *repeater
+}
 
 const (
-	evaluateEvery  = time.Second
-	evaluateWithin = 30 * time.Second // the time of one pass
+	evaluateEvery = time.Second
+	listWithin    = 10 * time.Second // the time of listing tenants
+	batchWithin   = 10 * time.Second // the time of one batch
+	postponedBy   = time.Minute      // a customer after a failure
 )
 
-// NewEvaluator starts an Evaluator. It reports failures to failed, and tries again a second later.
+// NewEvaluator starts an Evaluator. It reports failures to failed.
 func NewEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
-	return &Evaluator{startRepeater(evaluateEvery, func(r *repeater) {
-		for !r.isClosing() && evaluatePass(store.Evaluations, now(), failed) {
+	e := newEvaluator(store, now, failed)
+	e.repeater = startRepeater(evaluateEvery, func(r *repeater) {
+		for !r.isClosing() && e.pass() {
 		}
-	})}
+	})
+	return e
+}
+
+func newEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
+	return &Evaluator{evaluations: store.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
 }
 
 // Close waits for the evaluation in progress.
 func (e *Evaluator) Close() { e.repeater.close() }
 
-// evaluatePass reports whether it evaluated customers, after whom others may be due.
-func evaluatePass(evaluations Evaluations, now time.Time, failed func(error)) (evaluated bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), evaluateWithin)
+// pass evaluates one batch of each tenant, so that no tenant keeps others waiting. It reports
+// whether further customers may be due.
+func (e *Evaluator) pass() (more bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), listWithin)
 	defer cancel()
-	evaluated, err := evaluations.Pass(ctx, now)
+	tenants, err := e.evaluations.dueTenants(ctx, e.now())
 	if err != nil {
-		failed(err)
+		e.failed(err)
+		return false
 	}
-	return evaluated && err == nil
+	for _, tenant := range tenants {
+		more = e.batch(tenant) || more
+	}
+	return more
+}
+
+// batch evaluates one batch of a tenant within a time of its own. It reports whether further
+// customers may be due.
+func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
+	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), batchWithin)
+	defer cancel()
+	elapsed := e.evaluations.pool.stopwatch()
+	b, err := e.evaluations.evaluateBatch(ctx, tenant, e.sizes.of(tenant), e.now())
+	e.sizes.adjust(tenant, len(b.customers), elapsed(), err)
+	if err != nil {
+		e.failed(fmt.Errorf("evaluate alerts of %d customers of %s: %w", len(b.customers), tenant, err))
+		return e.retry(tenant, b.customers)
+	}
+	return !b.isEmpty()
+}
+
+// retry postpones a failed batch of one customer, so that it does not block the other customers.
+// A larger batch remains due, and the next one is smaller.
+func (e *Evaluator) retry(tenant metering.TenantID, customers []int64) (more bool) {
+	if len(customers) != 1 {
+		return len(customers) > 0
+	}
+	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), batchWithin)
+	defer cancel()
+	if err := e.evaluations.postpone(ctx, tenant, customers[0], e.now().Add(postponedBy)); err != nil {
+		e.failed(err)
+		return false
+	}
+	return true
+}
+
+const (
+	largestBatch = 500
+	slowBatch    = time.Second
+)
+
+// batchSizes bound the next batches of tenants. A tenant without an entry has largestBatch.
+type batchSizes map[metering.TenantID]int
+
+func (s batchSizes) of(tenant metering.TenantID) int { return cmp.Or(s[tenant], largestBatch) }
+
+// adjust sets the tenant's next size after a batch: half of the batch if it failed or was slow,
+// else twice the size.
+func (s batchSizes) adjust(tenant metering.TenantID, customers int, elapsed time.Duration, err error) {
+	switch size := s.of(tenant); {
+	case customers == 0:
+	case err != nil || elapsed > slowBatch:
+		s[tenant] = max(1, customers/2)
+	case 2*size < largestBatch:
+		s[tenant] = 2 * size
+	default:
+		delete(s, tenant)
+	}
 }

@@ -289,47 +289,6 @@ func firingFields(f *metering.Firing) []any {
 	return []any{&f.ID, &f.AlertID, &f.CustomerID, &f.Threshold, &f.Stream, &f.Period.Start, &f.Period.End, &f.Value, &f.Late, &f.At}
 }
 
-// hasAlerts is the condition that an enabled alert, or a quota with a limit, may apply to a
-// customer, as SQL: one of the customer, of a plan that the customer has at any time, or an alert
-// of all customers. A tenant without either costs two look-ups, however many customers a
-// statement has.
-func hasAlerts(tenant, customer string) string {
-	ofPlan := `exists (
-	        select
-	        from customer_plans h
-	        where h.tenant_id = ` + tenant + `
-	          and h.customer_id = ` + customer + `
-	          and h.plan_id = a.plan_id)`
-	return `(exists (select from alerts where tenant_id = ` + tenant + ` and enabled) and exists (
-	    select
-	    from alerts a
-	    where a.tenant_id = ` + tenant + `
-	      and a.enabled
-	      and (a.customer_id is null or a.customer_id = ` + customer + `)
-	      and (a.plan_id is null or ` + ofPlan + `))
-	  or exists (select from quotas where tenant_id = ` + tenant + ` and amount is not null) and exists (
-	    select
-	    from quotas a
-	    where a.tenant_id = ` + tenant + `
-	      and a.amount is not null
-	      and (a.customer_id = ` + customer + ` or ` + ofPlan + `)))`
-}
-
-// queueAlerts queues a customer after a change of a value that alerts read, or all customers if it is 0.
-func queueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
-	_, err := tx.Exec(ctx, `
-		insert into alert_due (tenant_id, customer_id)
-		select c.tenant_id, c.id
-		from customers c
-		where c.tenant_id = @tenant
-		  and (@customer = 0 or c.id = @customer)
-		  and `+hasAlerts("@tenant", "c.id"), pgx.NamedArgs{"tenant": tenant, "customer": customer})
-	if err != nil {
-		return fmt.Errorf("queue alerts: %w", err)
-	}
-	return nil
-}
-
 func decimalTexts(values []metering.Decimal) []string {
 	texts := make([]string, len(values))
 	for i, v := range values {

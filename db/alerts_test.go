@@ -3,6 +3,7 @@ package db_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -252,6 +253,24 @@ func TestASilenceAlertFiresOncePerSilence(t *testing.T) {
 	require.Equal(t, []string{"30:36", "30:31"}, w.thresholds(), "after another event")
 }
 
+// The clock of a client may be ahead.
+func TestASilenceBeginsAtAnEventAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.alert(metering.Alert{Type: metering.SilenceAlert, Minutes: 30})
+	w.evaluate()
+	sent := w.now.Add(20 * time.Minute)
+	w.useAt("1", sent)
+	for range 4 {
+		w.evaluate()
+		w.now = w.now.Add(12 * time.Minute)
+	}
+	require.Empty(t, w.triggered())
+	w.now = sent.Add(31 * time.Minute)
+	w.evaluate()
+	require.Equal(t, []string{"30:31"}, w.thresholds())
+}
+
 func TestAnAlertFiresForItsScope(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
@@ -304,6 +323,42 @@ func TestAClosingFiresWhatTheEvaluatorHasNotRead(t *testing.T) {
 	w.useAt("100", period.End.Add(-time.Hour))
 	w.evaluate()
 	require.Len(t, w.triggered(), 2, "usage of a closed period fires nothing")
+}
+
+// The alerts of a period that closes are compared before ingest waits.
+func TestAClosingReadsAlertsBeforeIngestWaits(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBillerIn(t, 4)
+	b.use("141.75")
+	b.now = over(month)
+	ingest := b.connect()
+	_, err := ingest.Exec(t.Context(), `select pg_advisory_lock_shared($1)`, b.tenant)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = b.store.Ledger.ClosePeriods(ctx, b.tenant, []metering.CustomerID{b.customer.ID}, b.now) // waits for the lock in vain
+		}
+	})
+	dbtest.Eventually(t, func() error {
+		var read bool
+		err := ingest.QueryRow(t.Context(), `
+			select exists (
+			  select
+			  from pg_locks waiting
+			  join pg_locks reading on reading.pid = waiting.pid
+			  where waiting.locktype = 'advisory'
+			    and not waiting.granted
+			    and reading.database = (select oid from pg_database where datname = current_database())
+			    and reading.relation = 'alerts'::regclass)`).Scan(&read)
+		if err == nil && !read {
+			err = errors.New("the closing that waits for ingest has not read the alerts")
+		}
+		return err
+	})
+	stop()
+	closing.Wait()
 }
 
 // Several evaluators at once, some of which are killed, notify each of 1,000 crossings once.

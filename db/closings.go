@@ -91,7 +91,28 @@ func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 		}
 		all = append(all, streams...)
 	}
-	return all, nil
+	return all, compareClosings(ctx, tx, tenant, all, now)
+}
+
+// compareClosings compares the periods that close with the alerts, before ingest waits. The
+// evaluator reads only open periods, and may not have read these since their last event.
+func compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) error {
+	if !slices.ContainsFunc(plans, streamPlan.closes) {
+		return nil
+	}
+	alerts, err := enabledAlerts(ctx, tx, tenant)
+	if err != nil {
+		return err
+	}
+	for _, p := range plans {
+		p.alerts = alertReaderOf(ctx, tx, tenant, alerts, now)
+		for _, c := range p.Closings {
+			if err := p.alerts.comparePeriod(&p.facts, c.Period); err != nil {
+				return fmt.Errorf("compare usage with alerts: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 func (p streamPlan) closes() bool { return len(p.Closings) > 0 }
@@ -138,6 +159,11 @@ func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, pla
 		}
 	}
 	for _, p := range plans {
+		if p.closes() {
+			if err := p.alerts.fire(); err != nil {
+				return f, fmt.Errorf("fire alerts: %w", err)
+			}
+		}
 		for _, closing := range p.Closings {
 			if err := p.close(closing, epoch); err != nil {
 				return f, err
@@ -225,9 +251,6 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		  and id = @customer
 		  and @stream = 0`, period)
 	if err := w.flush(); err != nil {
-		return err
-	}
-	if err := evaluateClosing(w.ctx, w.tx, w.tenant, &w.facts, c.Period); err != nil {
 		return err
 	}
 	return publish(w.ctx, w.tx, w.tenant, w.customer, PeriodClosed{Period: PeriodOf(c.Period.Range)}, w.facts.Now)

@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,18 +11,40 @@ import (
 )
 
 // exceededQuotas publishes the quotas of customers that usage has exceeded: each once in its
-// window.
-func (e Evaluations) exceededQuotas(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) error {
-	levels, err := e.limitedLevels(ctx, tx, tenant, customers, now)
+// window. Usage may come late, and so the window before the present one is compared too.
+func (e Evaluations) exceededQuotas(v *alertReader, customers []int64) error {
+	read := Quotas(e).levelRead(v.ctx, v.tx, v.tenant, v.now)
+	quotas, err := read.limited(customers)
 	if err != nil {
-		return err
+		return fmt.Errorf("read quotas: %w", err)
 	}
-	exceeded := slices.DeleteFunc(levels, func(l customerLevel) bool { return l.Used.Cmp(*l.Limit) <= 0 })
-	if exceeded, err = storeExceeded(ctx, tx, tenant, exceeded, now); err != nil {
+	var levels []customerLevel
+	for _, q := range quotas {
+		of, err := read.windows(q)
+		if err != nil {
+			return err
+		}
+		levels = append(levels, of...)
+	}
+	if levels, err = read.count(levels); err != nil {
+		return fmt.Errorf("read usage of quotas: %w", err)
+	}
+	var exceeded []customerLevel
+	for _, l := range levels {
+		switch {
+		case l.Window.Start.After(v.now):
+			if !l.Used.IsZero() {
+				v.dueAgain(l.customer, l.Window.Start)
+			}
+		case l.Used.Cmp(*l.Limit) > 0:
+			exceeded = append(exceeded, l)
+		}
+	}
+	if exceeded, err = storeExceeded(v.ctx, v.tx, v.tenant, exceeded, v.now); err != nil {
 		return err
 	}
 	for _, l := range exceeded {
-		if err := publish(ctx, tx, tenant, l.customer, quotaExceeded(l.QuotaLevel, now), now); err != nil {
+		if err := publish(v.ctx, v.tx, v.tenant, l.customer, quotaExceeded(l.QuotaLevel, v.now), v.now); err != nil {
 			return err
 		}
 	}
@@ -53,10 +74,10 @@ func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, lev
 		  from exceeded
 		  order by quota_id, customer_id, window_start
 		  on conflict do nothing
-		  returning quota_id, customer_id)
+		  returning quota_id, customer_id, window_start)
 		select e.no
 		from exceeded e
-		join stored s on s.quota_id = e.quota_id and s.customer_id = e.customer_id
+		join stored s on s.quota_id = e.quota_id and s.customer_id = e.customer_id and s.window_start = e.window_start
 		order by e.no`, pgx.NamedArgs{
 		"tenant": tenant, "numbers": numbers, "quotas": quotas, "customers": customers, "starts": starts, "ends": ends, "now": metering.Instant(now),
 	})
@@ -70,20 +91,77 @@ func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, lev
 	})
 }
 
-// limitedLevels reads the levels of customers' quotas that have a limit and a meter that is not
-// backfilling.
-func (e Evaluations) limitedLevels(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) ([]customerLevel, error) {
-	read := Quotas(e).levelRead(ctx, tx, tenant, now)
-	quotas, err := read.quotas(customers, nil)
+// limitedQuota is a quota with a limit and when it applies to a customer.
+type limitedQuota struct {
+	customerLevel
+	applies   metering.Range // to the customer: always, or while the customer has the plan
+	limitedAt time.Time      // since when the quota has its limit
+}
+
+// limited returns the quotas of customers that have a limit and a meter that is not backfilling,
+// with those of their previous and future plans.
+func (r *levelRead) limited(customers []int64) ([]limitedQuota, error) {
+	rows, err := r.q.Query(r.ctx, `
+		select of.customer, has.since, has.until, q.limited_at, `+quotaColumns+`
+		from unnest($2::bigint[]) as of (customer)
+		cross join lateral (
+		  select 0, timestamptz '0001-01-01', timestamptz '9999-01-01'
+		  union all
+		  select a.plan_id, a.effective_from, lead(a.effective_from, 1, '9999-01-01') over (order by a.effective_from)
+		  from customer_plans a
+		  where a.tenant_id = $1
+		    and a.customer_id = of.customer) has (plan, since, until)
+		cross join `+quotaTables+`
+		where q.tenant_id = $1
+		  and q.amount is not null
+		  and g.status <> 'backfilling'
+		  and (has.plan = 0 and q.customer_id = of.customer or q.plan_id = has.plan and not exists (
+		    select
+		    from quotas own
+		    where own.tenant_id = $1
+		      and own.customer_id = of.customer
+		      and own.meter_id = q.meter_id
+		      and own.period = q.period
+		      and own.group_id is not distinct from q.group_id))
+		order by of.customer, q.id, has.since`, r.tenant, customers)
 	if err != nil {
 		return nil, err
 	}
-	quotas = slices.DeleteFunc(quotas, func(l customerLevel) bool {
-		return l.Limit == nil || l.Meter.Version.Status == metering.Backfilling
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l limitedQuota, err error) {
+		stored, err := scanQuota(row, &l.customer, &l.applies.Start, &l.applies.End, &l.limitedAt)
+		l.Quota = stored.Quota
+		return l, err
 	})
-	levels, err := read.used(quotas)
+}
+
+// windows returns the windows in which the quota applies: the present one, and the previous one if
+// the quota had its limit then. The third one is the time after the present window that events may
+// be ahead of the clock.
+func (r *levelRead) windows(q limitedQuota) (levels []customerLevel, err error) {
+	present, err := r.window(q.customerLevel, r.now)
 	if err != nil {
-		return nil, fmt.Errorf("read usage of quotas: %w", err)
+		return nil, err
+	}
+	var windows []metering.Range
+	if q.applies.Contains(r.now) {
+		windows = append(windows, present)
+	}
+	if present.End.Before(r.now.Add(metering.MaxEventLead)) {
+		windows = append(windows, metering.Range{Start: present.End, End: present.End.Add(metering.MaxEventLead)})
+	}
+	if q.Period != metering.PerLifetime {
+		previous, err := r.window(q.customerLevel, present.Start.Add(-time.Microsecond))
+		if err != nil {
+			return nil, err
+		}
+		if previous.End.Equal(present.Start) && q.limitedAt.Before(previous.End) && q.applies.Contains(previous.End.Add(-time.Microsecond)) {
+			windows = append(windows, previous)
+		}
+	}
+	for _, w := range windows {
+		l := q.customerLevel
+		l.Window = w
+		levels = append(levels, l)
 	}
 	return levels, nil
 }

@@ -29,15 +29,21 @@ func (w *watcher) exceeded() (messages []db.QuotaExceeded) {
 	return messages
 }
 
+// watchQuotas creates a webhook that receives quota.exceeded.
+func (w *watcher) watchQuotas() {
+	w.Helper()
+	_, err := w.store.Webhooks.Create(w.Context(), w.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/quotas", EventTypes: []metering.MessageKind{metering.MessageQuotaExceeded}, Sealed: []byte("sealed"), LastFour: "abcd",
+	}, w.now)
+	require.NoError(w, err)
+}
+
 func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t) // it sweeps
 	w := newWatcherOn(t, store, address)
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
-	_, err := w.store.Webhooks.Create(t.Context(), w.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/quotas", EventTypes: []metering.MessageKind{metering.MessageQuotaExceeded}, Sealed: []byte("sealed"), LastFour: "abcd",
-	}, w.now)
-	require.NoError(t, err)
+	w.watchQuotas()
 	set := func(limit string) db.StoredQuota {
 		quota, err := w.store.Quotas.Set(t.Context(), w.tenant, metering.Operator, metering.Quota{
 			CustomerID: w.customer.ID, Meter: w.meter, Limit: new(metering.MustDecimal(limit)), Mode: metering.HardQuota, Period: metering.PerMonth,
@@ -64,8 +70,7 @@ func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	w.evaluate()
 	require.Len(t, w.exceeded(), 2, "another window")
 
-	var deleted int64
-	deleted, err = w.store.Quotas.SweepExceeded(t.Context(), month.Start.Add(time.Second), 100)
+	deleted, err := w.store.Quotas.SweepExceeded(t.Context(), month.Start.Add(time.Second), 100)
 	require.NoError(t, err)
 	require.Positive(t, deleted)
 	require.NoError(t, w.store.Quotas.Delete(t.Context(), w.tenant, metering.Operator, quota.ID))
@@ -73,4 +78,109 @@ func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	set("5")
 	w.evaluate()
 	require.Len(t, w.exceeded(), 3, "a quota that is already exceeded is notified at once")
+}
+
+func TestUsageInTheLastSecondOfAWindowExceedsItsQuota(t *testing.T) {
+	t.Parallel()
+	for _, period := range []metering.QuotaPeriod{metering.PerHour, metering.PerDay, metering.PerMonth, metering.PerBilling} {
+		t.Run(string(period), func(t *testing.T) {
+			t.Parallel()
+			w := newWatcher(t)
+			w.watchQuotas()
+			month := billing.CalendarPeriod(w.now, time.UTC)
+			w.created(month.Start.AddDate(0, -2, 0))
+			w.now = month.Start.Add(-time.Hour)
+			w.quota("10", period)
+			w.evaluate()
+			w.now = month.Start.Add(2 * time.Second)
+			w.useAt("11", month.Start.Add(-time.Second))
+			w.evaluate()
+			require.Len(t, w.exceeded(), 1)
+			require.Equal(t, month.Start.UTC(), w.exceeded()[0].ResetsAt.UTC())
+			w.use("12")
+			w.evaluate()
+			require.Len(t, w.exceeded(), 2, "the present window is another one")
+			w.useAt("1", month.Start.Add(-time.Second))
+			w.evaluate()
+			require.Len(t, w.exceeded(), 2, "each window once")
+		})
+	}
+}
+
+// A limit that is set after a window has ended says nothing about it.
+func TestALimitIsComparedWithWindowsThatEndAfterItIsSet(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	w.now = metering.WindowOf(w.now, metering.Day, time.UTC).Start.Add(-time.Hour)
+	w.quota("100", metering.PerDay)
+	w.use("50")
+	w.evaluate()
+	w.now = w.now.Add(2 * time.Hour)
+	w.quota("10", metering.PerDay)
+	w.evaluate()
+	require.Empty(t, w.exceeded())
+	w.quota("10", metering.PerDay, func(q *metering.Quota) { q.Mode = metering.SoftQuota })
+	w.now = w.now.AddDate(0, 0, 1)
+	w.useAt("50", w.now.AddDate(0, 0, -1))
+	w.evaluate()
+	require.Len(t, w.exceeded(), 1, "the limit of the day before")
+}
+
+func TestTheQuotaOfThePlanAtItsEndLimitsAWindow(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	midnight := metering.WindowOf(w.now, metering.Day, time.UTC).Start
+	w.now = midnight.Add(-time.Hour)
+	quotas := make(map[string]db.StoredQuota)
+	for slug, limit := range map[string]string{"small": "10", "large": "100"} {
+		plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: slug, Name: slug})
+		require.NoError(t, err)
+		quotas[slug] = w.quota(limit, metering.PerDay, func(q *metering.Quota) { q.CustomerID, q.PlanID = 0, plan.ID })
+		from := midnight
+		if slug == "small" {
+			from = midnight.AddDate(0, 0, -10)
+		}
+		require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: from}))
+	}
+	w.now = midnight.Add(time.Second)
+	w.useAt("20", midnight.Add(-time.Second))
+	w.use("20")
+	w.evaluate()
+	require.Len(t, w.exceeded(), 1)
+	require.Equal(t, quotas["small"].ID.String(), w.exceeded()[0].QuotaID)
+}
+
+func TestUsageAheadOfTheClockExceedsTheQuotaOfItsWindow(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	next := metering.WindowOf(w.now, metering.Day, time.UTC).Start
+	w.now = next.Add(-time.Minute)
+	w.quota("10", metering.PerDay)
+	w.useAt("20", next.Add(time.Minute))
+	w.evaluate()
+	require.Empty(t, w.exceeded())
+	w.now = next
+	w.evaluate()
+	require.Len(t, w.exceeded(), 1, "without another event")
+}
+
+func TestTheQuotaOfThePlanAppliesOnceThatOfTheCustomerIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
+	require.NoError(t, err)
+	require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: w.now.AddDate(0, -3, 0)}))
+	ofPlan := w.quota("10", metering.PerLifetime, func(q *metering.Quota) { q.CustomerID, q.PlanID = 0, plan.ID })
+	own := w.quota("100", metering.PerLifetime)
+	w.use("20")
+	w.evaluate()
+	require.Empty(t, w.exceeded())
+	require.NoError(t, w.store.Quotas.Delete(t.Context(), w.tenant, metering.Operator, own.ID))
+	w.evaluate()
+	require.Len(t, w.exceeded(), 1)
+	require.Equal(t, ofPlan.ID.String(), w.exceeded()[0].QuotaID)
 }

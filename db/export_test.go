@@ -125,3 +125,31 @@ func PlanOfEvents(ctx context.Context, store *DB, tenant metering.TenantID, f Ev
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
+
+// BatchSizes bound the next batches of an Evaluator.
+type BatchSizes = batchSizes
+
+// After returns the tenant's next size after a batch.
+func (s batchSizes) After(tenant metering.TenantID, customers int, elapsed time.Duration, err error) int {
+	s.adjust(tenant, customers, elapsed, err)
+	return s.of(tenant)
+}
+
+// NewIdleEvaluator returns an Evaluator that evaluates only when Pass is called.
+func NewIdleEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
+	return newEvaluator(store, now, failed)
+}
+
+// Pass evaluates one batch of each tenant.
+func (e *Evaluator) Pass() (more bool) { return e.pass() }
+
+// StatementsOfAnEvaluation returns the number of statements that evaluate customers.
+func StatementsOfAnEvaluation(ctx context.Context, store *DB, tenant metering.TenantID, customers []int64, now time.Time) (n int, err error) {
+	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
+		counted := &counting{Tx: tx}
+		err := store.Evaluations.evaluate(ctx, counted, tenant, customers, now)
+		n = counted.statements
+		return err
+	})
+	return n, err
+}

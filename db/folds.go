@@ -36,7 +36,7 @@ var foldAdded = `
 	  insert into alert_due (tenant_id, customer_id)
 	  select u.tenant_id, u.event_customer_id
 	  from (select distinct tenant_id, event_customer_id from added) u
-	  where ` + hasAlerts("@tenant", "u.event_customer_id") + `),
+	  where ` + hasAlerts("u.event_customer_id") + `),
 	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
 	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),
 	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)

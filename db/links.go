@@ -96,7 +96,7 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		  from customers c
 		  where c.tenant_id = @tenant
 		    and c.id = @customer
-		    and `+hasAlerts("@tenant", "c.id")+`),
+		    and `+hasAlerts("c.id")+`),
 		terms as (
 		  insert into price_terms (tenant_id, hash, schema, terms)
 		  select @tenant, x.hash, @schema, x.terms::jsonb

@@ -234,6 +234,11 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
+		if m.UsageScale != former.UsageScale { // which rounds the usage that is charged
+			if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+				return err
+			}
+		}
 		if !next.SameCounting(latest) && !m.ArchivedAt.IsZero() {
 			return metering.Errorf(metering.CodeConflict, "the meter is archived; unarchive it before you change how it counts")
 		}

@@ -76,12 +76,13 @@ type levelRead struct {
 	tenant metering.TenantID
 	now    time.Time
 
-	customers map[string]metering.CustomerID // by external id
-	meters    map[string]metering.Meter      // by slug
+	customers map[string]metering.CustomerID          // by external id
+	meters    map[string]metering.Meter               // by slug
+	streams   map[metering.CustomerID][]billing.Facts // of customers with quotas of billing periods
 }
 
 func (s Quotas) levelRead(ctx context.Context, q batcher, tenant metering.TenantID, now time.Time) *levelRead {
-	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now)}
+	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now), streams: make(map[metering.CustomerID][]billing.Facts)}
 }
 
 // askedAmount is an amount with resolved names.
@@ -204,13 +205,22 @@ func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]cust
 	return levels, nil
 }
 
-// used reads the usage and the reservations of quotas in their windows.
+// used reads the usage and the reservations of quotas in the windows that the present instant lies
+// in.
 func (r *levelRead) used(quotas []customerLevel) ([]customerLevel, error) {
+	for i, l := range quotas {
+		var err error
+		if quotas[i].Window, err = r.window(l, r.now); err != nil {
+			return nil, err
+		}
+	}
+	return r.count(quotas)
+}
+
+// count reads the usage and the reservations of quotas in their windows.
+func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 	if len(quotas) == 0 {
 		return nil, nil
-	}
-	if err := r.findWindows(quotas); err != nil {
-		return nil, err
 	}
 	meters := make([]metering.Meter, len(quotas))
 	for i, l := range quotas {
@@ -278,23 +288,19 @@ func (r *levelRead) arguments(args pgx.NamedArgs, quotas []customerLevel) {
 	args["from"], args["until"], args["now"] = from, until, r.now
 }
 
-// findWindows finds the window of each quota that the present instant lies in.
-func (r *levelRead) findWindows(quotas []customerLevel) error {
-	streams := make(map[metering.CustomerID][]billing.Facts)
-	for i, l := range quotas {
-		var period metering.Range
-		if l.Period == metering.PerBilling {
-			of, known := streams[l.customer]
-			if !known {
-				var err error
-				if of, err = readPeriods(r.ctx, r.q, r.price, r.tenant, l.customer, r.now); err != nil {
-					return fmt.Errorf("read billing periods: %w", err)
-				}
-				streams[l.customer] = of
+// window returns the window of a quota that an instant lies in.
+func (r *levelRead) window(l customerLevel, at time.Time) (metering.Range, error) {
+	var period metering.Range
+	if l.Period == metering.PerBilling {
+		of, known := r.streams[l.customer]
+		if !known {
+			var err error
+			if of, err = readPeriods(r.ctx, r.q, r.price, r.tenant, l.customer, r.now); err != nil {
+				return metering.Range{}, fmt.Errorf("read billing periods: %w", err)
 			}
-			period = billing.CurrentPeriodOf(of, l.Meter.ID)
+			r.streams[l.customer] = of
 		}
-		quotas[i].Window = l.Period.Window(r.now, metering.Location(l.Meter.Version.Timezone), period)
+		period = billing.PeriodOfMeter(of, l.Meter.ID, at)
 	}
-	return nil
+	return l.Period.Window(at, metering.Location(l.Meter.Version.Timezone), period), nil
 }

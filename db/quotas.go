@@ -147,13 +147,17 @@ func storeQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 	var err error
 	if former == nil {
 		err = tx.QueryRow(ctx, `
-			insert into quotas (tenant_id, customer_id, plan_id, meter_id, group_id, group_key, amount, mode, period, created_at, created_by)
-			values ($1, nullif($2::bigint, 0), nullif($3::bigint, 0), $4, $5, $6, $7, $8, $9, $10, $11)
+			insert into quotas (tenant_id, customer_id, plan_id, meter_id, group_id, group_key, amount, mode, period, created_at, limited_at, created_by)
+			values ($1, nullif($2::bigint, 0), nullif($3::bigint, 0), $4, $5, $6, $7, $8, $9, $10, $10, $11)
 			returning id`,
 			tenant, q.CustomerID, q.PlanID, q.Meter.ID, groupID(q.Group), groupKey(q.Group), q.Limit, q.Mode, q.Period, metering.Instant(now), actor).Scan(&id)
 	} else {
 		id = former.ID
-		_, err = tx.Exec(ctx, `update quotas set amount = $3, mode = $4 where tenant_id = $1 and id = $2`, tenant, id, q.Limit, q.Mode)
+		_, err = tx.Exec(ctx, `
+			update quotas
+			set amount = $3, mode = $4, limited_at = case when amount is distinct from $3 then $5 else limited_at end
+			where tenant_id = $1
+			  and id = $2`, tenant, id, q.Limit, q.Mode, metering.Instant(now))
 	}
 	if err != nil {
 		return StoredQuota{}, err
@@ -207,6 +211,11 @@ func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 		}
 		if tag.RowsAffected() == 0 { // by another request meanwhile
 			return errNoQuota
+		}
+		if former.CustomerID != 0 { // a quota of the customer's plan may apply now
+			if err := queueAlerts(ctx, tx, tenant, former.CustomerID); err != nil {
+				return err
+			}
 		}
 		return auditChange(ctx, tx, tenant, actor, "quota.delete", id.String(), tellQuota(former), nil)
 	})

@@ -94,8 +94,9 @@ func (w *planWriter) flush() error {
 // planWriter writes a plan down, in the transaction that read its facts.
 type planWriter struct {
 	*factReader
-	tx    pgx.Tx
-	batch pgx.Batch
+	tx     pgx.Tx
+	batch  pgx.Batch
+	alerts *alertReader // of the periods that close
 }
 
 // takeTurn makes the transaction the only one that plans the customer's

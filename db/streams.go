@@ -220,7 +220,10 @@ func (r *factReader) regroup(tx pgx.Tx, change billing.Regrouped) error {
 		where tenant_id = $1
 		  and customer_id = $2
 		  and closed_at is null`, r.tenant, r.customer)
-	return tx.SendBatch(r.ctx, &batch).Close()
+	if err := tx.SendBatch(r.ctx, &batch).Close(); err != nil {
+		return err
+	}
+	return queueAlerts(r.ctx, tx, r.tenant, r.customer)
 }
 
 // writeAll writes the plans of a customer's streams down, one after the other.

@@ -133,6 +133,9 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 			if backfilling, err = rezone(ctx, tx, tenant, updated.Timezone); err != nil {
 				return err
 			}
+			if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+				return err
+			}
 		}
 		return auditChange(ctx, tx, tenant, actor, "tenant.update", tenant.String(), tellTenant(former), tellTenant(updated))
 	})

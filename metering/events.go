@@ -16,7 +16,7 @@ import (
 // Bounds of one event.
 const (
 	maxEventYears = 5 // back
-	maxEventLead  = time.Hour
+	MaxEventLead  = time.Hour
 )
 
 // SentEvent is an event as a client sent it: absent fields are nil or "".
@@ -114,7 +114,7 @@ func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
 	if at.Before(Instant(now.AddDate(-maxEventYears, 0, 0))) {
 		return time.Time{}, reject("timestamp_too_old", "timestamp", "must not be more than five years in the past")
 	}
-	if at.After(now.Add(maxEventLead)) {
+	if at.After(now.Add(MaxEventLead)) {
 		return time.Time{}, reject("timestamp_in_future", "timestamp", "must not be more than one hour in the future")
 	}
 	return at, nil

@@ -25,6 +25,8 @@ create table alerts (
   check (deleted_at is null or not enabled)
 );
 comment on table alerts is 'The thresholds of which a tenant is notified.';
+create index alerts_customer on alerts (tenant_id, customer_id);
+create index alerts_plan on alerts (tenant_id, plan_id);
 create index alerts_deleted on alerts (deleted_at) where deleted_at is not null;
 
 -- By which an erasure finds the answers that name a customer.
@@ -52,6 +54,10 @@ comment on table alert_firings is 'Each crossing of a threshold: once for each a
 create index alert_firings_alert on alert_firings (tenant_id, alert_id, id); -- newest first
 create index alert_firings_fired on alert_firings (fired_at); -- by which they are deleted
 
+alter table quotas add column limited_at timestamptz; -- since when the quota has its present limit
+update quotas set limited_at = created_at;
+alter table quotas alter column limited_at set not null;
+
 -- The primary key makes two evaluations of one window write one row, and one message.
 create table exceeded_quotas (
   tenant_id    bigint not null,
@@ -70,18 +76,21 @@ create index exceeded_quotas_window_end on exceeded_quotas (window_end); -- by w
 -- Rows are only added and deleted. A fold inserts a row for each customer, and never waits for an
 -- evaluator, which deletes the rows that it evaluates.
 create table alert_due (
-  tenant_id   bigint not null references tenants,
-  customer_id bigint not null,
-  id          bigint generated always as identity,
-  due_at      timestamptz not null default '-infinity', -- -infinity: as soon as possible
+  tenant_id         bigint not null references tenants,
+  customer_id       bigint not null, -- 0: all customers with an id above after_customer_id
+  id                bigint generated always as identity,
+  due_at            timestamptz not null default '-infinity', -- -infinity: as soon as possible
+  after_customer_id bigint not null default 0,
+  failed            boolean not null default false, -- the evaluation: until due_at, it skips the customer
   primary key (tenant_id, customer_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 comment on table alert_due is 'The queue of customers to compare with their alerts.';
-create index alert_due_due_at on alert_due (due_at, tenant_id);
+create index alert_due_due_at on alert_due (tenant_id, due_at, id);
 
 -- +goose Down
 drop table alert_due;
 drop table exceeded_quotas;
+alter table quotas drop column limited_at;
 drop table alert_firings;
 drop table alerts;
 drop index idempotency_keys_alerts;

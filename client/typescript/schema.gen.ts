@@ -2981,7 +2981,7 @@ export interface webhooks {
          * The usage of a customer exceeded a quota
          * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Sent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Reservations are not counted.
+         *     Sent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Late usage counts in the previous period. Reservations are not counted.
          */
         post: operations["quota.exceeded"];
         delete?: never;

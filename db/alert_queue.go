@@ -1,0 +1,217 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Conditions that the tenant has an enabled alert, and a quota with a limit, as SQL.
+const (
+	hasAlertOfAny = `exists (select from alerts where tenant_id = @tenant and enabled)`
+	hasLimitOfAny = `exists (select from quotas where tenant_id = @tenant and amount is not null)`
+)
+
+// hasAlerts is the condition that an enabled alert, or a quota with a limit, may apply to a
+// customer of the tenant, as SQL: one of the customer, of a plan that the customer has at any time,
+// or an alert of all customers. A tenant without either costs two look-ups, however many customers
+// a statement has.
+func hasAlerts(customer string) string {
+	ofSubject := func(table, active string) string {
+		return `exists (
+	      select
+	      from ` + table + ` a
+	      where a.tenant_id = @tenant
+	        and a.customer_id = ` + customer + `
+	        and ` + active + `)
+	    or exists (
+	      select
+	      from customer_plans h
+	      join ` + table + ` a on a.tenant_id = h.tenant_id and a.plan_id = h.plan_id and ` + active + `
+	      where h.tenant_id = @tenant
+	        and h.customer_id = ` + customer + `)`
+	}
+	return `(` + hasAlertOfAny + ` and (
+	    exists (select from alerts where tenant_id = @tenant and enabled and customer_id is null and plan_id is null)
+	    or ` + ofSubject("alerts", "a.enabled") + `)
+	  or ` + hasLimitOfAny + ` and (
+	    ` + ofSubject("quotas", "a.amount is not null") + `))`
+}
+
+// queueAlerts queues a customer after a change of a value that alerts or quotas read. 0 queues all
+// customers in one row, because the caller may hold the tenant's lock: the evaluator expands it.
+func queueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	applies := hasAlerts("@customer")
+	if customer == 0 {
+		applies = hasAlertOfAny + ` or ` + hasLimitOfAny
+	}
+	_, err := tx.Exec(ctx, `
+		insert into alert_due (tenant_id, customer_id)
+		select @tenant::bigint, @customer::bigint
+		where `+applies, pgx.NamedArgs{"tenant": tenant, "customer": customer})
+	if err != nil {
+		return fmt.Errorf("queue alerts: %w", err)
+	}
+	return nil
+}
+
+// dueTenants lists the tenants with due rows.
+func (e Evaluations) dueTenants(ctx context.Context, now time.Time) ([]metering.TenantID, error) {
+	rows, err := e.pool.Query(ctx, `
+		select t.id
+		from tenants t
+		cross join lateral (
+		  select
+		  from alert_due d
+		  where d.tenant_id = t.id
+		    and d.due_at <= $1
+		  limit 1) d
+		order by t.id`, metering.Instant(now))
+	if err != nil {
+		return nil, fmt.Errorf("list tenants with due alerts: %w", coded(err))
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	if err != nil {
+		return nil, fmt.Errorf("list tenants with due alerts: %w", coded(err))
+	}
+	return tenants, nil
+}
+
+// expandedAtOnce is the number of customers for which expand inserts rows, at most. It is that of
+// a batch, so that the customers of other rows keep their place in the queue.
+const expandedAtOnce = largestBatch
+
+// expand replaces the due rows of all customers by rows of the next customers to whom an alert or
+// a quota may apply, and a row of all customers after them. It reports whether there were any.
+func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, now time.Time) (expanded bool, err error) {
+	err = e.pool.QueryRow(ctx, `
+		with due as materialized (
+		  select id
+		  from alert_due
+		  where tenant_id = @tenant
+		    and customer_id = 0
+		    and due_at <= @now
+		  for update skip locked),
+		deleted as (
+		  delete from alert_due d
+		  using due
+		  where d.tenant_id = @tenant
+		    and d.customer_id = 0
+		    and d.id = due.id
+		  returning d.after_customer_id),
+		following as materialized (
+		  select id
+		  from customers
+		  where tenant_id = @tenant
+		    and id > (select min(after_customer_id) from deleted)
+		  order by id
+		  limit @limit),
+		inserted as (
+		  insert into alert_due (tenant_id, customer_id, after_customer_id)
+		  select @tenant, c.id, 0
+		  from following c
+		  where `+hasAlerts("c.id")+`
+		  union all
+		  select @tenant, 0, max(id)
+		  from following
+		  having count(*) = @limit)
+		select exists (select from deleted)`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": expandedAtOnce}).Scan(&expanded)
+	if err != nil {
+		return false, fmt.Errorf("expand the row of all customers: %w", coded(err))
+	}
+	return expanded, nil
+}
+
+// takeDue deletes up to limit due rows of the queue and returns their customers, ascending. The
+// customers' later rows are deleted too, because the evaluation inserts the next one.
+func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int, now time.Time) ([]int64, error) {
+	rows, err := tx.Query(ctx, `
+		with due as materialized (
+		  select customer_id
+		  from alert_due d
+		  where tenant_id = @tenant
+		    and customer_id > 0
+		    and due_at <= @now
+		    and not exists (
+		      select
+		      from alert_due f
+		      where f.tenant_id = @tenant
+		        and f.customer_id = d.customer_id
+		        and f.failed
+		        and f.due_at > @now)
+		  order by due_at, id
+		  limit @limit
+		  for update of d skip locked),
+		locked as materialized (
+		  select customer_id, id
+		  from alert_due
+		  where tenant_id = @tenant
+		    and customer_id in (select customer_id from due)
+		  for update skip locked),
+		deleted as (
+		  delete from alert_due d
+		  using locked l
+		  where d.tenant_id = @tenant
+		    and d.customer_id = l.customer_id
+		    and d.id = l.id
+		  returning d.customer_id)
+		select distinct customer_id
+		from deleted
+		order by 1`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("read due customers: %w", err)
+	}
+	customers, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read due customers: %w", err)
+	}
+	return customers, nil
+}
+
+// postpone replaces the rows of a customer after a failure by one row that is due later.
+func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, customer int64, until time.Time) error {
+	_, err := e.pool.Exec(ctx, `
+		with locked as materialized (
+		  select id
+		  from alert_due
+		  where tenant_id = @tenant
+		    and customer_id = @customer
+		  for update skip locked),
+		deleted as (
+		  delete from alert_due d
+		  using locked l
+		  where d.tenant_id = @tenant
+		    and d.customer_id = @customer
+		    and d.id = l.id)
+		insert into alert_due (tenant_id, customer_id, due_at, failed)
+		values (@tenant, @customer, @until, true)`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "until": metering.Instant(until)})
+	if err != nil {
+		return fmt.Errorf("postpone a customer's alerts: %w", coded(err))
+	}
+	return nil
+}
+
+// queueNext queues the customers for the time at which they are due again.
+func (v *alertReader) queueNext() error {
+	var (
+		customers []int64
+		due       []time.Time
+	)
+	for id, at := range v.next {
+		if !at.IsZero() {
+			customers, due = append(customers, id), append(due, at)
+		}
+	}
+	_, err := v.tx.Exec(v.ctx, `
+		insert into alert_due (tenant_id, customer_id, due_at)
+		select $1, customer_id, due_at
+		from unnest($2::bigint[], $3::timestamptz[]) x (customer_id, due_at)`, v.tenant, customers, due)
+	if err != nil {
+		return fmt.Errorf("queue alerts: %w", err)
+	}
+	return nil
+}

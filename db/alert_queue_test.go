@@ -1,0 +1,263 @@
+package db_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestTheSizeOfABatchFollowsTheLastOne(t *testing.T) {
+	t.Parallel()
+	const tenant, quick, slow = metering.TenantID(1), time.Second, time.Second + 1
+	failure := errors.New("failed")
+	sizes := make(db.BatchSizes)
+	for i, step := range []struct {
+		customers int
+		elapsed   time.Duration
+		err       error
+		next      int
+	}{
+		{500, quick, nil, 500},
+		{500, slow, nil, 250},
+		{250, quick, failure, 125},
+		{7, quick, failure, 3},
+		{0, quick, nil, 3},
+		{0, quick, failure, 3},
+		{3, slow, failure, 1},
+		{1, slow, failure, 1},
+		{1, slow, nil, 1},
+		{1, quick, nil, 2},
+		{2, quick, nil, 4},
+		{4, quick, nil, 8},
+		{400, slow, nil, 200},
+		{200, quick, nil, 400},
+		{400, quick, nil, 500},
+	} {
+		require.Equal(t, step.next, sizes.After(tenant, step.customers, step.elapsed, step.err), "step %d", i)
+	}
+	require.Equal(t, 500, sizes.After(tenant+1, 500, quick, nil), "another tenant")
+}
+
+// sendAll folds an event of each customer.
+func (w *watcher) sendAll(value string, customers ...string) {
+	w.Helper()
+	var events []metering.Event
+	for _, customer := range customers {
+		events = append(events, dbtest.Event(w, "api_call", customer, w.now, value, "", ""))
+	}
+	_, err := w.writer.Ingest(w.Context(), w.tenant, events)
+	require.NoError(w, err)
+	require.NoError(w, w.store.Folds.Tenant(w.Context(), w.tenant))
+}
+
+// firedFor returns the customers of the messages so far.
+func (w *watcher) firedFor() (customers []string) {
+	w.Helper()
+	for _, m := range w.triggered() {
+		customers = append(customers, m.CustomerExternalID)
+	}
+	return customers
+}
+
+// breakLink makes the evaluation of the biller's customer fail, until the link is deleted.
+func (w *watcher) breakLink() {
+	w.Helper()
+	w.exec(`
+		insert into billing_links (tenant_id, customer_id, connection_id, provider_customer, subscription, destinations, read_at)
+		values ($1, $2, $3, '', '', '1', $4)`, w.tenant, w.customer.ID, w.connection, w.now)
+}
+
+func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	w, second := newWatcherOn(t, store, address), newWatcherOn(t, store, address)
+	for _, of := range []*watcher{w, second} {
+		a := of.usage("10")
+		a.CustomerID = 0
+		of.alert(a)
+	}
+	failures := 0
+	evaluator := db.NewIdleEvaluator(store, func() time.Time { return w.now }, func(error) { failures++ })
+	all := func() {
+		for evaluator.Pass() {
+		}
+	}
+	all()
+	w.breakLink()
+	w.sendAll("10", "acme", "b", "c", "d", "e", "f")
+	second.sendAll("10", "acme")
+	evaluator.Pass()
+	require.Equal(t, []string{"acme"}, second.firedFor(), "one pass evaluates every tenant")
+	require.Empty(t, w.firedFor())
+	all()
+	require.Equal(t, []string{"b", "c", "d", "e", "f"}, w.firedFor())
+	failed := failures
+	require.Positive(t, failed)
+
+	w.sendAll("1", "acme", "b")
+	all()
+	require.Equal(t, failed, failures, "a postponed customer is not tried again before a minute has passed")
+	w.exec(`delete from billing_links where tenant_id = $1`, w.tenant)
+	w.now = w.now.Add(time.Minute)
+	all()
+	require.Equal(t, failed, failures)
+	require.Equal(t, []string{"acme", "b", "c", "d", "e", "f"}, w.firedFor(), "no crossing is lost")
+}
+
+// due returns the rows of the queue that are due.
+func (w *watcher) due() (rows int) {
+	w.Helper()
+	w.scan(`select count(*) from alert_due where tenant_id = $1 and due_at <= $2`, []any{w.tenant, w.now}, &rows)
+	return rows
+}
+
+func TestAChangeForAllCustomersQueuesOneRow(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	const others = 1_100 // more than one batch
+	w.exec(`insert into customers (tenant_id, external_id, created_at) select $1, 'customer ' || n, $2 from generate_series(1, $3) n`, w.tenant, w.now, others)
+	w.alert(metering.Alert{Type: metering.SpendAlert, Thresholds: decimals("3"), Currency: "USD"})
+	w.evaluate()
+	require.Zero(t, w.due())
+	w.price("3", "0", "0")
+	require.Equal(t, 1, w.due())
+	w.evaluate()
+	require.Len(t, w.triggered(), others+1)
+	require.Zero(t, w.due())
+}
+
+func TestOnlyCustomersOfAlertsAreQueued(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
+	require.NoError(t, err)
+	planned, limited := dbtest.Customer(t, w.store, w.tenant, "planned"), dbtest.Customer(t, w.store, w.tenant, "limited")
+	dbtest.Customer(t, w.store, w.tenant, "unwatched")
+	require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, planned.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: w.now}))
+	of := w.usage("10")
+	w.alert(of)
+	of.CustomerID, of.PlanID = 0, plan.ID
+	w.alert(of)
+	w.quota("10", metering.PerMonth, func(q *metering.Quota) { q.CustomerID = limited.ID })
+	w.evaluate()
+	w.sendAll("1", "acme", "planned", "limited", "unwatched")
+	rows, err := w.connect().Query(t.Context(), `
+		select c.external_id
+		from alert_due d
+		join customers c on c.tenant_id = d.tenant_id and c.id = d.customer_id
+		where d.tenant_id = $1
+		  and d.due_at <= $2
+		order by c.id`, w.tenant, w.now)
+	require.NoError(t, err)
+	queued, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"acme", "planned", "limited"}, queued)
+}
+
+// quota sets a quota of the biller's customer and meter.
+func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(*metering.Quota)) db.StoredQuota {
+	w.Helper()
+	q := metering.Quota{CustomerID: w.customer.ID, Meter: w.meter, Limit: new(metering.MustDecimal(limit)), Mode: metering.HardQuota, Period: period}
+	for _, e := range edit {
+		e(&q)
+	}
+	set, err := w.store.Quotas.Set(w.Context(), w.tenant, metering.Operator, q, w.now)
+	require.NoError(w, err)
+	return set
+}
+
+// Every change of a value that an alert reads queues the customer.
+func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*watcher){
+		"AUsageScale": func(w *watcher) {
+			_, _, err := w.store.Meters.Update(w.Context(), w.tenant, metering.Operator, w.meter.Slug, db.MeterChange{UsageScale: new(int32(2))})
+			require.NoError(w, err)
+		},
+		"ATimezone": func(w *watcher) {
+			w.exec(`update meters set archived_at = $2 where tenant_id = $1`, w.tenant, w.now) // no version of a meter changes
+			_, _, err := w.store.Tenants.Update(w.Context(), w.tenant, metering.Operator, db.TenantChange{Timezone: new("Asia/Tokyo")})
+			require.NoError(w, err)
+		},
+		"ASubscriptionOfItsOwnForAMeter": func(w *watcher) { w.plan(anew) },
+		"APrice":                         func(w *watcher) { w.price("1", "0", "0") },
+		"APlan": func(w *watcher) {
+			plan, err := w.store.Plans.Create(w.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
+			require.NoError(w, err)
+			require.NoError(w, w.store.Plans.Assign(w.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: w.now}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWatcher(t)
+			now := metering.Instant(w.now)
+			w.created(now.AddDate(0, -1, 0))
+			w.now = now
+			w.useStripe("acct_" + name)
+			w.link("sub_1", billing.CalendarPeriod(w.now, time.UTC), asDelta)
+			second := dbtest.Meter(t, w.store, w.tenant, "tokens", "token")
+			other := billing.Side{Subscription: "sub_2", Period: metering.Range{Start: w.now.AddDate(0, 0, -3), End: w.now.AddDate(0, 0, 4)}, Destinations: []billing.Destination{asDelta}}
+			other.Destinations[0].MeterID, other.Destinations[0].Target = second.ID, "mtr_2"
+			own := asDelta
+			own.MeterID = w.meter.ID
+			require.NoError(t, w.store.Links.Save(t.Context(), w.tenant, w.customer.ID, w.connection, billing.Side{
+				Customer: "cus_1", Subscription: "sub_1", Period: billing.CalendarPeriod(w.now, time.UTC), Destinations: []billing.Destination{own}, Others: []billing.Side{other},
+			}, w.now))
+			w.alert(w.usage("10"))
+			w.evaluate()
+			require.Zero(t, w.due())
+			change(w)
+			require.Positive(t, w.due())
+		})
+	}
+}
+
+func TestAPlanThatBeginsLaterBringsItsAlertsAndQuotas(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	w.now = metering.WindowOf(w.now, metering.Day, time.UTC).Start.AddDate(0, 0, -1)
+	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
+	require.NoError(t, err)
+	w.alert(metering.Alert{Name: "silent", Type: metering.SilenceAlert, PlanID: plan.ID, Minutes: 30})
+	w.quota("10", metering.PerDay, func(q *metering.Quota) { q.CustomerID, q.PlanID = 0, plan.ID })
+	w.use("20")
+	begins := w.now.Add(2 * time.Hour)
+	require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: begins}))
+	w.evaluate()
+	w.now = begins.Add(-time.Microsecond)
+	w.evaluate()
+	require.Empty(t, w.triggered())
+	require.Empty(t, w.exceeded())
+	w.now = begins
+	w.evaluate()
+	require.Equal(t, []string{"30:120"}, w.thresholds())
+	require.Len(t, w.exceeded(), 1)
+}
+
+func TestGroupsAreReadOnceForAllCustomers(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	m := dbtest.Meter(t, w.store, w.tenant, "tokens", "token", "model")
+	w.alert(metering.Alert{Type: metering.UsageAlert, MeterID: m.ID, Group: groupOfModel(t, m, "large"), Thresholds: decimals("10")})
+	var customers []int64
+	for i := range 11 {
+		c := dbtest.Customer(t, w.store, w.tenant, fmt.Sprint("customer ", i))
+		customers = append(customers, int64(c.ID))
+	}
+	statements := func(customers []int64) int {
+		n, err := db.StatementsOfAnEvaluation(t.Context(), w.store, w.tenant, customers, w.now)
+		require.NoError(t, err)
+		return n
+	}
+	require.Equal(t, 10, statements(customers)-statements(customers[:1]), "one statement for each further customer")
+}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -239,7 +240,7 @@ func (d *dryRunner) reach(f *billing.Facts, period, day metering.Range, value me
 // groupDays reads the usage of the alert's group on each day of a billing period.
 func (d *dryRunner) groupDays(f *billing.Facts, p billing.Period) (days []rangeUsage, err error) {
 	for _, part := range f.FedIn(d.alert().MeterID, []metering.Range{p.Range}) {
-		read, err := d.readGroup(f, part, d.alert())
+		read, err := d.readGroup(f, part)
 		if err != nil {
 			return nil, err
 		}
@@ -253,6 +254,28 @@ func (d *dryRunner) groupDays(f *billing.Facts, p billing.Period) (days []rangeU
 		}
 	}
 	return days, nil
+}
+
+// readGroup begins to read the customer's usage of the alert's group by day.
+func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*windowRead, error) {
+	var key map[string]json.RawMessage
+	if err := json.Unmarshal(d.alert().Group.Key, &key); err != nil {
+		return nil, err
+	}
+	query := WindowQuery{Customer: f.Customer.ID, Range: within, Granularity: metering.Day, Groups: make(map[string][]json.RawMessage)}
+	for property, value := range key {
+		query.Groups[property] = []json.RawMessage{value}
+	}
+	query.Meter = f.Meters[slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == d.alert().MeterID })]
+	read, err := newWindowRead(d.tenant, query)
+	if err != nil {
+		return nil, err
+	}
+	read.q = d.tx
+	if err := read.loadGroups(d.ctx); err != nil {
+		return nil, err
+	}
+	return read, read.loadEdges(d.ctx)
 }
 
 // compareSilence adds the days on which customers had been silent for too long.

@@ -2,8 +2,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -134,7 +132,6 @@ type alertReader struct {
 	tenant  metering.TenantID
 	now     time.Time
 	alerts  []metering.Alert
-	groups  map[alertGroup]windowGroups
 	firings []metering.Firing   // thresholds that are reached now, including earlier ones
 	next    map[int64]time.Time // the time at which a customer is due again
 }
@@ -149,10 +146,7 @@ func newAlertReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, no
 }
 
 func alertReaderOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, alerts []metering.Alert, now time.Time) *alertReader {
-	return &alertReader{
-		ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: alerts,
-		groups: make(map[alertGroup]windowGroups), next: make(map[int64]time.Time),
-	}
+	return &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: alerts, next: make(map[int64]time.Time)}
 }
 
 // plans makes the customers due when their next plan begins, with its alerts and quotas.
@@ -212,29 +206,39 @@ func ofPeriods(a metering.Alert) bool { return a.Type != metering.SilenceAlert }
 func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 
 // periods compares each billing period of the batch with the usage and spend alerts.
-func (v *alertReader) periods(b *openBatch) (err error) {
+func (v *alertReader) periods(b *openBatch) error {
+	var all []alertPeriod
 	b.each(func(f *billing.Facts, periods []billing.Period) {
 		for _, p := range periods {
-			err = errors.Join(err, v.comparePeriod(f, p))
+			all = append(all, alertPeriod{f, p})
 		}
 		v.dueAgain(f.Customer.ID, billing.NextAlertChange(*f, periods))
 	})
-	return err
+	return v.comparePeriods(all)
 }
 
-// comparePeriod notes the thresholds that the customer has reached in a billing period.
-func (v *alertReader) comparePeriod(f *billing.Facts, p billing.Period) error {
-	values := billing.ReadAlerts(*f, p)
-	for _, a := range v.applying(f, p.Start, ofPeriods) {
-		value, counted := values.Of(a)
-		if counted && a.Group != nil {
-			var err error
-			if value, err = v.groupTotal(f, p, a); err != nil {
-				return err
+// alertPeriod is a billing period of a customer.
+type alertPeriod struct {
+	facts  *billing.Facts
+	period billing.Period
+}
+
+// comparePeriods notes the thresholds that customers have reached in billing periods.
+func (v *alertReader) comparePeriods(periods []alertPeriod) error {
+	groups, err := v.groupTotals(periods)
+	if err != nil {
+		return err
+	}
+	for no, p := range periods {
+		values := billing.ReadAlerts(*p.facts, p.period)
+		for _, a := range v.applying(p.facts, p.period.Start, ofPeriods) {
+			value, counted := values.Of(a)
+			if a.Group != nil {
+				value = groups[groupTotal{no, a.MeterID, a.Group.ID}]
 			}
-		}
-		if counted {
-			v.reach(f, p, a, value)
+			if counted {
+				v.reach(p.facts, p.period, a, value)
+			}
 		}
 	}
 	return nil
@@ -248,55 +252,6 @@ func (v *alertReader) reach(f *billing.Facts, p billing.Period, a metering.Alert
 			Stream: f.Stream, Period: p.Range, Value: value, Late: !p.End.After(v.now), At: v.now,
 		})
 	}
-}
-
-// groupTotal returns the total of the alert's group in a billing period.
-func (v *alertReader) groupTotal(f *billing.Facts, p billing.Period, a metering.Alert) (total metering.Decimal, err error) {
-	for _, part := range f.FedIn(a.MeterID, []metering.Range{p.Range}) {
-		read, err := v.readGroup(f, part, a)
-		if err != nil {
-			return total, err
-		}
-		_, more, err := read.totals(v.ctx)
-		if err != nil {
-			return total, err
-		}
-		total = total.Add(more)
-	}
-	return total, nil
-}
-
-// alertGroup identifies groups that are read once for all customers.
-type alertGroup struct {
-	alert  metering.AlertID
-	ragged bool // all registered groups are known
-}
-
-// readGroup begins to read the customer's usage of the alert's group by day.
-func (v *alertReader) readGroup(f *billing.Facts, within metering.Range, a metering.Alert) (*windowRead, error) {
-	var key map[string]json.RawMessage
-	if err := json.Unmarshal(a.Group.Key, &key); err != nil {
-		return nil, err
-	}
-	query := WindowQuery{Customer: f.Customer.ID, Range: within, Granularity: metering.Day, Groups: make(map[string][]json.RawMessage)}
-	for property, value := range key {
-		query.Groups[property] = []json.RawMessage{value}
-	}
-	query.Meter = f.Meters[slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
-	read, err := newWindowRead(v.tenant, query)
-	if err != nil {
-		return nil, err
-	}
-	read.q = v.tx
-	of := alertGroup{a.ID, len(read.ragged) > 0}
-	groups, known := v.groups[of]
-	if read.windowGroups = groups; !known {
-		if err := read.loadGroups(v.ctx); err != nil {
-			return nil, err
-		}
-		v.groups[of] = read.windowGroups
-	}
-	return read, read.loadEdges(v.ctx)
 }
 
 // dueAgain keeps the earliest time at which a customer is due again.

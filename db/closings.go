@@ -106,10 +106,12 @@ func compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	}
 	for _, p := range plans {
 		p.alerts = alertReaderOf(ctx, tx, tenant, alerts, now)
+		var closing []alertPeriod
 		for _, c := range p.Closings {
-			if err := p.alerts.comparePeriod(&p.facts, c.Period); err != nil {
-				return fmt.Errorf("compare usage with alerts: %w", err)
-			}
+			closing = append(closing, alertPeriod{&p.facts, c.Period})
+		}
+		if err := p.alerts.comparePeriods(closing); err != nil {
+			return fmt.Errorf("compare usage with alerts: %w", err)
 		}
 	}
 	return nil

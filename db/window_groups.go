@@ -6,14 +6,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// windowGroups are the groups of a WindowQuery, which loadGroups reads.
-type windowGroups struct {
-	groups     map[metering.GroupID]metering.GroupID // the groups that the query asks for, each with the group that shows it
-	examples   map[metering.GroupID]metering.GroupID // of the groups that are shown, one that each shows
-	alike      bool                                  // a group has the text of a value that the query asks for, as another JSON type
-	registered map[metering.GroupID]bool             // an event of any other counts in OtherGroup; read where edges are
-}
-
+// loadGroups reads the groups of the query.
 func (r *windowRead) loadGroups(ctx context.Context) error {
 	names, values := []string{}, []string{}
 	for name, alternatives := range r.Groups {

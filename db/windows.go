@@ -25,10 +25,12 @@ type windowRead struct {
 	ragged []metering.Range
 	most   int // sums of raw events
 
-	windowGroups
-
-	edges      []windowPart // raw events at ragged ends, summed by the groups that are shown
-	byCustomer bool         // edges are summed by customer as well
+	groups     map[metering.GroupID]metering.GroupID // the groups that the query asks for, each with the group that shows it
+	examples   map[metering.GroupID]metering.GroupID // of the groups that are shown, one that each shows
+	alike      bool                                  // a group has the text of a value that the query asks for, as another JSON type
+	registered map[metering.GroupID]bool             // an event of any other counts in OtherGroup; read where edges are
+	edges      []windowPart                          // raw events at ragged ends, summed by the groups that are shown
+	byCustomer bool                                  // edges are summed by customer as well
 	closed     closedStreams
 }
 

@@ -1,0 +1,74 @@
+package db
+
+import (
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// groupTotal identifies the total of a group in the billing period with a number.
+type groupTotal struct {
+	period int
+	meter  metering.MeterID
+	group  metering.GroupID
+}
+
+// groupTotals reads the totals of the groups of alerts in billing periods, in one statement.
+func (v *alertReader) groupTotals(periods []alertPeriod) (map[groupTotal]metering.Decimal, error) {
+	type part struct {
+		period int
+		meter  metering.Meter
+	}
+	var (
+		parts  []part
+		groups [][16]byte
+	)
+	statement := newUsageStatementOfSome(v.tenant, nil)
+	for no, p := range periods {
+		read := make(map[metering.MeterID]bool)
+		for _, a := range v.applying(p.facts, p.period.Start, ofPeriods) {
+			if a.Group == nil || !p.facts.IsCounted(a.MeterID, p.period) {
+				continue
+			}
+			if groups = append(groups, a.Group.ID); read[a.MeterID] {
+				continue
+			}
+			read[a.MeterID] = true
+			m := p.facts.Meters[slices.IndexFunc(p.facts.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
+			for _, within := range p.facts.FedIn(m.ID, []metering.Range{p.period.Range}) {
+				statement.addMeter(len(parts), within, p.facts.Customer.ID, m.Version, true)
+				parts = append(parts, part{no, m})
+			}
+		}
+	}
+	totals := make(map[groupTotal]metering.Decimal)
+	if len(parts) == 0 {
+		return totals, nil
+	}
+	counted, err := statement.rows(v.ctx, v.tx)
+	if err != nil {
+		return nil, err
+	}
+	statement.args["groups"] = groups
+	rows, err := v.tx.Query(v.ctx, `
+		select no, group_id, `+mergedTally+`
+		from `+counted+`
+		where group_id = any(@groups::uuid[])
+		group by 1, 2`, statement.args)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		no    int
+		group metering.GroupID
+		t     tally
+	)
+	_, err = pgx.ForEachRow(rows, append([]any{&no, (*[16]byte)(&group)}, t.fields()...), func() error {
+		of := groupTotal{parts[no].period, parts[no].meter.ID, group}
+		totals[of] = totals[of].Add(t.total(parts[no].meter.Version.Aggregation))
+		return nil
+	})
+	return totals, err
+}

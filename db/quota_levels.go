@@ -230,19 +230,22 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 		meters[i] = l.Meter
 	}
 	statement := newUsageStatementOfSome(r.tenant, meters)
-	for no, l := range quotas {
-		statement.addMeter(no, l.Window, l.customer, l.Meter.Version, l.Group != nil)
+	ranges := rangesOf(quotas)
+	for no, of := range ranges.all {
+		statement.addMeter(no, of.window, of.customers, of.version, of.grouped)
 	}
 	counted, err := statement.rows(r.ctx, r.q)
 	if err != nil {
 		return nil, err
 	}
 	r.arguments(statement.args, quotas)
+	statement.args["ranges"] = ranges.ofQuota
 	var batch pgx.Batch
 	batch.Queue(`
 		select l.no, `+mergedTally+`
 		from `+counted+`
-		join unnest(@numbers::int[], @groups::uuid[]) as l (no, group_id) on l.no = counted.no and (l.group_id is null or l.group_id = counted.group_id)
+		join unnest(@numbers::int[], @ranges::int[], @customers::bigint[], @groups::uuid[]) as l (no, range_no, customer_id, group_id)
+		  on l.range_no = counted.no and l.customer_id = counted.customer_id and (l.group_id is null or l.group_id = counted.group_id)
 		group by 1`, statement.args).Query(func(rows pgx.Rows) error {
 		var no int
 		var t tally
@@ -273,6 +276,41 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 		return nil, fmt.Errorf("read usage of quotas: %w", err)
 	}
 	return quotas, nil
+}
+
+// quotaRanges are the ranges that quotas count. Customers share them, because the quotas of a plan
+// have the same windows.
+type quotaRanges struct {
+	all     []quotaRange
+	ofQuota []int32 // the range of each quota
+}
+
+type quotaRange struct {
+	window    metering.Range
+	version   metering.MeterVersion
+	grouped   bool
+	customers []int64
+}
+
+func rangesOf(quotas []customerLevel) (ranges quotaRanges) {
+	type key struct {
+		from, until int64
+		version     metering.MeterVersionID
+		grouped     bool
+	}
+	numbers := make(map[key]int32)
+	for _, l := range quotas {
+		of := quotaRange{window: l.Window, version: l.Meter.Version, grouped: l.Group != nil}
+		k := key{l.Window.Start.UnixMicro(), l.Window.End.UnixMicro(), of.version.ID, of.grouped}
+		no, known := numbers[k]
+		if !known {
+			no = int32(len(ranges.all))
+			numbers[k], ranges.all = no, append(ranges.all, of)
+		}
+		ranges.all[no].customers = append(ranges.all[no].customers, int64(l.customer))
+		ranges.ofQuota = append(ranges.ofQuota, no)
+	}
+	return ranges
 }
 
 // arguments gives args the quotas in columns.

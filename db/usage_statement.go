@@ -107,13 +107,13 @@ func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
 	}
 }
 
-// addMeter has a range of one customer and meter read as well, to the microsecond. With grouped,
-// the rows have the group of each event.
-func (s *usageStatement) addMeter(no int, r metering.Range, customer metering.CustomerID, v metering.MeterVersion, grouped bool) {
+// addMeter adds a range of customers and one meter, to the microsecond. With grouped, the rows have
+// the group of each event.
+func (s *usageStatement) addMeter(no int, r metering.Range, customers []int64, v metering.MeterVersion, grouped bool) {
 	if grouped {
 		s.grouped, s.selecting[int64(v.ID)] = true, v
 	}
-	s.customers = []int64{int64(customer)}
+	s.customers = customers
 	s.addIn(v.Timezone, []int64{int64(v.ID)}, no, r, false)
 }
 

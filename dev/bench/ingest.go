@@ -258,9 +258,11 @@ func (b *bench) singleAgainstUncoalesced(name string, clients int, former float6
 	return compare(name, "events/s", ours, baseline, 8, former), nil
 }
 
-func (b *bench) singleRequests(n int) [][]byte {
+func (b *bench) singleRequests(n int) [][]byte { return b.singleRequestsOf(tenCustomers, n) }
+
+func (b *bench) singleRequestsOf(s shape, n int) [][]byte {
 	requests := make([][]byte, n)
-	for i, e := range tenCustomers.events(n) {
+	for i, e := range s.events(n) {
 		body, err := json.Marshal(e.fields())
 		if err != nil {
 			panic(err)

@@ -110,11 +110,15 @@ func (b *bench) latencies(rate float64, begin func(round int) (end func() error,
 // pace sends requests at a rate whether or not those before are answered, as far as there
 // are connections, and returns how long each took from when it was due.
 func pace(address string, connections int, rate float64, requests [][]byte) ([]time.Duration, error) {
+	defer withoutCollecting()()
+	return sendPaced(address, connections, rate, requests)
+}
+
+func sendPaced(address string, connections int, rate float64, requests [][]byte) ([]time.Duration, error) {
 	took := make([]time.Duration, len(requests))
 	var next atomic.Int64
 	var group sync.WaitGroup
 	failures := make(chan error, connections)
-	defer withoutCollecting()()
 	start := time.Now()
 	for range connections {
 		group.Go(func() {

@@ -81,7 +81,7 @@ func send(conn net.Conn, reader *bufio.Reader, request []byte) error {
 	if err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("the server answered %d: %s", response.StatusCode, body)
 	}
 	return nil

@@ -1,9 +1,10 @@
 // Bench measures ingest side by side with its baselines, in alternating rounds
 // on one machine, and prints the ratios with their spread. It also measures the time of
-// single events, the effect of 100 times as many events, and the time of breakdowns,
-// revenue and bills of many customers. The words batches, properties, tenants, single,
-// latency, growth, breakdown and revenue measure that alone; large, which is by hand
-// only, is growth with LARGE_EVENTS events. It needs a database server in
+// single events, the effect of 100 times as many events, the time of breakdowns, revenue
+// and bills of many customers, and the cost of quotas and alerts. The words batches,
+// properties, tenants, single, latency, growth, breakdown, revenue, quotas, alerts and
+// notifications measure that alone; large, which is by hand only, is growth with
+// LARGE_EVENTS events. It needs a database server in
 // TEST_DATABASE_URL: make bench, make bench-large.
 package main
 
@@ -52,6 +53,9 @@ func run(ctx context.Context, only []string) error {
 		{"large", large, true},
 		{"breakdown", breakdown, false},
 		{"revenue", revenue, false},
+		{"quotas", quotas, false},
+		{"alerts", alerts, false},
+		{"notifications", notifications, false},
 	} {
 		if !slices.Contains(only, part.name) && (len(only) > 0 || part.byHand) {
 			continue

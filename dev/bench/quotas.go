@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/odometer-metering/odometer/dev/bench/figure"
+)
+
+const (
+	quotaRate        = 200 // checks or reservations a second
+	quotaConnections = 50  // more than are busy at that rate
+
+	checkP99   = 10 // milliseconds
+	reserveP99 = 15
+)
+
+// limited has the customers of a plan with two hard quotas, whose meter counts their events.
+var limited = shape{eventType: "limited", customers: 1000}
+
+// quotas measures how long checks and reservations take beside single events of the same
+// customers, at a quarter of the rate at which the server is saturated. The baseline is a
+// handler that does nothing, beside the same events.
+func quotas(ctx context.Context, b *bench) ([]figure.Figure, error) {
+	if err := b.createMeter(tenCustomers.eventType, tenCustomers.eventType); err != nil {
+		return nil, err
+	}
+	rate, err := b.saturation()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("saturated by %.0f single events a second; sent beside checks and reservations: a quarter of that\n", rate)
+	if err := b.limitCustomers(); err != nil {
+		return nil, err
+	}
+	checks, nothing, err := b.quotaLatencies("/v1/quotas/check", `{"checks":[{"customer":%q,"meter":"limited","amount":1}]}`, rate/4)
+	if err != nil {
+		return nil, fmt.Errorf("check: %w", err)
+	}
+	figures := []figure.Figure{bounded("quota-check-p99-beside-ingest", "ms", checks, nothing, checkP99, never)}
+	reserves, nothing, err := b.quotaLatencies("/v1/quotas/reserve", `{"customer":%q,"amounts":[{"meter":"limited","amount":1}]}`, rate/4)
+	if err != nil {
+		return nil, fmt.Errorf("reserve: %w", err)
+	}
+	return append(figures, bounded("quota-reserve-p99-beside-ingest", "ms", reserves, nothing, reserveP99, never)), nil
+}
+
+// limitCustomers assigns a plan with two hard quotas to customers that have sent events.
+func (b *bench) limitCustomers() error {
+	if err := b.createMeter(limited.eventType, limited.eventType); err != nil {
+		return err
+	}
+	if _, err := load(b.coalesced, 1, [][]byte{batchRequest(b.key, limited.events(batchEvents))}); err != nil {
+		return fmt.Errorf("create customers: %w", err)
+	}
+	if err := b.call(http.MethodPost, "/v1/plans", `{"slug":"limited","name":"Limited"}`, http.StatusCreated, nil); err != nil {
+		return fmt.Errorf("create plan: %w", err)
+	}
+	for _, period := range []string{"day", "month"} {
+		body := fmt.Sprintf(`{"plan":"limited","meter":"limited","limit":1000000000,"mode":"hard","period":%q}`, period)
+		if err := b.call(http.MethodPut, "/v1/quotas", body, http.StatusOK, nil); err != nil {
+			return fmt.Errorf("set quota: %w", err)
+		}
+	}
+	for i := range limited.customers {
+		if err := b.call(http.MethodPut, fmt.Sprintf("/v1/customers/customer-%d/plan", i), `{"plan":"limited"}`, http.StatusOK, nil); err != nil {
+			return fmt.Errorf("assign plan: %w", err)
+		}
+	}
+	return nil
+}
+
+// quotaLatencies returns the p99 of requests about random customers in each round, and that of
+// the same requests to a handler that does nothing.
+func (b *bench) quotaLatencies(path, body string, ingest float64) (took, nothing []float64, err error) {
+	idle := httptest.NewServer(http.HandlerFunc(doNothing))
+	defer idle.Close()
+	for round := range rounds + 1 { // the first warms up
+		var p99s []float64
+		for _, address := range []string{idle.Listener.Addr().String(), b.coalesced} {
+			requests := make([][]byte, quotaRate*paceSeconds)
+			for i := range requests {
+				requests[i] = rawRequest(path, b.key, fmt.Appendf(nil, body, fmt.Sprintf("customer-%d", rand.IntN(limited.customers))))
+			}
+			times, err := b.besideIngest(address, requests, ingest)
+			if err != nil {
+				return nil, nil, err
+			}
+			p99s = append(p99s, milliseconds(p99(times)))
+			fmt.Printf("%s, round %d at %s: half within %.1f ms, 99 of 100 within %.1f ms\n", path, round, address, milliseconds(times[len(times)/2]), p99s[len(p99s)-1])
+		}
+		if round > 0 {
+			nothing, took = append(nothing, p99s[0]), append(took, p99s[1])
+		}
+	}
+	return took, nothing, nil
+}
+
+// besideIngest sends requests at quotaRate while single events are stored at another rate, and
+// returns how long each request took.
+func (b *bench) besideIngest(address string, requests [][]byte, ingest float64) ([]time.Duration, error) {
+	events := b.singleRequestsOf(limited, int(ingest*paceSeconds))
+	defer withoutCollecting()()
+	stored := make(chan error, 1)
+	go func() {
+		_, err := sendPaced(b.coalesced, pacedConnections, ingest, events)
+		stored <- err
+	}()
+	took, err := sendPaced(address, quotaConnections, quotaRate, requests)
+	return took, errors.Join(err, <-stored)
+}

@@ -230,27 +230,30 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 		meters[i] = l.Meter
 	}
 	statement := newUsageStatementOfSome(r.tenant, meters)
-	ranges := rangesOf(quotas)
-	for no, of := range ranges.all {
-		statement.addMeter(no, of.window, of.customers, of.version, of.grouped)
+	ranges, of := rangesOf(quotas)
+	groups := make([]*[16]byte, len(ranges))
+	for no, read := range ranges {
+		statement.addMeter(no, read.window, read.customers, read.version, read.group != nil)
+		groups[no] = groupID(read.group)
 	}
 	counted, err := statement.rows(r.ctx, r.q)
 	if err != nil {
 		return nil, err
 	}
 	r.arguments(statement.args, quotas)
-	statement.args["ranges"] = ranges.ofQuota
+	statement.args["range_groups"] = groups
 	var batch pgx.Batch
 	batch.Queue(`
-		select l.no, `+mergedTally+`
+		select no, customer_id, `+mergedTally+`
 		from `+counted+`
-		join unnest(@numbers::int[], @ranges::int[], @customers::bigint[], @groups::uuid[]) as l (no, range_no, customer_id, group_id)
-		  on l.range_no = counted.no and l.customer_id = counted.customer_id and (l.group_id is null or l.group_id = counted.group_id)
-		group by 1`, statement.args).Query(func(rows pgx.Rows) error {
-		var no int
+		where coalesce((@range_groups::uuid[])[no + 1] = group_id, true)
+		group by 1, 2`, statement.args).Query(func(rows pgx.Rows) error {
+		var by rangeCustomer
 		var t tally
-		_, err := pgx.ForEachRow(rows, append([]any{&no}, t.fields()...), func() error {
-			quotas[no].Used = t.total(quotas[no].Meter.Version.Aggregation)
+		_, err := pgx.ForEachRow(rows, append([]any{&by.no, &by.customer}, t.fields()...), func() error {
+			for _, i := range of[by] {
+				quotas[i].Used = t.total(quotas[i].Meter.Version.Aggregation)
+			}
 			return nil
 		})
 		return err
@@ -278,39 +281,47 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 	return quotas, nil
 }
 
-// quotaRanges are the ranges that quotas count. Customers share them, because the quotas of a plan
-// have the same windows.
-type quotaRanges struct {
-	all     []quotaRange
-	ofQuota []int32 // the range of each quota
-}
-
+// quotaRange is a window in which customers' usage of a meter, or of one group, is read together:
+// the quota of a plan has the same window for all of its customers.
 type quotaRange struct {
 	window    metering.Range
 	version   metering.MeterVersion
-	grouped   bool
+	group     *metering.Group
 	customers []int64
 }
 
-func rangesOf(quotas []customerLevel) (ranges quotaRanges) {
+// rangeCustomer is a customer in the range of a number.
+type rangeCustomer struct {
+	no       int
+	customer metering.CustomerID
+}
+
+// rangesOf returns the ranges of quotas, and the indexes of the quotas of each range and customer.
+func rangesOf(quotas []customerLevel) (ranges []quotaRange, of map[rangeCustomer][]int) {
 	type key struct {
-		from, until int64
+		from, until int64 // microseconds, since equal times can differ in their location
 		version     metering.MeterVersionID
-		grouped     bool
+		group       metering.GroupID
 	}
-	numbers := make(map[key]int32)
-	for _, l := range quotas {
-		of := quotaRange{window: l.Window, version: l.Meter.Version, grouped: l.Group != nil}
-		k := key{l.Window.Start.UnixMicro(), l.Window.End.UnixMicro(), of.version.ID, of.grouped}
+	numbers := make(map[key]int)
+	of = make(map[rangeCustomer][]int)
+	for i, l := range quotas {
+		k := key{from: l.Window.Start.UnixMicro(), until: l.Window.End.UnixMicro(), version: l.Meter.Version.ID}
+		if l.Group != nil {
+			k.group = l.Group.ID
+		}
 		no, known := numbers[k]
 		if !known {
-			no = int32(len(ranges.all))
-			numbers[k], ranges.all = no, append(ranges.all, of)
+			no = len(ranges)
+			numbers[k], ranges = no, append(ranges, quotaRange{window: l.Window, version: l.Meter.Version, group: l.Group})
 		}
-		ranges.all[no].customers = append(ranges.all[no].customers, int64(l.customer))
-		ranges.ofQuota = append(ranges.ofQuota, no)
+		by := rangeCustomer{no, l.customer}
+		if len(of[by]) == 0 {
+			ranges[no].customers = append(ranges[no].customers, int64(l.customer))
+		}
+		of[by] = append(of[by], i)
 	}
-	return ranges
+	return ranges, of
 }
 
 // arguments gives args the quotas in columns.

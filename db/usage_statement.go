@@ -257,7 +257,7 @@ func rollupColumns(start string) string {
 func (s *usageStatement) joined(p place) []string {
 	rollup, start := p.rollup()
 	parts, bounds := s.unnest(p), s.bounds(p, start)
-	inPart := `u.meter_version_id = any(x.versions::bigint[]) and ` + start + ` >= x.from_at and ` + start + ` < x.until_at`
+	inPart := `u.meter_version_id = any(x.versions) and ` + start + ` >= x.from_at and ` + start + ` < x.until_at`
 	return []string{`
 		select x.no, ` + rollupColumns(start) + `
 		from ` + parts + `
@@ -294,7 +294,7 @@ func (s *usageStatement) eventsIn(p place, columns string) string {
 		  select * from events e
 		  where ` + s.ofCustomer("e") + ` and e.ts >= x.from_at and e.ts < x.until_at` + s.bounds(p, "e.ts") + `
 		  offset 0) e
-		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
+		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions)
 		  and (g.until_epoch is null or e.epoch < g.until_epoch)
 		cross join lateral (select ` + isLate("g.meter_id") + ` as late) l`
 }
@@ -391,7 +391,7 @@ func (s *usageStatement) ofCustomer(of string) string {
 		return of + ".tenant_id = @tenant"
 	}
 	if s.some {
-		return of + ".tenant_id = @tenant and " + of + ".customer_id = any(x.customers::bigint[])"
+		return of + ".tenant_id = @tenant and " + of + ".customer_id = any(x.customers)"
 	}
 	return of + ".tenant_id = @tenant and " + of + ".customer_id = @customer"
 }
@@ -403,7 +403,7 @@ func (s *usageStatement) transactions(table string) string {
 	case table != unfolded || s.all || s.whole:
 		return ""
 	case s.some:
-		return " and u.customer_ids && x.customers::bigint[]"
+		return " and u.customer_ids && x.customers"
 	default:
 		return " and " + addedOf("u")
 	}
@@ -415,18 +415,21 @@ func addedOf(u string) string {
 	return "@customer = any(" + u + ".customer_ids) and " + u + ".event_customer_id = @customer"
 }
 
-// unnest is a place's parts as a table x, of which an array of meter versions,
-// or of customers, is a text: SQL has no arrays of arrays that differ in length.
+// unnest returns a place's parts as a table x. The arrays of a part are passed as texts, because SQL
+// has no arrays of arrays that differ in length. "offset 0" parses each of them once, and not once
+// for each row that is compared with it.
 func (s *usageStatement) unnest(p place) string {
 	parts, name := s.places[p], s.argument(p)
 	s.args[name+"_no"], s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = parts.numbers, parts.from, parts.until, arrays(parts.versions)
-	customers, column := "", ""
+	customers, column, parsed := "", "", ""
 	if s.some {
 		s.args[name+"_customers"] = arrays(parts.customers)
-		customers, column = ", @"+name+"_customers::text[]", ", customers"
+		customers, column, parsed = ", @"+name+"_customers::text[]", ", customers", ", customers::bigint[] as customers"
 	}
-	return fmt.Sprintf("unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]%[2]s) x (no, from_at, until_at, versions%[3]s)",
-		name, customers, column)
+	return fmt.Sprintf(`(
+		  select no, from_at, until_at, versions::bigint[] as versions%[4]s
+		  from unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]%[2]s) x (no, from_at, until_at, versions%[3]s)
+		  offset 0) x`, name, customers, column, parsed)
 }
 
 // argument returns what the names of a place's arguments begin with. A statement of some

@@ -17,15 +17,17 @@ func (s *server) alerts() {
 		"An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.\n\n"+
 			"- `usage`: the total of a meter in a billing period, or of one of its groups.\n"+
 			"- `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.\n"+
+			"- `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.\n"+
 			"- `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.\n"+
-			"- Each threshold is notified once for each customer and billing period, and silence once for each last event.\n"+
-			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.\n"+
+			"- Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.\n"+
+			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.\n"+
 			"- An alert of a plan reads the billing periods that the plan charges.\n"+
 			"- A `spend` alert also requires the permission `billing:read`.\n"+
 			"- A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.")), s.createAlert)
 	huma.Register(s.api, reading(heavy(post("dry-run-alert", path+"/dry-run", AlertsWrite, "List the days on which an alert would have fired",
 		"Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.\n\n"+
-			"- It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.\n"+
+			"- It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.\n"+
+			"- For `quota`, it compares usage without reservations.\n"+
 			"- It reads at most 1,000 customers of the scope, in order of creation.\n"+
 			"- A `spend` alert also requires the permission `billing:read`."))), s.dryRunAlert)
 	huma.Register(s.api, get("list-alerts", path, AlertsRead, "List alerts",
@@ -38,7 +40,7 @@ func (s *server) alerts() {
 		"Messages that were already sent stay in the deliveries of webhooks."), s.deleteAlert)
 	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",
 		"Firings are listed newest first. They are kept for 400 days.\n\n"+
-			"- `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.\n"+
+			"- `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.\n"+
 			"- A `spend` alert also requires the permission `billing:read`."), s.listFirings)
 }
 
@@ -56,9 +58,9 @@ type Alert struct {
 	Customer   string             `json:"customer,omitempty" example:"acme" doc:"External ID of the only customer in the scope"`
 	Plan       string             `json:"plan,omitempty" example:"pro" doc:"Slug of the plan. Its customers are the scope"`
 	All        bool               `json:"all" doc:"Whether all customers are the scope"`
-	Meter      string             `json:"meter,omitempty" example:"calls" doc:"Slug of the meter. Absent for spend of all meters, and for silence"`
-	Group      json.RawMessage    `json:"group,omitempty" doc:"The only group that counts: value of each group_by property"`
-	Thresholds []metering.Decimal `json:"thresholds" nullable:"false" doc:"Usage in units or spend in currency, ascending. Empty for silence"`
+	Meter      string             `json:"meter,omitempty" example:"calls" doc:"Slug of the meter. Absent for spend or quotas of all meters, and for silence"`
+	Group      json.RawMessage    `json:"group,omitempty" doc:"The only group that counts, or the group of the quotas: value of each group_by property"`
+	Thresholds []metering.Decimal `json:"thresholds" nullable:"false" doc:"Usage in units, spend in currency or percentages of a quota, ascending. Empty for silence"`
 	Currency   string             `json:"currency,omitempty" example:"USD" doc:"Currency of spend"`
 	Minutes    int                `json:"minutes,omitempty" doc:"Minutes of silence"`
 	Enabled    bool               `json:"enabled"`
@@ -86,9 +88,9 @@ type alertDefinition struct {
 	Customer   string             `json:"customer,omitempty" maxLength:"255" doc:"External ID of a customer. Send either customer, plan or all"`
 	Plan       string             `json:"plan,omitempty" maxLength:"64" doc:"Slug of a plan"`
 	All        bool               `json:"all,omitempty" doc:"true: all customers"`
-	Meter      string             `json:"meter,omitempty" maxLength:"64" doc:"Slug of a meter. Required for usage. If omitted for spend, all meters count"`
-	Group      json.RawMessage    `json:"group,omitempty" doc:"For usage: the value of each group_by property of the meter, so that only this group counts. A group that the meter counts in $other returns 422"`
-	Thresholds []SentDecimal      `json:"thresholds,omitempty" maxItems:"10" doc:"For usage and spend: 1 to 10 numbers above 0"`
+	Meter      string             `json:"meter,omitempty" maxLength:"64" doc:"Slug of a meter. Required for usage. If omitted for spend or quota, all meters count"`
+	Group      json.RawMessage    `json:"group,omitempty" doc:"For usage and quota: the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in $other returns 422"`
+	Thresholds []SentDecimal      `json:"thresholds,omitempty" maxItems:"10" doc:"For usage, spend and quota: 1 to 10 numbers above 0. For quota: percentages of at most 1,000 with at most 2 decimals"`
 	Currency   string             `json:"currency,omitempty" maxLength:"3" doc:"For spend: the currency of the charges. The tenant's currency if omitted"`
 	Minutes    int                `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For silence: the number of minutes without an event"`
 }
@@ -227,7 +229,7 @@ type updateAlertInput struct {
 	AlertPath
 	Body struct {
 		Name       *string       `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Thresholds []SentDecimal `json:"thresholds,omitempty" minItems:"1" maxItems:"10" doc:"Replaces the thresholds of a usage or spend alert"`
+		Thresholds []SentDecimal `json:"thresholds,omitempty" minItems:"1" maxItems:"10" doc:"Replaces the thresholds of a usage, spend or quota alert"`
 		Minutes    *int          `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For silence: the number of minutes without an event"`
 		Enabled    *bool         `json:"enabled,omitempty" doc:"false disables the alert. true enables it"`
 	}
@@ -271,7 +273,8 @@ type firing struct {
 	CustomerID string           `json:"customer_id"`
 	ExternalID string           `json:"customer_external_id"`
 	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
-	Value      metering.Decimal `json:"value" doc:"The total, the charge or the minutes at occurred_at"`
+	Value      metering.Decimal `json:"value" doc:"The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals"`
+	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null except for quota alerts"`
 	Period     db.MessagePeriod `json:"period"`
 	Late       bool             `json:"late" doc:"Whether the period had ended when the threshold was reached"`
 	OccurredAt time.Time        `json:"occurred_at"`
@@ -279,7 +282,7 @@ type firing struct {
 
 func showFiring(f metering.Firing) firing {
 	return firing{
-		f.ID.String(), f.CustomerID.String(), f.ExternalID, f.Threshold, f.Value, db.PeriodOf(f.Period), f.Late, f.At.UTC(),
+		f.ID.String(), f.CustomerID.String(), f.ExternalID, f.Threshold, f.Value, db.ShownQuota(f.QuotaID), db.PeriodOf(f.Period), f.Late, f.At.UTC(),
 	}
 }
 
@@ -321,7 +324,8 @@ type dryRunFiring struct {
 	ExternalID string           `json:"customer_external_id"`
 	Day        string           `json:"day" format:"date" doc:"Day in the tenant's time zone"`
 	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
-	Value      metering.Decimal `json:"value" doc:"The total or the charge at the end of the day. For silence, the minutes of the alert"`
+	Value      metering.Decimal `json:"value" doc:"The total, the charge or the percentage at the end of the day. For silence, the minutes of the alert"`
+	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null except for quota alerts"`
 	Period     db.MessagePeriod `json:"period"`
 }
 
@@ -337,7 +341,7 @@ func (s *server) dryRunAlert(ctx context.Context, in *dryRunInput) (*dryRunOutpu
 	shown := dryRun{run.Customers, make([]dryRunFiring, 0, len(run.Firings)), run.More}
 	for _, f := range run.Firings {
 		shown.Data = append(shown.Data, dryRunFiring{
-			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, db.PeriodOf(f.Period),
+			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, db.ShownQuota(f.QuotaID), db.PeriodOf(f.Period),
 		})
 	}
 	return &dryRunOutput{shown}, nil

@@ -36,7 +36,7 @@ func (s *server) messages() {
 	describeMessage[db.PasswordResetRequested](document, metering.MessagePasswordResetRequested, "A password reset was requested for a member",
 		toWebhooks+"\n\nThe request is not authenticated, so it may not come from the member. Sent at most every ten minutes.")
 	describeMessage[db.AlertTriggered](document, metering.MessageAlertTriggered, "A customer reached a threshold of an alert",
-		toWebhooks+"\n\nSent once for each alert, customer, threshold and billing period. For `silence`, once for each last event, and `period` is the time "+
+		toWebhooks+"\n\nSent once for each alert, customer, threshold and billing period. For `quota`, once for each quota and period of it, and `period` is the period of the quota. For `silence`, once for each last event, and `period` is the time "+
 			"from that event until the alert's minutes had passed.")
 	describeMessage[db.QuotaExceeded](document, metering.MessageQuotaExceeded, "The usage of a customer exceeded a quota",
 		toWebhooks+"\n\nSent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Late usage counts in the previous period. Reservations are not counted.")

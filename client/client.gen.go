@@ -45,6 +45,7 @@ func (e APIKeyMetadataScope) Valid() bool {
 
 // Defines values for AlertType.
 const (
+	AlertTypeQuota   AlertType = "quota"
 	AlertTypeSilence AlertType = "silence"
 	AlertTypeSpend   AlertType = "spend"
 	AlertTypeUsage   AlertType = "usage"
@@ -53,6 +54,8 @@ const (
 // Valid indicates whether the value is a known member of the AlertType enum.
 func (e AlertType) Valid() bool {
 	switch e {
+	case AlertTypeQuota:
+		return true
 	case AlertTypeSilence:
 		return true
 	case AlertTypeSpend:
@@ -66,6 +69,7 @@ func (e AlertType) Valid() bool {
 
 // Defines values for AlertDefinitionType.
 const (
+	AlertDefinitionTypeQuota   AlertDefinitionType = "quota"
 	AlertDefinitionTypeSilence AlertDefinitionType = "silence"
 	AlertDefinitionTypeSpend   AlertDefinitionType = "spend"
 	AlertDefinitionTypeUsage   AlertDefinitionType = "usage"
@@ -74,6 +78,8 @@ const (
 // Valid indicates whether the value is a known member of the AlertDefinitionType enum.
 func (e AlertDefinitionType) Valid() bool {
 	switch e {
+	case AlertDefinitionTypeQuota:
+		return true
 	case AlertDefinitionTypeSilence:
 		return true
 	case AlertDefinitionTypeSpend:
@@ -2547,6 +2553,7 @@ func (e TenantLatePolicy) Valid() bool {
 
 // Defines values for TriggeredAlertType.
 const (
+	TriggeredAlertTypeQuota   TriggeredAlertType = "quota"
 	TriggeredAlertTypeSilence TriggeredAlertType = "silence"
 	TriggeredAlertTypeSpend   TriggeredAlertType = "spend"
 	TriggeredAlertTypeUsage   TriggeredAlertType = "usage"
@@ -2555,6 +2562,8 @@ const (
 // Valid indicates whether the value is a known member of the TriggeredAlertType enum.
 func (e TriggeredAlertType) Valid() bool {
 	switch e {
+	case TriggeredAlertTypeQuota:
+		return true
 	case TriggeredAlertTypeSilence:
 		return true
 	case TriggeredAlertTypeSpend:
@@ -3438,7 +3447,7 @@ type Alert struct {
 	// Enabled Whether this is enabled
 	Enabled bool `json:"enabled"`
 
-	// Group The only group that counts: value of each group_by property
+	// Group The only group that counts, or the group of the quotas: value of each group_by property
 	Group *map[string]interface{} `json:"group,omitempty"`
 
 	// Id The id of this object
@@ -3446,7 +3455,7 @@ type Alert struct {
 	// Examples: alt_42
 	Id string `json:"id"`
 
-	// Meter Slug of the meter. Absent for spend of all meters, and for silence
+	// Meter Slug of the meter. Absent for spend or quotas of all meters, and for silence
 	//
 	// Examples: calls
 	Meter *string `json:"meter,omitempty"`
@@ -3462,7 +3471,7 @@ type Alert struct {
 	// Examples: pro
 	Plan *string `json:"plan,omitempty"`
 
-	// Thresholds Usage in units or spend in currency, ascending. Empty for silence
+	// Thresholds Usage in units, spend in currency or percentages of a quota, ascending. Empty for silence
 	Thresholds []json.Number `json:"thresholds"`
 
 	// Type The type
@@ -3483,10 +3492,10 @@ type AlertDefinition struct {
 	// Customer External ID of a customer. Send either customer, plan or all
 	Customer *string `json:"customer,omitempty"`
 
-	// Group For usage: the value of each group_by property of the meter, so that only this group counts. A group that the meter counts in $other returns 422
+	// Group For usage and quota: the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in $other returns 422
 	Group *map[string]interface{} `json:"group,omitempty"`
 
-	// Meter Slug of a meter. Required for usage. If omitted for spend, all meters count
+	// Meter Slug of a meter. Required for usage. If omitted for spend or quota, all meters count
 	Meter *string `json:"meter,omitempty"`
 
 	// Minutes For silence: the number of minutes without an event
@@ -3498,7 +3507,7 @@ type AlertDefinition struct {
 	// Plan Slug of a plan
 	Plan *string `json:"plan,omitempty"`
 
-	// Thresholds For usage and spend: 1 to 10 numbers above 0
+	// Thresholds For usage, spend and quota: 1 to 10 numbers above 0. For quota: percentages of at most 1,000 with at most 2 decimals
 	Thresholds *[]json.Number `json:"thresholds,omitempty"`
 
 	// Type The type
@@ -3535,6 +3544,11 @@ type AlertTriggered struct {
 	OccurredAt time.Time     `json:"occurred_at"`
 	Period     MessagePeriod `json:"period"`
 
+	// QuotaId Id of the quota that reached the threshold. Null except for quota alerts
+	//
+	// Examples: quo_42
+	QuotaId *string `json:"quota_id"`
+
 	// TenantId The tenant's id
 	//
 	// Examples: ten_1
@@ -3543,10 +3557,10 @@ type AlertTriggered struct {
 	// Threshold The threshold that was reached. For silence, the minutes of the alert
 	Threshold json.Number `json:"threshold"`
 
-	// Unit Unit of the meter, or minutes. Absent if the meter has no unit, and for spend
+	// Unit Unit of the meter, percent or minutes. Absent if the meter has no unit, and for spend
 	Unit *string `json:"unit,omitempty"`
 
-	// Value The total, the charge or the minutes at occurred_at
+	// Value The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
 	Value json.Number `json:"value"`
 }
 
@@ -4631,10 +4645,15 @@ type DryRunFiring struct {
 	Day    openapi_types.Date `json:"day"`
 	Period MessagePeriod      `json:"period"`
 
+	// QuotaId Id of the quota that reached the threshold. Null except for quota alerts
+	//
+	// Examples: quo_42
+	QuotaId *string `json:"quota_id"`
+
 	// Threshold The threshold that was reached. For silence, the minutes of the alert
 	Threshold json.Number `json:"threshold"`
 
-	// Value The total or the charge at the end of the day. For silence, the minutes of the alert
+	// Value The total, the charge or the percentage at the end of the day. For silence, the minutes of the alert
 	Value json.Number `json:"value"`
 }
 
@@ -4997,10 +5016,15 @@ type Firing struct {
 	OccurredAt time.Time     `json:"occurred_at"`
 	Period     MessagePeriod `json:"period"`
 
+	// QuotaId Id of the quota that reached the threshold. Null except for quota alerts
+	//
+	// Examples: quo_42
+	QuotaId *string `json:"quota_id"`
+
 	// Threshold The threshold that was reached. For silence, the minutes of the alert
 	Threshold json.Number `json:"threshold"`
 
-	// Value The total, the charge or the minutes at occurred_at
+	// Value The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
 	Value json.Number `json:"value"`
 }
 
@@ -8358,7 +8382,7 @@ type UpdateAlert struct {
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Thresholds Replaces the thresholds of a usage or spend alert
+	// Thresholds Replaces the thresholds of a usage, spend or quota alert
 	Thresholds *[]json.Number `json:"thresholds,omitempty"`
 }
 
@@ -10672,9 +10696,10 @@ type ClientInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -10690,9 +10715,10 @@ type ClientInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -10706,7 +10732,8 @@ type ClientInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
@@ -10719,7 +10746,8 @@ type ClientInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
@@ -10764,7 +10792,7 @@ type ClientInterface interface {
 	//
 	// Firings are listed newest first. They are kept for 400 days.
 	//
-	// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+	// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
@@ -12749,9 +12777,10 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, reqEd
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -12777,9 +12806,10 @@ func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertPar
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -12803,7 +12833,8 @@ func (c *Client) CreateAlert(ctx context.Context, params *CreateAlertParams, bod
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
@@ -12826,7 +12857,8 @@ func (c *Client) DryRunAlertWithBody(ctx context.Context, contentType string, bo
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
@@ -12921,7 +12953,7 @@ func (c *Client) UpdateAlert(ctx context.Context, id string, body UpdateAlertJSO
 //
 // Firings are listed newest first. They are kept for 400 days.
 //
-// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
@@ -24886,9 +24918,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -24904,9 +24937,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -24920,7 +24954,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
@@ -24933,7 +24968,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
@@ -24982,7 +25018,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Firings are listed newest first. They are kept for 400 days.
 	//
-	// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+	// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -34415,9 +34451,10 @@ func (c *ClientWithResponses) ListAlertsWithResponse(ctx context.Context, params
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -34439,9 +34476,10 @@ func (c *ClientWithResponses) CreateAlertWithBodyWithResponse(ctx context.Contex
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -34461,7 +34499,8 @@ func (c *ClientWithResponses) CreateAlertWithResponse(ctx context.Context, param
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
@@ -34480,7 +34519,8 @@ func (c *ClientWithResponses) DryRunAlertWithBodyWithResponse(ctx context.Contex
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
@@ -34559,7 +34599,7 @@ func (c *ClientWithResponses) UpdateAlertWithResponse(ctx context.Context, id st
 //
 // Firings are listed newest first. They are kept for 400 days.
 //
-// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Returns a wrapper object for the known response body format(s).

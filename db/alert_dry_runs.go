@@ -35,6 +35,7 @@ type DryFiring struct {
 	Day        time.Time // its start
 	Threshold  metering.Decimal
 	Value      metering.Decimal // at the end of the day
+	QuotaID    metering.QuotaID // 0 except of a quota alert
 	Period     metering.Range
 }
 
@@ -70,8 +71,11 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 		return d.run, err
 	}
 	compare := d.comparePeriods
-	if a.Type == metering.SilenceAlert {
+	switch a.Type {
+	case metering.SilenceAlert:
 		compare = d.compareSilence
+	case metering.QuotaAlert:
+		compare = func(b *openBatch) error { return d.compareQuotas(Quotas(e).levelRead(ctx, tx, tenant, now), b) }
 	}
 	if err := compare(b); err != nil {
 		return d.run, err
@@ -204,7 +208,7 @@ func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billi
 		}
 		value, counted := billing.ReadAlerts(total, p).Of(d.alert())
 		if counted {
-			reached = d.reach(f, p.Range, day, value, reached)
+			reached = d.reach(DryFiring{CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Value: value, Period: p.Range}, day, reached)
 		}
 	}
 }
@@ -225,13 +229,15 @@ func addHour(f billing.Facts, p billing.Period, hour rangeUsage) []billing.Usage
 	return f.Usage
 }
 
-// reach adds the thresholds that are reached on a day, after the number that was reached before
-// it, and returns the number of both.
-func (d *dryRunner) reach(f *billing.Facts, period, day metering.Range, value metering.Decimal, before int) int {
-	thresholds := d.alert().Reached(value)
+// reach adds the thresholds that a value has reached on a day, after the number that was reached
+// before it, and returns the number of both.
+func (d *dryRunner) reach(firing DryFiring, day metering.Range, before int) int {
+	thresholds := d.alert().Reached(firing.Value)
+	firing.Day = day.Start
 	for _, threshold := range thresholds[min(before, len(thresholds)):] {
 		if day.End.After(d.since) && len(d.run.Firings) <= dryRunFirings {
-			d.run.Firings = append(d.run.Firings, DryFiring{f.Customer.ID, f.Customer.ExternalID, day.Start, threshold, value, period})
+			firing.Threshold = threshold
+			d.run.Firings = append(d.run.Firings, firing)
 		}
 	}
 	return max(before, len(thresholds))
@@ -307,7 +313,10 @@ func (d *dryRunner) compareSilence(b *openBatch) error {
 		f, silent := b.facts[id], last.Add(a.Silence())
 		if a.AppliesTo(f.Customer.ID, billing.PlanAt(f.Customer.Plans, silent)) {
 			day := metering.WindowOf(silent, metering.Day, b.timezone)
-			d.run.Firings = append(d.run.Firings, DryFiring{f.Customer.ID, f.Customer.ExternalID, day.Start, threshold, threshold, metering.Range{Start: last, End: silent}})
+			d.run.Firings = append(d.run.Firings, DryFiring{
+				CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Day: day.Start, Threshold: threshold, Value: threshold,
+				Period: metering.Range{Start: last, End: silent},
+			})
 		}
 		return nil
 	})

@@ -84,6 +84,7 @@ func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
 	if err := v.periods(batch); err != nil {
 		return fmt.Errorf("compare usage with alerts: %w", err)
 	}
+	v.quotas(batch)
 	if err := v.silence(batch); err != nil {
 		return fmt.Errorf("compare silence with alerts: %w", err)
 	}
@@ -132,6 +133,7 @@ type alertReader struct {
 	tenant  metering.TenantID
 	now     time.Time
 	alerts  []metering.Alert
+	levels  []customerLevel     // of quotas, in windows that have begun
 	firings []metering.Firing   // thresholds that are reached now, including earlier ones
 	next    map[int64]time.Time // the time at which a customer is due again
 }
@@ -186,7 +188,7 @@ func (v *alertReader) revenue(price ReadPrice, periodsOf func(billing.Facts) []b
 // needs reports whether an alert reads the meter: an alert of all meters reads each.
 func (v *alertReader) needs(meter metering.MeterID) bool {
 	return slices.ContainsFunc(v.alerts, func(a metering.Alert) bool {
-		return a.Type != metering.SilenceAlert && (a.MeterID == 0 || a.MeterID == meter)
+		return ofPeriods(a) && (a.MeterID == 0 || a.MeterID == meter)
 	})
 }
 
@@ -202,7 +204,9 @@ func (v *alertReader) applying(f *billing.Facts, at time.Time, is func(metering.
 	return alerts
 }
 
-func ofPeriods(a metering.Alert) bool { return a.Type != metering.SilenceAlert }
+func ofPeriods(a metering.Alert) bool {
+	return a.Type == metering.UsageAlert || a.Type == metering.SpendAlert
+}
 func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 
 // periods compares each billing period of the batch with the usage and spend alerts.
@@ -345,26 +349,27 @@ func (v *alertReader) store() ([]metering.Firing, error) {
 		return nil, nil
 	}
 	var (
-		alerts, customers  []int64
-		streams            []int32
-		thresholds, values []string
-		starts, ends       []time.Time
-		lates              []bool
+		alerts, customers, quotas []int64
+		streams                   []int32
+		thresholds, values        []string
+		starts, ends              []time.Time
+		lates                     []bool
 	)
 	for _, f := range v.firings {
 		alerts, customers, streams = append(alerts, int64(f.AlertID)), append(customers, int64(f.CustomerID)), append(streams, int32(f.Stream))
+		quotas = append(quotas, int64(f.QuotaID))
 		thresholds, values = append(thresholds, f.Threshold.String()), append(values, f.Value.String())
 		starts, ends, lates = append(starts, f.Period.Start), append(ends, f.Period.End), append(lates, f.Late)
 	}
 	rows, err := v.tx.Query(v.ctx, `
-		insert into alert_firings as f (tenant_id, alert_id, customer_id, threshold, stream, period_start, period_end, value, late, fired_at)
-		select @tenant, alert_id, customer_id, threshold, stream, period_start, period_end, value, late, @now
-		from unnest(@alerts::bigint[], @customers::bigint[], @thresholds::text[]::numeric[], @streams::int[], @starts::timestamptz[], @ends::timestamptz[], @values::text[]::numeric[], @lates::boolean[])
-		  x (alert_id, customer_id, threshold, stream, period_start, period_end, value, late)
-		order by alert_id, customer_id, threshold, stream, period_start
+		insert into alert_firings as f (tenant_id, alert_id, customer_id, threshold, quota_id, stream, period_start, period_end, value, late, fired_at)
+		select @tenant, alert_id, customer_id, threshold, quota_id, stream, period_start, period_end, value, late, @now
+		from unnest(@alerts::bigint[], @customers::bigint[], @thresholds::text[]::numeric[], @quotas::bigint[], @streams::int[], @starts::timestamptz[], @ends::timestamptz[], @values::text[]::numeric[], @lates::boolean[])
+		  x (alert_id, customer_id, threshold, quota_id, stream, period_start, period_end, value, late)
+		order by alert_id, customer_id, threshold, quota_id, stream, period_start
 		on conflict do nothing
 		returning `+firingColumns, pgx.NamedArgs{
-		"tenant": v.tenant, "alerts": alerts, "customers": customers, "thresholds": thresholds, "streams": streams,
+		"tenant": v.tenant, "alerts": alerts, "customers": customers, "thresholds": thresholds, "quotas": quotas, "streams": streams,
 		"starts": starts, "ends": ends, "values": values, "lates": lates, "now": v.now,
 	})
 	if err != nil {

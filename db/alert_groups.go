@@ -38,7 +38,7 @@ func (v *alertReader) groupTotals(periods []alertPeriod) (map[groupTotal]meterin
 			read[a.MeterID] = true
 			m := p.facts.Meters[slices.IndexFunc(p.facts.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
 			for _, within := range p.facts.FedIn(m.ID, []metering.Range{p.period.Range}) {
-				statement.addMeter(len(parts), within, []int64{int64(p.facts.Customer.ID)}, m.Version, true)
+				statement.addMeter(len(parts), within, []int64{int64(p.facts.Customer.ID)}, m.Version, true, false)
 				parts = append(parts, part{no, m})
 			}
 		}

@@ -283,10 +283,10 @@ func (s Alerts) SweepDeleted(ctx context.Context, limit int) (deleted int64, err
 	return deleted, nil
 }
 
-const firingColumns = `f.id, f.alert_id, f.customer_id, f.threshold, f.stream, f.period_start, f.period_end, f.value, f.late, f.fired_at`
+const firingColumns = `f.id, f.alert_id, f.customer_id, f.threshold, f.quota_id, f.stream, f.period_start, f.period_end, f.value, f.late, f.fired_at`
 
 func firingFields(f *metering.Firing) []any {
-	return []any{&f.ID, &f.AlertID, &f.CustomerID, &f.Threshold, &f.Stream, &f.Period.Start, &f.Period.End, &f.Value, &f.Late, &f.At}
+	return []any{&f.ID, &f.AlertID, &f.CustomerID, &f.Threshold, &f.QuotaID, &f.Stream, &f.Period.Start, &f.Period.End, &f.Value, &f.Late, &f.At}
 }
 
 func decimalTexts(values []metering.Decimal) []string {

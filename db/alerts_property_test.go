@@ -3,12 +3,14 @@ package db_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -25,8 +27,20 @@ type alertModel struct {
 	events    []modelEvent
 	prices    map[metering.MeterID][]billing.Price // in the order of effective_from
 	alerts    []metering.Alert
+	quotas    []modelQuota
 	began     metering.Range // the first period
 	fired     map[string]bool
+}
+
+// modelQuota is a quota of a customer, or of the plan if customer is 0.
+type modelQuota struct {
+	id       metering.QuotaID
+	customer metering.CustomerID
+	meter    metering.MeterID
+	grouped  bool
+	limit    metering.Decimal
+	period   metering.QuotaPeriod
+	since    time.Time
 }
 
 type modelEvent struct {
@@ -73,6 +87,8 @@ func (m *alertModel) step() {
 		m.setPrice()
 	case n < 17:
 		m.assign()
+	case n < 18:
+		m.setQuota()
 	default:
 		m.create()
 	}
@@ -124,13 +140,19 @@ func (m *alertModel) create() {
 	case 1:
 		a.PlanID = m.plan.ID
 	}
-	switch m.random.IntN(4) {
+	switch m.random.IntN(6) {
 	case 0:
 		a.Type, a.Currency = metering.SpendAlert, "USD"
 	case 1:
 		a.Type, a.Currency, a.MeterID = metering.SpendAlert, "USD", 0
 	case 2:
 		if a.MeterID == m.meters[0].ID {
+			a.Group = groupOfModel(m, m.meters[0], "a")
+		}
+	case 3:
+		a.Type, a.MeterID = metering.QuotaAlert, 0
+	case 4:
+		if a.Type = metering.QuotaAlert; a.MeterID == m.meters[0].ID {
 			a.Group = groupOfModel(m, m.meters[0], "a")
 		}
 	}
@@ -140,17 +162,129 @@ func (m *alertModel) create() {
 	m.alerts = append(m.alerts, m.alert(a))
 }
 
+// setQuota sets a quota, unless there is one of the same customer or plan, meter, group and period.
+func (m *alertModel) setQuota() {
+	meter := oneOf(m.random, m.meters)
+	period := oneOf(m.random, []metering.QuotaPeriod{metering.PerBilling, metering.PerMonth, metering.PerDay, metering.PerHour, metering.PerLifetime})
+	q := metering.Quota{Meter: meter, Limit: new(m.decimal(40)), Mode: metering.SoftQuota, Period: period}
+	if q.PlanID = m.plan.ID; m.random.IntN(2) == 0 {
+		q.CustomerID, q.PlanID = oneOf(m.random, m.customers).ID, 0
+	}
+	if meter.ID == m.meters[0].ID && m.random.IntN(2) == 0 {
+		q.Group = groupOfModel(m, meter, "a")
+	}
+	model := modelQuota{customer: q.CustomerID, meter: meter.ID, grouped: q.Group != nil, limit: *q.Limit, period: period, since: metering.Instant(m.now)}
+	if slices.ContainsFunc(m.quotas, func(other modelQuota) bool { return other.customer == q.CustomerID && other.isSame(model) }) {
+		return
+	}
+	set, err := m.store.Quotas.Set(m.Context(), m.tenant, metering.Operator, q, m.now)
+	require.NoError(m, err)
+	model.id = set.ID
+	m.quotas = append(m.quotas, model)
+}
+
+// isSame reports whether a customer's quota replaces that of a plan.
+func (q modelQuota) isSame(other modelQuota) bool {
+	return q.meter == other.meter && q.grouped == other.grouped && q.period == other.period
+}
+
+func (q modelQuota) window(at time.Time) metering.Range {
+	return q.period.Window(at, time.UTC, billing.CalendarPeriod(at, time.UTC))
+}
+
+// quotasOf returns the quotas that an alert reads of a customer, if they apply at an instant.
+func (m *alertModel) quotasOf(a metering.Alert, c metering.CustomerID, at time.Time) (quotas []modelQuota) {
+	onPlan, assigned := m.onPlan[c]
+	hasPlan := assigned && !at.Before(onPlan)
+	if a.CustomerID != 0 && a.CustomerID != c || a.PlanID != 0 && !hasPlan {
+		return nil
+	}
+	for _, q := range m.quotas {
+		applies := q.customer == c || q.customer == 0 && hasPlan && !slices.ContainsFunc(m.quotas, func(own modelQuota) bool { return own.customer == c && own.isSame(q) })
+		if applies && (a.MeterID == 0 || a.MeterID == q.meter) && (a.Group == nil || q.grouped) {
+			quotas = append(quotas, q)
+		}
+	}
+	return quotas
+}
+
+// recountQuotas notes the thresholds of quotas that fire in the present window and the previous one.
+func (m *alertModel) recountQuotas(a metering.Alert, c metering.Customer) {
+	note := func(q modelQuota, window metering.Range) {
+		for _, threshold := range a.Thresholds {
+			if m.isReached(q, c.ID, window, threshold) {
+				m.fired[fmt.Sprint(a.Name, " ", c.ExternalID, " ", threshold, " ", window.Start.UTC(), " ", q.id)] = true
+			}
+		}
+	}
+	for _, q := range m.quotasOf(a, c.ID, m.now) {
+		note(q, q.window(m.now))
+	}
+	for _, q := range m.quotas {
+		last := q.window(m.now).Start.Add(-time.Microsecond)
+		if q.period == metering.PerLifetime || !slices.Contains(m.quotasOf(a, c.ID, last), q) {
+			continue
+		}
+		if window := q.window(last); window.End.After(q.since) && window.End.After(a.CreatedAt) {
+			note(q, window)
+		}
+	}
+}
+
+// isReached compares the share of a quota with a threshold in percent, without a division.
+func (m *alertModel) isReached(q modelQuota, customer metering.CustomerID, window metering.Range, threshold metering.Decimal) bool {
+	used := m.units(customer, q.meter, window, q.grouped)
+	if q.limit.IsZero() {
+		return !used.IsZero() && threshold.Cmp(metering.Whole(100)) <= 0
+	}
+	return used.Mul(metering.Whole(100)).Cmp(threshold.Mul(q.limit)) >= 0
+}
+
+// dryRunQuotas recounts a dry run of a quota alert.
+func (m *alertModel) dryRunQuotas(a metering.Alert, c metering.Customer, since time.Time) (days []string) {
+	for _, q := range m.quotasOf(a, c.ID, m.now) {
+		for w := q.window(since); !w.Start.After(m.now); w = q.window(w.End) {
+			for _, threshold := range a.Thresholds {
+				began := since.Truncate(24 * time.Hour)
+				if w.Start.After(began) {
+					began = w.Start.Truncate(24 * time.Hour)
+				}
+				before := w
+				before.End = began
+				if w.Start.Before(began) && m.isReached(q, c.ID, before, threshold) {
+					continue
+				}
+				for day := began; day.Before(w.End) && !day.After(m.now); day = day.AddDate(0, 0, 1) {
+					until := w.Within(metering.Range{Start: w.Start, End: day.AddDate(0, 0, 1)})
+					if m.isReached(q, c.ID, until, threshold) {
+						days = append(days, fmt.Sprint(c.ExternalID, " ", w.Start.UTC(), " ", day.UTC(), " ", threshold, " ", q.id))
+						break
+					}
+				}
+			}
+			if q.period == metering.PerLifetime {
+				break
+			}
+		}
+	}
+	return days
+}
+
 // recount notes what fires now, if everything so far is evaluated.
 func (m *alertModel) recount() {
 	for _, a := range m.alerts {
 		for _, c := range m.customers {
+			if a.Type == metering.QuotaAlert {
+				m.recountQuotas(a, c)
+				continue
+			}
 			for p := m.began; !p.Start.After(m.now); p = billing.CalendarPeriod(p.End, time.UTC) {
 				if a.CustomerID != 0 && a.CustomerID != c.ID || a.PlanID != 0 && !m.hasPlan(c.ID, p) {
 					continue
 				}
 				value := m.value(a, c.ID, p)
 				for _, threshold := range a.Thresholds {
-					if key := fmt.Sprint(a.Name, " ", c.ExternalID, " ", threshold, " ", p.Start.UTC()); value.Cmp(threshold) >= 0 {
+					if key := fmt.Sprint(a.Name, " ", c.ExternalID, " ", threshold, " ", p.Start.UTC(), " ", metering.QuotaID(0)); value.Cmp(threshold) >= 0 {
 						m.fired[key] = true
 					}
 				}
@@ -163,6 +297,10 @@ func (m *alertModel) recount() {
 func (m *alertModel) dryRun(a metering.Alert) (days []string) {
 	since := m.now.AddDate(0, 0, -30)
 	for _, c := range m.customers {
+		if a.Type == metering.QuotaAlert {
+			days = append(days, m.dryRunQuotas(a, c, since)...)
+			continue
+		}
 		for p := m.began; !p.Start.After(m.now); p = billing.CalendarPeriod(p.End, time.UTC) {
 			if a.CustomerID != 0 && a.CustomerID != c.ID || a.PlanID != 0 && !m.hasPlan(c.ID, p) || !p.End.After(since) {
 				continue
@@ -174,7 +312,7 @@ func (m *alertModel) dryRun(a metering.Alert) (days []string) {
 						continue
 					}
 					if day.AddDate(0, 0, 1).After(since) {
-						days = append(days, fmt.Sprint(c.ExternalID, " ", p.Start.UTC(), " ", day.UTC(), " ", threshold, " ", value))
+						days = append(days, fmt.Sprint(c.ExternalID, " ", p.Start.UTC(), " ", day.UTC(), " ", threshold, " ", metering.QuotaID(0), " ", value))
 					}
 					break
 				}
@@ -237,6 +375,14 @@ func (m *alertModel) units(customer metering.CustomerID, meter metering.MeterID,
 	return units
 }
 
+// quotaOf returns the id of the quota of a message; that of 0 if it has none.
+func quotaOf(m db.AlertTriggered) string {
+	if m.QuotaID == nil {
+		return metering.QuotaID(0).String()
+	}
+	return *m.QuotaID
+}
+
 // TestFiringsAreThoseOfARecount compares firings and messages with a recount after random events,
 // prices, plans, alerts and evaluations.
 func TestFiringsAreThoseOfARecount(t *testing.T) {
@@ -254,7 +400,8 @@ func TestFiringsAreThoseOfARecount(t *testing.T) {
 				got := make(map[string]bool)
 				for _, f := range m.triggered() {
 					require.Equal(t, f.Period.End.Compare(f.OccurredAt) <= 0, f.Late)
-					key := fmt.Sprint(f.Alert.Name, " ", f.CustomerExternalID, " ", f.Threshold, " ", f.Period.Start)
+					key := fmt.Sprint(f.Alert.Name, " ", f.CustomerExternalID, " ", f.Threshold, " ", f.Period.Start, " ", quotaOf(f))
+					require.GreaterOrEqual(t, f.Value.Cmp(f.Threshold), 0, key)
 					require.False(t, got[key], "%s is notified twice", key)
 					got[key] = true
 				}
@@ -268,7 +415,11 @@ func TestFiringsAreThoseOfARecount(t *testing.T) {
 				require.False(t, run.More)
 				var got []string
 				for _, f := range run.Firings {
-					got = append(got, fmt.Sprint(f.ExternalID, " ", f.Period.Start.UTC(), " ", f.Day.UTC(), " ", f.Threshold, " ", f.Value))
+					day := fmt.Sprint(f.ExternalID, " ", f.Period.Start.UTC(), " ", f.Day.UTC(), " ", f.Threshold, " ", f.QuotaID)
+					if require.GreaterOrEqual(t, f.Value.Cmp(f.Threshold), 0, day); f.QuotaID == 0 {
+						day += fmt.Sprint(" ", f.Value)
+					}
+					got = append(got, day)
 				}
 				require.ElementsMatch(t, m.dryRun(a), got)
 				days += len(got)

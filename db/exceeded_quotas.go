@@ -31,12 +31,14 @@ func (e Evaluations) exceededQuotas(v *alertReader, customers []int64) error {
 	}
 	var exceeded []customerLevel
 	for _, l := range levels {
-		switch {
-		case l.Window.Start.After(v.now):
+		if l.Window.Start.After(v.now) {
 			if !l.Used.IsZero() {
 				v.dueAgain(l.customer, l.Window.Start)
 			}
-		case l.Used.Cmp(*l.Limit) > 0:
+			continue
+		}
+		v.levels = append(v.levels, l)
+		if l.Used.Cmp(*l.Limit) > 0 {
 			exceeded = append(exceeded, l)
 		}
 	}

@@ -180,9 +180,10 @@ type AlertTriggered struct {
 	ID         string           `json:"id" example:"fir_42" doc:"Id of the firing"`
 	Alert      TriggeredAlert   `json:"alert"`
 	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
-	Value      metering.Decimal `json:"value" doc:"The total, the charge or the minutes at occurred_at"`
-	Unit       string           `json:"unit,omitempty" doc:"Unit of the meter, or minutes. Absent if the meter has no unit, and for spend"`
+	Value      metering.Decimal `json:"value" doc:"The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals"`
+	Unit       string           `json:"unit,omitempty" doc:"Unit of the meter, percent or minutes. Absent if the meter has no unit, and for spend"`
 	Currency   string           `json:"currency,omitempty" doc:"Currency of value and threshold. Absent except for spend"`
+	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null except for quota alerts"`
 	Period     MessagePeriod    `json:"period"`
 	Late       bool             `json:"late" doc:"Whether the period had ended when the threshold was reached"`
 	OccurredAt time.Time        `json:"occurred_at"`
@@ -205,11 +206,21 @@ func alertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
 		unit = "minutes"
 	case metering.SpendAlert:
 		unit = ""
+	case metering.QuotaAlert:
+		unit = "percent"
 	}
 	return AlertTriggered{
 		ID: f.ID.String(), Alert: TriggeredAlert{a.ID.String(), a.Name, a.Type}, Threshold: f.Threshold, Value: f.Value, Unit: unit, Currency: a.Currency,
-		Period: PeriodOf(f.Period), Late: f.Late, OccurredAt: f.At.UTC(),
+		QuotaID: ShownQuota(f.QuotaID), Period: PeriodOf(f.Period), Late: f.Late, OccurredAt: f.At.UTC(),
 	}
+}
+
+// ShownQuota returns the id of a quota as messages and answers show it; nil: 0.
+func ShownQuota(id metering.QuotaID) *string {
+	if id == 0 {
+		return nil
+	}
+	return new(id.String())
 }
 
 // QuotaExceeded reports that a customer's usage has exceeded the limit of a quota.

@@ -233,7 +233,7 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 	ranges, of := rangesOf(quotas)
 	groups := make([]*[16]byte, len(ranges))
 	for no, read := range ranges {
-		statement.addMeter(no, read.window, read.customers, read.version, read.group != nil)
+		statement.addMeter(no, read.window, read.customers, read.version, read.group != nil, false)
 		groups[no] = groupID(read.group)
 	}
 	counted, err := statement.rows(r.ctx, r.q)

@@ -107,14 +107,14 @@ func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
 	}
 }
 
-// addMeter adds a range of customers and one meter, to the microsecond. With grouped, the rows have
-// the group of each event.
-func (s *usageStatement) addMeter(no int, r metering.Range, customers []int64, v metering.MeterVersion, grouped bool) {
+// addMeter adds a range of customers and one meter, to the microsecond: in hours
+// alone, or in months where those will do. With grouped, the rows have the group of each event.
+func (s *usageStatement) addMeter(no int, r metering.Range, customers []int64, v metering.MeterVersion, grouped, byHour bool) {
 	if grouped {
 		s.grouped, s.selecting[int64(v.ID)] = true, v
 	}
 	s.customers = customers
-	s.addIn(v.Timezone, []int64{int64(v.ID)}, no, r, false)
+	s.addIn(v.Timezone, []int64{int64(v.ID)}, no, r, byHour)
 }
 
 func (s *usageStatement) addIn(zone string, versions []int64, no int, r metering.Range, byHour bool) {

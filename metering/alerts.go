@@ -10,6 +10,8 @@ const (
 	MaxAlerts           = 1_000 // of a tenant
 	MaxAlertsOfCustomer = 100   // with the customer as their scope
 	MaxThresholds       = 10
+	MaxQuotaPercent     = 1_000 // a threshold of a quota alert
+	percentDecimals     = 2     // of a threshold of a quota alert
 	MaxSilentMinutes    = 7 * 24 * 60
 )
 
@@ -22,11 +24,14 @@ type AlertType string
 const (
 	UsageAlert   AlertType = "usage"   // a meter's total in a billing period
 	SpendAlert   AlertType = "spend"   // the estimated charge of a billing period
+	QuotaAlert   AlertType = "quota"   // the share of a quota that is used or reserved, in percent
 	SilenceAlert AlertType = "silence" // the minutes since a customer's last event
 )
 
 // Values are all types.
-func (AlertType) Values() []AlertType { return []AlertType{UsageAlert, SpendAlert, SilenceAlert} }
+func (AlertType) Values() []AlertType {
+	return []AlertType{UsageAlert, SpendAlert, QuotaAlert, SilenceAlert}
+}
 
 // Alert notifies the tenant when a customer reaches a threshold.
 type Alert struct {
@@ -35,9 +40,9 @@ type Alert struct {
 	Type       AlertType
 	CustomerID CustomerID // 0: not one customer
 	PlanID     PlanID     // 0: not a plan; without both, all customers
-	MeterID    MeterID    // 0: all meters, or none for silence
-	Group      *Group     // the one group that counts; nil: all
-	Thresholds []Decimal  // ascending, of usage and spend
+	MeterID    MeterID    // 0: all meters, or none for silence; of quotas, those of all meters
+	Group      *Group     // the one group that counts, or that quotas have; nil: all
+	Thresholds []Decimal  // ascending; none of silence
 	Minutes    int        // of silence
 	Currency   string     // of spend
 	Enabled    bool
@@ -58,6 +63,11 @@ func (a Alert) AppliesTo(customer CustomerID, plan PlanID) bool {
 		return a.PlanID == plan
 	}
 	return true
+}
+
+// ReadsQuota reports whether a quota alert reads the quota, if the alert applies to the customer.
+func (a Alert) ReadsQuota(q Quota) bool {
+	return q.Limit != nil && (a.MeterID == 0 || a.MeterID == q.Meter.ID) && (a.Group == nil || q.Group != nil && q.Group.ID == a.Group.ID)
 }
 
 // Reached returns the thresholds that a value has reached, ascending.
@@ -88,10 +98,10 @@ func (a *Alert) Validate() error {
 		return Invalid("body.minutes", "is only for silence alerts; omit it")
 	case a.Type == UsageAlert && a.MeterID == 0:
 		return Invalid("body.meter", "is required for a usage alert")
-	case a.Type == UsageAlert && a.Currency != "":
+	case a.Type != SpendAlert && a.Currency != "":
 		return Invalid("body.currency", "is only for spend alerts; omit it")
 	case a.Type == SpendAlert && a.Group != nil:
-		return Invalid("body.group", "is only for usage alerts; omit it")
+		return Invalid("body.group", "is only for usage and quota alerts; omit it")
 	case a.Type == SpendAlert:
 		if err := ValidCurrency("body.currency", a.Currency); err != nil {
 			return err
@@ -105,7 +115,7 @@ func (a *Alert) validateSilence() error {
 	case a.MeterID != 0:
 		return Invalid("body.meter", "is not for silence alerts, which count every event; omit it")
 	case a.Group != nil:
-		return Invalid("body.group", "is only for usage alerts; omit it")
+		return Invalid("body.group", "is only for usage and quota alerts; omit it")
 	case a.Currency != "":
 		return Invalid("body.currency", "is only for spend alerts; omit it")
 	case len(a.Thresholds) > 0:
@@ -128,6 +138,9 @@ func (a *Alert) validateThresholds() error {
 		if i > 0 && t.Equal(a.Thresholds[i-1]) {
 			return Invalid("body.thresholds", "must have each number only once")
 		}
+		if a.Type == QuotaAlert && (t.Cmp(Whole(MaxQuotaPercent)) > 0 || !t.Round(percentDecimals).Equal(t)) {
+			return Invalid("body.thresholds", "must have percentages of at most %d with at most %d decimals", MaxQuotaPercent, percentDecimals)
+		}
 	}
 	return nil
 }
@@ -139,8 +152,9 @@ type Firing struct {
 	CustomerID CustomerID
 	ExternalID string
 	Threshold  Decimal
+	QuotaID    QuotaID // 0 except of a quota alert
 	Stream     int
-	Period     Range // of silence, from the last event until the alert's minutes had passed
+	Period     Range // of a quota alert, the window of the quota; of silence, from the last event until the alert's minutes had passed
 	Value      Decimal
 	Late       bool // the period had ended
 	At         time.Time

@@ -166,6 +166,12 @@ func (x Decimal) percentOf(of Decimal) Decimal {
 	return Decimal{x.d.Mul(decimal.NewFromInt(100)).DivRound(of.d, 2)}
 }
 
+// percentDown returns x / of × 100, rounded toward zero to so many decimals.
+func (x Decimal) percentDown(of Decimal, places int32) Decimal {
+	percent, _ := x.d.Mul(decimal.NewFromInt(100)).QuoRem(of.d, places)
+	return Decimal{percent}
+}
+
 // String is plain notation without trailing zeros: "100000", "-0.1".
 func (x Decimal) String() string { return x.d.String() }
 

@@ -48,7 +48,7 @@ func (QuotaPeriod) Values() []QuotaPeriod {
 
 // everStart and everEnd are beyond every event.
 var (
-	everStart = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)
+	everStart = time.Date(1, 2, 2, 0, 0, 0, 0, time.UTC)
 	everEnd   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
@@ -153,6 +153,20 @@ func (l QuotaLevel) ResetsAt() *time.Time {
 		return nil
 	}
 	return &l.Window.End
+}
+
+// Percent returns the share of the limit that is used or reserved, in percent, rounded down to as
+// many decimals as a threshold of an alert has. So it reaches exactly the thresholds that the share
+// reaches. A limit of 0 is at 100 % once anything is used or reserved.
+func (l QuotaLevel) Percent() Decimal {
+	taken := l.Used.Add(l.Reserved)
+	switch {
+	case !l.Limit.IsZero():
+		return taken.percentDown(*l.Limit, percentDecimals)
+	case taken.IsZero() || taken.IsNegative():
+		return Decimal{}
+	}
+	return Whole(100)
 }
 
 // QuotaNeed is an amount that is to be used of a quota.

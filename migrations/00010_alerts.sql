@@ -3,13 +3,13 @@ create table alerts (
   tenant_id   bigint not null references tenants,
   id          bigint generated always as identity,
   name        text not null,
-  type        text not null check (type in ('usage', 'spend', 'silence')),
+  type        text not null check (type in ('usage', 'spend', 'quota', 'silence')),
   customer_id bigint, -- null, with plan_id null: all customers
   plan_id     bigint,
   meter_id    bigint, -- null: all meters
   group_id    uuid, -- null: all groups
   group_key   jsonb,
-  thresholds  numeric[] not null, -- ascending: units or money; {}: silence
+  thresholds  numeric[] not null, -- ascending: units, money or percent; {}: silence
   minutes     integer not null default 0, -- of silence
   currency    text not null default '',
   enabled     boolean not null default true,
@@ -39,18 +39,19 @@ create table alert_firings (
   alert_id     bigint not null,
   customer_id  bigint not null,
   threshold    numeric not null,
+  quota_id     bigint not null, -- 0 except of a quota alert; the quota may be deleted
   stream       smallint not null, -- of the period
-  period_start timestamptz not null, -- of silence, the time of the last event
+  period_start timestamptz not null, -- of a quota alert, of the quota's window; of silence, the time of the last event
   period_end   timestamptz not null, -- of silence, the time at which it became too long
   value        numeric not null,
   late         boolean not null, -- the period had ended
   fired_at     timestamptz not null,
   primary key (tenant_id, id),
-  unique (tenant_id, alert_id, customer_id, threshold, stream, period_start),
+  unique (tenant_id, alert_id, customer_id, threshold, quota_id, stream, period_start),
   foreign key (tenant_id, alert_id) references alerts (tenant_id, id) on delete cascade,
   foreign key (tenant_id, customer_id) references customers (tenant_id, id)
 );
-comment on table alert_firings is 'Each crossing of a threshold: once for each alert, customer, threshold and billing period.';
+comment on table alert_firings is 'Each crossing of a threshold: once for each alert, customer, threshold, quota and period.';
 create index alert_firings_alert on alert_firings (tenant_id, alert_id, id); -- newest first
 create index alert_firings_fired on alert_firings (fired_at); -- by which they are deleted
 

@@ -65,9 +65,10 @@ export interface paths {
          *
          *     - `usage`: the total of a meter in a billing period, or of one of its groups.
          *     - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+         *     - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
          *     - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-         *     - Each threshold is notified once for each customer and billing period, and silence once for each last event.
-         *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+         *     - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+         *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
          *     - An alert of a plan reads the billing periods that the plan charges.
          *     - A `spend` alert also requires the permission `billing:read`.
          *     - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
@@ -92,7 +93,8 @@ export interface paths {
          * List the days on which an alert would have fired
          * @description Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
          *
-         *     - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+         *     - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+         *     - For `quota`, it compares usage without reservations.
          *     - It reads at most 1,000 customers of the scope, in order of creation.
          *     - A `spend` alert also requires the permission `billing:read`.
          */
@@ -142,7 +144,7 @@ export interface paths {
          * List an alert's firings
          * @description Firings are listed newest first. They are kept for 400 days.
          *
-         *     - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+         *     - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
          *     - A `spend` alert also requires the permission `billing:read`.
          */
         get: operations["list-firings"];
@@ -2810,7 +2812,7 @@ export interface webhooks {
          * A customer reached a threshold of an alert
          * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Sent once for each alert, customer, threshold and billing period. For `silence`, once for each last event, and `period` is the time from that event until the alert's minutes had passed.
+         *     Sent once for each alert, customer, threshold and billing period. For `quota`, once for each quota and period of it, and `period` is the period of the quota. For `silence`, once for each last event, and `period` is the time from that event until the alert's minutes had passed.
          */
         post: operations["alert.triggered"];
         delete?: never;
@@ -3254,7 +3256,7 @@ export interface components {
             customer?: string;
             /** @description Whether this is enabled */
             enabled: boolean;
-            /** @description The only group that counts: value of each group_by property */
+            /** @description The only group that counts, or the group of the quotas: value of each group_by property */
             group?: {
                 [key: string]: unknown;
             };
@@ -3264,7 +3266,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Slug of the meter. Absent for spend of all meters, and for silence
+             * @description Slug of the meter. Absent for spend or quotas of all meters, and for silence
              * @example calls
              */
             meter?: string;
@@ -3280,13 +3282,13 @@ export interface components {
              * @example pro
              */
             plan?: string;
-            /** @description Usage in units or spend in currency, ascending. Empty for silence */
+            /** @description Usage in units, spend in currency or percentages of a quota, ascending. Empty for silence */
             thresholds: string[];
             /**
              * @description The type
              * @enum {string}
              */
-            type: "usage" | "spend" | "silence";
+            type: "usage" | "spend" | "quota" | "silence";
         };
         AlertDefinition: {
             /** @description true: all customers */
@@ -3295,11 +3297,11 @@ export interface components {
             currency?: string;
             /** @description External ID of a customer. Send either customer, plan or all */
             customer?: string;
-            /** @description For usage: the value of each group_by property of the meter, so that only this group counts. A group that the meter counts in $other returns 422 */
+            /** @description For usage and quota: the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in $other returns 422 */
             group?: {
                 [key: string]: unknown;
             };
-            /** @description Slug of a meter. Required for usage. If omitted for spend, all meters count */
+            /** @description Slug of a meter. Required for usage. If omitted for spend or quota, all meters count */
             meter?: string;
             /**
              * Format: int64
@@ -3310,13 +3312,13 @@ export interface components {
             name: string;
             /** @description Slug of a plan */
             plan?: string;
-            /** @description For usage and spend: 1 to 10 numbers above 0 */
+            /** @description For usage, spend and quota: 1 to 10 numbers above 0. For quota: percentages of at most 1,000 with at most 2 decimals */
             thresholds?: string[];
             /**
              * @description The type
              * @enum {string}
              */
-            type: "usage" | "spend" | "silence";
+            type: "usage" | "spend" | "quota" | "silence";
         };
         AlertTriggered: {
             alert: components["schemas"]["TriggeredAlert"];
@@ -3343,6 +3345,11 @@ export interface components {
             occurred_at: string;
             period: components["schemas"]["MessagePeriod"];
             /**
+             * @description Id of the quota that reached the threshold. Null except for quota alerts
+             * @example quo_42
+             */
+            quota_id: string | null;
+            /**
              * @description The tenant's id
              * @example ten_1
              */
@@ -3352,11 +3359,11 @@ export interface components {
              * @description The threshold that was reached. For silence, the minutes of the alert
              */
             threshold: string;
-            /** @description Unit of the meter, or minutes. Absent if the meter has no unit, and for spend */
+            /** @description Unit of the meter, percent or minutes. Absent if the meter has no unit, and for spend */
             unit?: string;
             /**
              * Format: decimal
-             * @description The total, the charge or the minutes at occurred_at
+             * @description The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
              */
             value: string;
         };
@@ -4416,13 +4423,18 @@ export interface components {
             day: string;
             period: components["schemas"]["MessagePeriod"];
             /**
+             * @description Id of the quota that reached the threshold. Null except for quota alerts
+             * @example quo_42
+             */
+            quota_id: string | null;
+            /**
              * Format: decimal
              * @description The threshold that was reached. For silence, the minutes of the alert
              */
             threshold: string;
             /**
              * Format: decimal
-             * @description The total or the charge at the end of the day. For silence, the minutes of the alert
+             * @description The total, the charge or the percentage at the end of the day. For silence, the minutes of the alert
              */
             value: string;
         };
@@ -4792,13 +4804,18 @@ export interface components {
             occurred_at: string;
             period: components["schemas"]["MessagePeriod"];
             /**
+             * @description Id of the quota that reached the threshold. Null except for quota alerts
+             * @example quo_42
+             */
+            quota_id: string | null;
+            /**
              * Format: decimal
              * @description The threshold that was reached. For silence, the minutes of the alert
              */
             threshold: string;
             /**
              * Format: decimal
-             * @description The total, the charge or the minutes at occurred_at
+             * @description The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
              */
             value: string;
         };
@@ -7867,7 +7884,7 @@ export interface components {
              * @description The type
              * @enum {string}
              */
-            type: "usage" | "spend" | "silence";
+            type: "usage" | "spend" | "quota" | "silence";
         };
         UncountedEvent: {
             /** @description Meters that count the event. A meter that is backfilling is listed after its backfill */
@@ -8039,7 +8056,7 @@ export interface components {
             minutes?: number;
             /** @description The name */
             name?: string;
-            /** @description Replaces the thresholds of a usage or spend alert */
+            /** @description Replaces the thresholds of a usage, spend or quota alert */
             thresholds?: string[];
         };
         UpdateMember: {

@@ -46,7 +46,7 @@ class Alert(TypedDict):
     name: str
     plan: NotRequired[str]
     thresholds: list[Decimal]
-    type: Literal["usage", "spend", "silence"]
+    type: Literal["usage", "spend", "quota", "silence"]
 
 
 class AlertDefinition(TypedDict):
@@ -59,7 +59,7 @@ class AlertDefinition(TypedDict):
     name: str
     plan: NotRequired[str]
     thresholds: NotRequired[list[Decimal]]
-    type: Literal["usage", "spend", "silence"]
+    type: Literal["usage", "spend", "quota", "silence"]
 
 
 class AskForReset(TypedDict):
@@ -1362,7 +1362,7 @@ class Tried(TypedDict):
 class TriggeredAlert(TypedDict):
     id: str
     name: str
-    type: Literal["usage", "spend", "silence"]
+    type: Literal["usage", "spend", "quota", "silence"]
 
 
 class UnratedPeriod(TypedDict):
@@ -1587,6 +1587,7 @@ class AlertTriggered(TypedDict):
     late: bool
     occurred_at: str
     period: MessagePeriod
+    quota_id: str | None
     tenant_id: str
     threshold: Decimal
     unit: NotRequired[str]
@@ -1711,6 +1712,7 @@ class DryRunFiring(TypedDict):
     customer_id: str
     day: str
     period: MessagePeriod
+    quota_id: str | None
     threshold: Decimal
     value: Decimal
 
@@ -1740,6 +1742,7 @@ class Firing(TypedDict):
     late: bool
     occurred_at: str
     period: MessagePeriod
+    quota_id: str | None
     threshold: Decimal
     value: Decimal
 

@@ -1,0 +1,138 @@
+package db
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// quotaHistory is the usage of a customer's quota since the start of the window in which a dry run
+// begins.
+type quotaHistory struct {
+	customerLevel
+	windows []metering.Range
+	hours   []rangeUsage // by start; usage before the dry run is in larger parts
+}
+
+// compareQuotas adds the days on which usage reached thresholds of the quotas of now. Reservations
+// of the past are not kept, so they are not compared.
+func (d *dryRunner) compareQuotas(read *levelRead, b *openBatch) error {
+	began := metering.WindowOf(d.since, metering.Day, b.timezone).Start
+	histories, err := d.quotaHistories(read, b, began)
+	if err != nil {
+		return err
+	}
+	for _, h := range histories {
+		d.compareWindows(b.timezone, b.facts[int64(h.customer)], h, began)
+	}
+	return nil
+}
+
+// quotaHistories reads the usage of the quotas that the alert reads: hour by hour since the dry run
+// began.
+func (d *dryRunner) quotaHistories(read *levelRead, b *openBatch, began time.Time) (histories []quotaHistory, err error) {
+	quotas, err := read.quotas(b.ids, nil)
+	if err != nil {
+		return nil, err
+	}
+	var meters []metering.Meter
+	for _, l := range quotas {
+		f := b.facts[int64(l.customer)]
+		if !d.alert().ReadsQuota(l.Quota) || l.Meter.Version.Status == metering.Backfilling || len(d.applying(f, d.now, ofQuotas)) == 0 {
+			continue
+		}
+		h := quotaHistory{customerLevel: l}
+		if h.windows, err = d.windowsOf(read, l); err != nil {
+			return nil, err
+		}
+		histories, meters = append(histories, h), append(meters, l.Meter)
+	}
+	if len(histories) == 0 {
+		return nil, nil
+	}
+	return histories, d.readHistories(histories, meters, began)
+}
+
+// windowsOf returns the windows of a quota in the dry run.
+func (d *dryRunner) windowsOf(read *levelRead, l customerLevel) (windows []metering.Range, err error) {
+	for at := d.since; !at.After(d.now); at = windows[len(windows)-1].End {
+		w, err := read.window(l, at)
+		if err != nil {
+			return nil, err
+		}
+		windows = append(windows, w)
+	}
+	return windows, nil
+}
+
+// spans returns the ranges to read. Only billing periods can end within an hour, so other windows
+// are read as one range.
+func (h quotaHistory) spans() []metering.Range {
+	if h.Period == metering.PerBilling {
+		return h.windows
+	}
+	return []metering.Range{{Start: h.windows[0].Start, End: h.windows[len(h.windows)-1].End}}
+}
+
+// readHistories reads the usage of quotas.
+func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Meter, began time.Time) error {
+	statement := newUsageStatementOfSome(d.tenant, meters)
+	var numbers []int32
+	var groups []*[16]byte
+	for no, h := range histories {
+		numbers, groups = append(numbers, int32(no)), append(groups, groupID(h.Group))
+		until := metering.WindowOf(d.now, metering.Hour, metering.Location(h.Meter.Version.Timezone)).End
+		for _, span := range h.spans() {
+			statement.addMeter(no, span.Within(metering.Range{Start: span.Start, End: began}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, false)
+			statement.addMeter(no, span.Within(metering.Range{Start: began, End: until}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, true)
+		}
+	}
+	counted, err := statement.rows(d.ctx, d.tx)
+	if err != nil {
+		return err
+	}
+	statement.args["numbers"], statement.args["groups"] = numbers, groups
+	rows, err := d.tx.Query(d.ctx, `
+		select l.no, counted.start, `+mergedTally+`
+		from `+counted+`
+		join unnest(@numbers::int[], @groups::uuid[]) as l (no, group_id) on l.no = counted.no and (l.group_id is null or l.group_id = counted.group_id)
+		group by 1, 2
+		order by 1, 2`, statement.args)
+	if err != nil {
+		return fmt.Errorf("read usage of quotas: %w", err)
+	}
+	var no int
+	var start time.Time
+	var t tally
+	_, err = pgx.ForEachRow(rows, append([]any{&no, &start}, t.fields()...), func() error {
+		h := &histories[no]
+		h.hours = append(h.hours, rangeUsage{start: start, usage: t.total(h.Meter.Version.Aggregation)})
+		return nil
+	})
+	return err
+}
+
+// compareWindows adds the days of the windows of a quota. The first window may begin before the dry
+// run: its usage until then is compared at once.
+func (d *dryRunner) compareWindows(zone *time.Location, f *billing.Facts, h quotaHistory, began time.Time) {
+	hours := h.hours
+	for _, w := range h.windows {
+		level, reached := h.QuotaLevel, 0
+		day := metering.Range{Start: w.Start, End: began}
+		if day.Empty() {
+			day = metering.WindowOf(w.Start, metering.Day, zone)
+		}
+		for ; day.Start.Before(w.End) && !day.Start.After(d.now); day = metering.WindowOf(day.End, metering.Day, zone) {
+			for len(hours) > 0 && hours[0].start.Before(day.End) && hours[0].start.Before(w.End) {
+				level.Used, hours = level.Used.Add(hours[0].usage), hours[1:]
+			}
+			reached = d.reach(DryFiring{
+				CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Value: level.Percent(), QuotaID: level.ID, Period: w,
+			}, day, reached)
+		}
+	}
+}

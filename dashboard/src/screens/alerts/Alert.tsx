@@ -20,6 +20,7 @@ import { storedDefinition, thresholdsOf, wrongTyped } from "./definition";
 import { Firings } from "./Firings";
 import { NumberFields } from "./NumberFields";
 import { Trial } from "./Trial";
+import { useHiddenCharges } from "./useHiddenCharges";
 import { condition, scopeText } from "./words";
 
 const needs = "alerts:write";
@@ -104,10 +105,11 @@ function Edit({ alert }: { alert: Alert }) {
   const change = (part: Partial<typeof saved>) => setTyped({ ...typed, ...part });
   const numbers = type === "silence" ? { minutes: Number(typed.minutes) } : { thresholds: thresholdsOf(typed.thresholds) };
   const save = useAct(() => updateAlert(id, { name: typed.name, ...numbers }), { changes: changed(id) });
+  const hidden = useHiddenCharges(type);
   const isSame = JSON.stringify(typed) === JSON.stringify(saved);
   return (
     <div className={styles.split}>
-      <Form act={save} needs={needs} submit="Save the alert" not={isSame ? "Nothing was changed" : undefined} onSubmit={() => save.mutate()}>
+      <Form act={save} needs={needs} submit="Save the alert" not={hidden ?? (isSame ? "Nothing was changed" : undefined)} onSubmit={() => save.mutate()}>
         <TextInput label="Name" required withAsterisk={false} maxLength={255} autoComplete="off" value={typed.name} error={broken(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
         <NumberFields typed={{ ...typed, type }} error={save.error} change={change} />
       </Form>

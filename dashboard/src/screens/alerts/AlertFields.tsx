@@ -95,7 +95,7 @@ function Meter({ typed: { type, meter, group }, error, change }: Props) {
         error={broken(error, "meter")}
         onChange={(event) => change({ meter: event.currentTarget.value, group: undefined })}
       />
-      {type === "usage" && <GroupFields properties={offered.find(({ slug }) => slug === meter)?.group_by ?? []} typed={group} error={broken(error, "group")} change={(group) => change({ group })} />}
+      {type !== "spend" && <GroupFields properties={offered.find(({ slug }) => slug === meter)?.group_by ?? []} typed={group} error={broken(error, "group")} change={(group) => change({ group })} />}
     </>
   );
 }

@@ -6,5 +6,5 @@ import { Usage } from "../../values/Usage";
 export function AlertValue({ of: { type, meter, currency }, value }: { of: Pick<AlertDefinition, "type" | "meter" | "currency">; value: string }) {
   if (type === "spend" && currency) return <Amount value={value} currency={currency} />;
   if (type === "usage" && meter) return <Usage meter={meter} value={value} />;
-  return <Quantity value={value} unit={type === "silence" ? "minutes" : ""} />;
+  return <Quantity value={value} unit={{ silence: "minutes", quota: "%" }[type as string] ?? ""} />;
 }

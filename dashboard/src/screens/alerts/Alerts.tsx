@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { Verb } from "../../acts/Verb";
-import { alerts, firings } from "../../api/alerts";
+import { alerts, firings, type Alert } from "../../api/alerts";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
@@ -10,6 +10,7 @@ import { Ago } from "../../values/Ago";
 import { List } from "../../values/List";
 import { cell } from "../../values/Table";
 import { AlertState } from "./AlertState";
+import { useHiddenCharges } from "./useHiddenCharges";
 import { condition, scopeText } from "./words";
 
 /** The alerts of the tenant with their last firings. */
@@ -49,7 +50,7 @@ function All() {
           <td>{condition(alert)}</td>
           <td>{scopeText(alert)}</td>
           <td data-title="last firing">
-            <LastFiring alert={alert.id} />
+            <LastFiring alert={alert} />
           </td>
           <td>
             <AlertState of={alert} />
@@ -60,8 +61,10 @@ function All() {
   );
 }
 
-function LastFiring({ alert }: { alert: string }) {
-  const { data, error } = useQuery(firings(alert, undefined, 1));
+function LastFiring({ alert: { id, type } }: { alert: Alert }) {
+  const hidden = useHiddenCharges(type);
+  const { data, error } = useQuery({ ...firings(id, undefined, 1), enabled: !hidden });
+  if (hidden) return <span className="muted" title={hidden}>hidden</span>;
   if (error) return <span className="muted">unknown</span>;
   if (!data) return <LoadingText />;
   const [last] = data.data;

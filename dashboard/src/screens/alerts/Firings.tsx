@@ -10,43 +10,54 @@ import { State } from "../../values/State";
 import { cell } from "../../values/Table";
 import styles from "./Alerts.module.css";
 import { AlertValue } from "./AlertValue";
+import { useHiddenCharges } from "./useHiddenCharges";
 
 const columns = [{ title: "Fired" }, { title: "Customer" }, { title: "Threshold", number: true }, { title: "Value", number: true }, { title: "Period" }];
 
 /** The firings of an alert, newest first. */
 export function Firings({ alert }: { alert: Alert }) {
+  const hidden = useHiddenCharges(alert.type);
+  return (
+    <section aria-labelledby="firings" className={styles.firings}>
+      <h2 id="firings">Firings</h2>
+      {hidden ? <p className="muted">{hidden}.</p> : <Listed alert={alert} />}
+    </section>
+  );
+}
+
+function Listed({ alert }: { alert: Alert }) {
   const { tenant } = useSession();
   const { page } = useSearch({ from: "/frame/alerts/$alert" });
   const query = useQuery({ ...firings(alert.id, page), placeholderData: keepPreviousData, refetchInterval: 10_000 });
   return (
-    <section aria-labelledby="firings" className={styles.firings}>
-      <h2 id="firings">Firings</h2>
-      <List what="The firings" columns={columns} query={query} page={page} rows={2} empty={<None />}>
-        {({ id, occurred_at, customer_id, customer_external_id, threshold, value, period, late }) => (
-          <tr key={id}>
-            <td>
-              <Instant at={occurred_at} />
-            </td>
-            <td className={cell.main}>
-              <Link to="/customers/$customer/usage" params={{ customer: customer_id }}>
-                {customer_external_id}
-              </Link>
-            </td>
-            <td className={cell.number} data-title="threshold">
-              <AlertValue of={alert} value={threshold} />
-            </td>
-            <td className={cell.number} data-title="value">
-              <AlertValue of={alert} value={value} />
-            </td>
-            <td>
-              {range(period.start, period.end, tenant.timezone)} {late && <State is="waiting">after its end</State>}
-            </td>
-          </tr>
-        )}
-      </List>
-    </section>
+    <List what="The firings" columns={columns} query={query} page={page} rows={2} empty={<None />}>
+      {({ id, occurred_at, customer_id, customer_external_id, threshold, value, period, late }) => (
+        <tr key={id}>
+          <td>
+            <Instant at={occurred_at} />
+          </td>
+          <td className={cell.main}>
+            <Link to="/customers/$customer/usage" params={{ customer: customer_id }}>
+              {customer_external_id}
+            </Link>
+          </td>
+          <td className={cell.number} data-title="threshold">
+            <AlertValue of={alert} value={threshold} />
+          </td>
+          <td className={cell.number} data-title="value">
+            <AlertValue of={alert} value={value} />
+          </td>
+          <td>
+            {isLifetime(period.end) ? "in total" : range(period.start, period.end, tenant.timezone)} {late && <State is="waiting">after its end</State>}
+          </td>
+        </tr>
+      )}
+    </List>
   );
 }
+
+/** The period of a lifetime quota ends after every event. */
+const isLifetime = (end: string) => end >= "9000";
 
 function None() {
   return (

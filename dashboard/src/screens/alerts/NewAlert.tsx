@@ -9,6 +9,7 @@ import { AlertFields } from "./AlertFields";
 import styles from "./Alerts.module.css";
 import { definitionOf, empty, wrongTyped, type Typed } from "./definition";
 import { Trial } from "./Trial";
+import { useHiddenCharges } from "./useHiddenCharges";
 
 export function NewAlert() {
   return (
@@ -26,13 +27,14 @@ export function NewAlert() {
 function Fields() {
   const [typed, setTyped] = useState<Typed>(empty);
   const definition = definitionOf(typed);
+  const hidden = useHiddenCharges(typed.type);
   const create = useAct(() => createAlert(definition), {
     changes: [["alerts"]],
     leads: ({ id }) => ({ to: "/alerts/$alert", params: { alert: id } }),
   });
   return (
     <div className={styles.split}>
-      <Form act={create} needs="alerts:write" submit="Create the alert" onSubmit={() => create.mutate()}>
+      <Form act={create} needs="alerts:write" submit="Create the alert" not={hidden} onSubmit={() => create.mutate()}>
         <AlertFields typed={typed} error={create.error} change={(part) => setTyped({ ...typed, ...part })} />
       </Form>
       <Trial definition={definition} not={missing(typed)} />

@@ -18,15 +18,15 @@ export function NumberFields({ typed: { type, thresholds, minutes }, error, chan
       <NumberField label="Minutes without an event" inputMode="numeric" required withAsterisk={false} value={minutes} wrong={wrongWhole} error={broken(error, "minutes")} change={(minutes) => change({ minutes })} />
     );
   }
-  return <Thresholds value={thresholds} error={broken(error, "thresholds")} change={(thresholds) => change({ thresholds })} />;
+  return <Thresholds type={type} value={thresholds} error={broken(error, "thresholds")} change={(thresholds) => change({ thresholds })} />;
 }
 
-function Thresholds({ value, error, change }: { value: string; error: string | undefined; change: (text: string) => void }) {
-  const rule = useRule<HTMLTextAreaElement>(wrongThresholds(value), error);
+function Thresholds({ type, value, error, change }: { type: Typed["type"]; value: string; error: string | undefined; change: (text: string) => void }) {
+  const rule = useRule<HTMLTextAreaElement>(wrongThresholds(value, type), error);
   return (
     <Textarea
-      label="Thresholds"
-      description="One number per line, at most ten. Each fires once for each customer and billing period"
+      label={type === "quota" ? "Thresholds in percent" : "Thresholds"}
+      description={`One number per line, at most ten. Each fires once for each customer and ${type === "quota" ? "period of a quota" : "billing period"}`}
       autosize
       minRows={2}
       required

@@ -13,6 +13,7 @@ import { cell, Table } from "../../values/Table";
 import styles from "./Alerts.module.css";
 import { AlertValue } from "./AlertValue";
 import { UsageChart } from "./UsageChart";
+import { useHiddenCharges } from "./useHiddenCharges";
 
 interface Props {
   definition: AlertDefinition;
@@ -23,13 +24,14 @@ interface Props {
 export function Trial({ definition, not }: Props) {
   const unnamed = { ...definition, name: "Trial" }; // another name is the same trial
   const [tried, setTried] = useState<AlertDefinition>();
+  const hidden = useHiddenCharges(definition.type);
   const isCurrent = stringify(tried) === stringify(unnamed);
   return (
     <section aria-labelledby="trial" className={styles.trial}>
       <h2 id="trial">The last 30 days</h2>
-      <p className="muted">Lists the days on which the alert would have fired, with the prices, plans and meters of now. Nothing is saved.</p>
+      <p className="muted">Lists the days on which the alert would have fired, with the prices, plans, quotas and meters of now. Nothing is saved.{definition.type === "quota" && " Reservations are not compared."}</p>
       <div>
-        <Verb needs="alerts:write" not={not} onClick={() => setTried(unnamed)}>
+        <Verb needs="alerts:write" not={hidden ?? not} onClick={() => setTried(unnamed)}>
           Try the alert
         </Verb>
       </div>

@@ -126,3 +126,51 @@ test("a role without alerts:write reads an alert and changes nothing", async () 
 test("totals start again at each period start", () => {
   expect(runningTotals(["a", "b", "c", "d"], new Map([["a", "1.5"], ["b", "2"], ["d", "4"]]), new Set(["c"]))).toEqual(["1.5", "3.5", "0", "4"]);
 });
+
+const share = { id: "alt_3", name: "Share", type: "quota", all: true, meter: "tokens", thresholds: [80, 100], enabled: true, created_at: "2026-11-01T00:00:00Z" };
+
+test("an alert of quotas has percentages, and its firings have the period of the quota", async () => {
+  answers["GET /v1/alerts/alt_3"] = () => [200, share];
+  const lifetime = { ...firing, id: "fir_2", quota_id: "quo_2", threshold: 80, value: 81.25, late: false, period: { start: "0001-02-01T00:00:00Z", end: "9999-01-01T00:00:00Z" } };
+  answers["GET /v1/alerts/alt_3/firings"] = () => [200, list(lifetime)];
+  answers["PATCH /v1/alerts/alt_3"] = () => [200, share];
+  open("/alerts/alt_3");
+  await screen.findByText("in total");
+  screen.getByText(/quotas of tokens reach 80 or 100 %/);
+  expect((await rows("The firings"))[0]!.slice(2)).toEqual(["80 %", "81.25 %", "in total "]);
+  for (const wrong of ["80.125", "1000.01"]) {
+    type("Thresholds in percent", wrong);
+    await press("Save the alert");
+    await screen.findByText("Must be percentages of at most 1000 with at most 2 decimals");
+  }
+  type("Thresholds in percent", "50.25");
+  await press("Save the alert");
+  await waitFor(() => expect(requests("PATCH /v1/alerts/alt_3")).toEqual(['{"name":"Share","thresholds":[50.25]}']));
+});
+
+test("an alert of the quotas of one group is created", async () => {
+  answers["POST /v1/alerts"] = () => [201, share];
+  open("/alerts/new");
+  fireEvent.change(await screen.findByLabelText("Name"), { target: { value: "Share" } });
+  type("Type", "quota");
+  await screen.findByRole("option", { name: "tokens" });
+  type("Meter", "tokens");
+  type("Usage", "group");
+  type("Value of model", "large");
+  type("Thresholds in percent", "80");
+  await press("Create the alert");
+  await waitFor(() => expect(requests("POST /v1/alerts")).toEqual(['{"name":"Share","type":"quota","all":true,"meter":"tokens","group":{"model":"large"},"thresholds":[80]}']));
+});
+
+test("a role without billing:read sees no charges of spend alerts", async () => {
+  permit(all.filter((one) => one !== "billing:read"));
+  const spend = { id: "alt_4", name: "Spend", type: "spend", all: true, thresholds: [5], currency: "USD", enabled: true, created_at: "2026-11-01T00:00:00Z" };
+  answers["GET /v1/alerts"] = () => [200, list(spend)];
+  answers["GET /v1/alerts/alt_4"] = () => [200, spend];
+  open("/alerts");
+  await screen.findByText("hidden");
+  fireEvent.click(screen.getByRole("link", { name: "Spend" }));
+  await screen.findByText("A spend alert shows charges. The permission billing:read is required.");
+  expect(screen.getByRole("button", { name: "Try the alert" }).title).toContain("billing:read");
+  expect(requests("GET /v1/alerts/alt_4/firings")).toEqual([]);
+});

@@ -1,5 +1,5 @@
 import type { Alert, AlertDefinition } from "../../api/alerts";
-import { isAmount, wrongWhole } from "../../values/decimal";
+import { decimals, difference, isAmount, wrongWhole } from "../../values/decimal";
 import { groupOf, type TypedGroup } from "../quotas/GroupFields";
 
 export type Scope = "customer" | "plan" | "all";
@@ -24,16 +24,17 @@ export const empty: Typed = { name: "", type: "usage", scope: "all", customer: "
 export const thresholdsOf = (text: string) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
 /** Returns how to write the thresholds, if the API does not take them as they are written. */
-export function wrongThresholds(text: string): string | undefined {
+export function wrongThresholds(text: string, type: Alert["type"]): string | undefined {
   const lines = thresholdsOf(text);
   if (lines.length > 10) return "Must be at most 10 numbers";
   if (!lines.every(isAmount)) return "Must be numbers such as 1000.50, one per line, without thousands separators";
+  if (type === "quota" && !lines.every((line) => decimals(line) <= 2 && !difference("1000", line).startsWith("-"))) return "Must be percentages of at most 1000 with at most 2 decimals";
   return undefined;
 }
 
 /** Returns the rule that the typed numbers of an alert break. */
 export function wrongTyped({ type, thresholds, minutes }: Pick<Typed, "type" | "thresholds" | "minutes">): string | undefined {
-  return type === "silence" ? wrongWhole(minutes) : wrongThresholds(thresholds);
+  return type === "silence" ? wrongWhole(minutes) : wrongThresholds(thresholds, type);
 }
 
 /** Returns the request of a typed alert. */
@@ -45,7 +46,7 @@ export function definitionOf({ name, type, scope, customer, plan, meter, group, 
     type,
     ...scoped,
     ...(meter && { meter }),
-    ...(type === "usage" && group && { group: groupOf(group) }),
+    ...(type !== "spend" && group && { group: groupOf(group) }),
     thresholds: thresholdsOf(thresholds),
     ...(type === "spend" && currency && { currency }),
   };

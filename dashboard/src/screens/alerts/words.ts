@@ -5,6 +5,7 @@ import { groupText } from "../../values/groups";
 export const types: Record<Alert["type"], string> = {
   usage: "Usage of a meter in a billing period",
   spend: "Estimated charge of a billing period",
+  quota: "Share of a quota that is used or reserved",
   silence: "Time without an event",
 };
 
@@ -13,7 +14,8 @@ export function condition({ type, meter, group, thresholds = [], currency, minut
   if (type === "silence") return `no event for ${minutes} minutes`;
   const numbers = thresholds.map((threshold) => grouped(threshold)).join(" or ");
   if (type === "spend") return `charge of ${meter ?? "all meters"} reaches ${numbers} ${currency ?? ""}`.trim();
-  return `usage of ${meter}${group ? ` (${groupText(group)})` : ""} reaches ${numbers}`;
+  const subject = `${meter ?? "all meters"}${group ? ` (${groupText(group)})` : ""}`;
+  return type === "quota" ? `quotas of ${subject} reach ${numbers} %` : `usage of ${subject} reaches ${numbers}`;
 }
 
 /** Returns the customers of an alert. */

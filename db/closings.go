@@ -44,7 +44,7 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 	defer func() { _ = wait(ctx, held()) }()
 	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
 		return holding(ctx, second, closingLock, []any{tenant}, func() error {
-			return atOneInstantOn(ctx, conn, l.pool, func(tx pgx.Tx) error {
+			return atOneInstantOn(ctx, conn, l.pool, repeatableRead, func(tx pgx.Tx) error {
 				plans, err := l.planClosings(ctx, tx, tenant, customers, now)
 				if err != nil {
 					return err
@@ -194,7 +194,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	held := l.pool.stopwatch()
 	defer func() { _ = wait(ctx, held()) }()
 	defer conn.Release()
-	return holding(ctx, conn, tenantLock, []any{tenant}, func() error { return atOneInstantOn(ctx, conn, l.pool, fn) })
+	return holding(ctx, conn, tenantLock, []any{tenant}, func() error { return atOneInstantOn(ctx, conn, l.pool, repeatableRead, fn) })
 }
 
 // holding has a connection hold a lock while fn runs. lock is SQL with arguments, of which the

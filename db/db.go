@@ -261,6 +261,18 @@ func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginFunc(ctx, pool, withAudit(ctx, pool, fn)))
 }
 
+var repeatableRead = pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
+
+// The options of transactions that look a few rows up by their keys, hundreds of times a second.
+// Their statements are planned once for every argument, because planning takes longer than running
+// them, and by an index however small the tables are then.
+var (
+	lookUp     = pgx.TxOptions{BeginQuery: "begin isolation level repeatable read; " + planOnce}
+	readLookUp = pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only; " + planOnce}
+)
+
+const planOnce = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off"
+
 // readAtOneInstant runs fn in a transaction that only reads, and sees one state of the database.
 func readAtOneInstant(ctx context.Context, pool *pool, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn))

@@ -27,7 +27,7 @@ type QuotaAmount struct {
 
 // Check decides on each amount separately, all at one instant. It reserves nothing.
 func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
-	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, s.pool, readLookUp, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
 		if err := read.find(checks); err != nil {
 			return err
@@ -48,7 +48,7 @@ func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []Qu
 		}
 		return nil
 	})
-	return decisions, err
+	return decisions, coded(err)
 }
 
 // OfCustomer returns the levels of all quotas of a customer, its plan's included, by id.

@@ -323,14 +323,15 @@ func lastNumber(tenant, customer string) string {
 // state of the database, again where another transaction came first, and commits
 // it with what fn has audited.
 func atOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error) error {
-	return atOneInstantOn(ctx, pool, pool, fn)
+	return atOneInstantOn(ctx, pool, pool, repeatableRead, fn)
 }
 
-// atOneInstantOn is atOneInstant on a connection of a pool.
-func atOneInstantOn(ctx context.Context, conn, pool beginnerTx, fn func(tx pgx.Tx) error) error {
+// atOneInstantOn is atOneInstant on a connection of a pool, with options of its transaction, which
+// is a repeatable read.
+func atOneInstantOn(ctx context.Context, conn, pool beginnerTx, options pgx.TxOptions, fn func(tx pgx.Tx) error) error {
 	const tries = 25 // of many who wait for one customer, one gets its turn at a time
 	for try := 1; ; try++ {
-		err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, withAudit(ctx, pool, fn))
+		err := pgx.BeginTxFunc(ctx, conn, options, withAudit(ctx, pool, fn))
 		switch sqlState(err) {
 		case stateSerialization, stateDeadlock, stateUniqueViolation:
 			if try < tries {

@@ -53,7 +53,7 @@ const quotaLock = `hashtextextended('quotas of ' || $2::text, $1)`
 // alone runs fn at one instant of the database at which nothing else is granted to the customer.
 func (s Quotas) alone(ctx context.Context, tenant metering.TenantID, customer string, fn func(tx pgx.Tx) error) error {
 	return s.pool.AcquireFunc(For(ctx, tenant), func(conn *pgxpool.Conn) error {
-		return holding(ctx, conn, quotaLock, []any{tenant, customer}, func() error { return atOneInstantOn(ctx, conn, s.pool, fn) })
+		return holding(ctx, conn, quotaLock, []any{tenant, customer}, func() error { return atOneInstantOn(ctx, conn, s.pool, lookUp, fn) })
 	})
 }
 

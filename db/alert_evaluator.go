@@ -59,9 +59,9 @@ func (e *Evaluator) pass() (more bool) {
 }
 
 // batch evaluates one batch of a tenant within a time of its own. It reports whether further
-// customers may be due.
+// customers may be due. Its connection is not of the tenant's share, so no request waits for it.
 func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
-	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), batchWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
 	defer cancel()
 	elapsed := e.evaluations.pool.stopwatch()
 	b, err := e.evaluations.evaluateBatch(ctx, tenant, e.sizes.of(tenant), e.now())
@@ -79,7 +79,7 @@ func (e *Evaluator) retry(tenant metering.TenantID, customers []int64) (more boo
 	if len(customers) != 1 {
 		return len(customers) > 0
 	}
-	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), batchWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
 	defer cancel()
 	if err := e.evaluations.postpone(ctx, tenant, customers[0], e.now().Add(postponedBy)); err != nil {
 		e.failed(err)

@@ -20,31 +20,32 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/expect"
 	"github.com/odometer-metering/odometer/dev/proc"
-	"github.com/odometer-metering/odometer/metering"
 )
 
 const (
 	customer = "acme"
 	meter    = "calls"
 	limit    = "10" // calls in an hour
-	warning  = "2"  // calls left, at which the customer is warned
+	warning  = "80" // percent of the limit
 )
 
-// drill is an API with a clock of its own, and a server that asks it about quotas.
+// drill is an API and a worker with a clock of their own, and a server that checks quotas.
 type drill struct {
 	testing.TB
-	out    io.Writer
-	clock  *proc.Clock
-	api    *client.ClientWithResponses
-	quotas *client.Quotas
-	server http.Handler
+	out      io.Writer
+	clock    *proc.Clock
+	api      *client.ClientWithResponses
+	quotas   *client.Quotas
+	server   http.Handler
+	alert    string                     // its id
+	messages chan client.AlertTriggered // received by the webhook
 }
 
 func newDrill(t testing.TB, out io.Writer) *drill {
 	t.Helper()
 	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
 	require.NotEmpty(t, address, "run make limits, or dev/up test go run ./dev/limits")
-	d := &drill{TB: t, out: out, clock: proc.NewClock(t)}
+	d := &drill{TB: t, out: out, clock: proc.NewClock(t), messages: make(chan client.AlertTriggered, 100)}
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Clock: d.clock})
 	_, key := system.Tenant(t)
@@ -54,6 +55,7 @@ func newDrill(t testing.TB, out io.Writer) *drill {
 		return nil
 	}))
 	require.NoError(t, err)
+	system.Worker(t)
 	options := client.QuotasOptions{Timeout: dbtest.Deadline, OnFailure: func(err error) { t.Logf("%v", err) }}
 	d.quotas, err = client.NewQuotas(d.api, client.OnErrorDeny, 0, options)
 	require.NoError(t, err)
@@ -77,18 +79,22 @@ func (d *drill) call() client.Event {
 func (d *drill) run() {
 	d.Helper()
 	d.setQuota()
+	d.createAlert()
 	next := d.beginHour().Add(time.Hour)
-	fmt.Fprintf(d.out, "%s may make %s calls in an hour.\n\n", customer, limit)
+	fmt.Fprintf(d.out, "%s may make %s calls in an hour. An alert sends a message to a webhook at %s %% and at 100 %%.\n\n", customer, limit, warning)
 	d.show("time", "step", "used", "left", "result")
 
 	d.request("calls 1 to 7", 7, "served", "7", "3")
-	d.request("call 8", 1, "served, warned", "8", "2")
+	d.request("call 8", 1, "served", "8", "2")
+	d.warned(warning, "8", "2")
 	d.reserve("reserve 3 calls", 3, "refused", "8", "2")
 	d.reserve("reserve and settle 2 calls", 2, "settled", "10", "0")
+	d.warned("100", "10", "0")
 	d.request("call 11", 1, "429", "10", "0")
 	d.reserve("reserve 1 call", 1, "refused", "10", "0")
 	d.clock.To(d, next.Add(time.Minute))
 	d.request("a call in the next hour", 1, "served", "1", "9")
+	d.requireWarnings(warning, "100")
 	fmt.Fprintf(d.out, "\n%s is warned at 80 %%, stopped at 100 %%, and served again in the next hour: OK\n", customer)
 }
 
@@ -137,8 +143,6 @@ func (d *drill) request(step string, calls int, want, used, left string) {
 		result = "429"
 	case response.StatusCode != http.StatusOK:
 		result = response.Status
-	case metering.MustDecimal(string(level.Remaining)).Cmp(metering.MustDecimal(warning)) <= 0:
-		result = "served, warned"
 	}
 	d.require(step, want, result, used, left, level)
 	if after != "" {

@@ -1,6 +1,7 @@
-// Command limits shows how a hard quota stops a customer. The customer is warned at 80 %,
-// stopped at 100 %, and served again in the next hour. It uses a real database, an API process
-// and the server of client/examples. It ends with 1 if a step does not have its result.
+// Command limits shows how a hard quota stops a customer. An alert warns at 80 %, the customer is
+// stopped at 100 %, and served again in the next hour. It uses a real database, an API and a worker
+// process, a webhook and the server of client/examples. It ends with 1 if a step does not have its
+// result.
 package main
 
 import (

@@ -131,3 +131,41 @@ func TestSpendAlertsShowChargesOnlyWithBillingRead(t *testing.T) {
 	require.Equal(t, 201, b.send(t, "POST", "/v1/alerts", usage, as).status)
 	require.Equal(t, 200, b.send(t, "DELETE", "/v1/alerts/"+created.Id, "", as).status)
 }
+
+func TestMessagesWithChargesRequireBillingRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", hello)
+	hook := b.makeHook(t, `{"url":"https://example.com/hook","event_types":["alert.triggered"]}`)
+	alerted[client.Alert](t, b, 201, "POST", "/v1/alerts", `{"name":"calls","type":"usage","all":true,"meter":"calls","thresholds":[1]}`)
+	require.NoError(t, b.store.Evaluations.Tenant(t.Context(), b.tenant.ID, b.now()))
+	path := "/v1/webhooks/" + hook.Id
+	delivery := path + "/deliveries/" + alerted[client.ListDelivery](t, b, 200, "GET", path+"/deliveries", "").Data[0].Id
+
+	developer := bearer(b.logIn(t, b.member(t, b.tenant.ID, email("ada"), metering.RoleDeveloper).Email).Token)
+	biller := bearer(b.logIn(t, b.member(t, b.tenant.ID, email("bo"), metering.RoleBilling).Email).Token)
+	for _, c := range [][3]string{
+		{"POST", "/v1/webhooks", `{"url":"https://example.com/mine","event_types":["sync.failed","alert.triggered"]}`},
+		{"POST", "/v1/webhooks", `{"url":"https://example.com/mine","event_types":["invoice.held"]}`},
+		{"PATCH", path, `{"url":"https://example.com/mine"}`},
+		{"PATCH", path, `{"event_types":["sync.failed"]}`},
+		{"GET", delivery, ""},
+		{"POST", delivery + "/redeliver", ""},
+	} {
+		a := b.send(t, c[0], c[1], c[2], developer)
+		a.problem(t, 403, "forbidden")
+		require.Contains(t, a.body, "Role developer lacks permission billing:read", c)
+	}
+	other := b.makeHook(t, `{"url":"https://example.com/mine","event_types":["sync.failed"]}`, developer)
+	b.send(t, "PATCH", "/v1/webhooks/"+other.Id, `{"event_types":["sync.failed","alert.triggered"]}`, developer).problem(t, 403, "forbidden")
+	for _, c := range [][3]string{
+		{"PATCH", path, `{"url":"https://example.com/hook","event_types":["alert.triggered"],"description":"mine"}`},
+		{"GET", path + "/deliveries", ""},
+		{"PATCH", "/v1/webhooks/" + other.Id, `{"url":"https://example.com/other"}`},
+	} {
+		require.Equal(t, 200, b.send(t, c[0], c[1], c[2], developer).status, c)
+	}
+	require.Contains(t, b.send(t, "GET", delivery, "", biller).body, `alert.triggered`)
+	require.Equal(t, 202, b.send(t, "POST", delivery+"/redeliver", "").status)
+}

@@ -403,13 +403,14 @@ func (s *server) routes() {
 
 	s.alerts()
 	huma.Register(s.api, created(post("create-webhook", "/v1/webhooks", HooksWrite, "Create a webhook",
-		"The webhook receives messages of its event types. The signing secret is shown only in this response.")), s.createWebhook)
+		"The webhook receives messages of its event types. The signing secret is shown only in this response.\n\n"+ofCharges)), s.createWebhook)
 	huma.Register(s.api, get("list-webhooks", "/v1/webhooks", HooksRead, "List webhooks",
 		"Webhooks are listed in order of creation, without their secrets."), s.listWebhooks)
 	huma.Register(s.api, get("get-webhook", "/v1/webhooks/{id}", HooksRead, "Get a webhook",
 		"The secret is not returned."), s.getWebhook)
 	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Update, disable or enable a webhook",
-		"Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later."), s.updateWebhook)
+		"Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.\n\n"+
+			"To change `url` or `event_types`, "+ofCharges), s.updateWebhook)
 	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Delete a webhook and its deliveries",
 		"Messages that were not delivered yet are discarded."), s.deleteWebhook)
 	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Rotate a webhook's secret",
@@ -420,10 +421,10 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "List a webhook's deliveries",
 		"Deliveries are listed newest first."), s.listDeliveries)
 	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery with its body and attempts",
-		"Returns the body as it was signed and sent, and every attempt with its response."), s.getDelivery)
+		"Returns the body as it was signed and sent, and every attempt with its response.\n\n"+ofCharges), s.getDelivery)
 	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Redeliver a message",
 		"Sends the message again with the same id and body, so that the receiver can recognize a repeat.\n\n"+
-			sendsOfWebhook)), s.redeliver)
+			sendsOfWebhook+"\n\n"+ofCharges)), s.redeliver)
 
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log",
 		"Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.\n\n"+

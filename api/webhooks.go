@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,6 +54,9 @@ type createWebhookOutput struct{ Body createdWebhook }
 
 func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*createWebhookOutput, error) {
 	who := principalOf(ctx)
+	if err := requireCharges(ctx, in.Body.EventTypes...); err != nil {
+		return nil, err
+	}
 	if err := s.checkWebhook(&in.Body.URL, &in.Body.Description); err != nil {
 		return nil, err
 	}
@@ -81,6 +85,20 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 		return nil, alreadyMade(shown.ID, shown.SecretLastFour)
 	}
 	return &createWebhookOutput{createdWebhook{*secret, shown}}, nil
+}
+
+// ofCharges describes requireCharges.
+const ofCharges = "`alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges."
+
+// requireCharges refuses a caller without BillingRead for messages that can contain charges.
+func requireCharges(ctx context.Context, kinds ...metering.MessageKind) error {
+	who := principalOf(ctx)
+	for _, kind := range []metering.MessageKind{metering.MessageAlertTriggered, metering.MessageInvoiceHeld} {
+		if slices.Contains(kinds, kind) && !BillingRead.allows(who) {
+			return metering.Errorf(metering.CodeForbidden, "%s lacks permission %s, which %s requires because its messages can contain charges", who, BillingRead, kind)
+		}
+	}
+	return nil
 }
 
 func (s *server) checkWebhook(url, description *string) error {
@@ -152,6 +170,9 @@ func (s *server) updateWebhook(ctx context.Context, in *updateWebhookInput) (*we
 	if err != nil {
 		return nil, err
 	}
+	if err := s.requireChargesOfUpdate(ctx, id, in); err != nil {
+		return nil, err
+	}
 	if err := s.checkWebhook(in.Body.URL, in.Body.Description); err != nil {
 		return nil, err
 	}
@@ -160,6 +181,21 @@ func (s *server) updateWebhook(ctx context.Context, in *updateWebhookInput) (*we
 		return nil, err
 	}
 	return &webhookOutput{showWebhook(e)}, nil
+}
+
+// requireChargesOfUpdate is requireCharges of the previous and the new event types, if the update
+// changes the URL or the event types.
+func (s *server) requireChargesOfUpdate(ctx context.Context, id metering.EndpointID, in *updateWebhookInput) error {
+	e, err := s.Store.Webhooks.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return err
+	}
+	sorted := func(kinds []metering.MessageKind) []metering.MessageKind { return slices.Sorted(slices.Values(kinds)) }
+	sameURL := in.Body.URL == nil || *in.Body.URL == e.URL
+	if sameURL && (in.Body.EventTypes == nil || slices.Equal(sorted(in.Body.EventTypes), sorted(e.EventTypes))) {
+		return nil
+	}
+	return requireCharges(ctx, slices.Concat(e.EventTypes, in.Body.EventTypes)...)
 }
 
 type deleteWebhookOutput struct {
@@ -268,6 +304,9 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*deliveryOu
 	if err != nil {
 		return nil, err
 	}
+	if err := requireCharges(ctx, d.Kind); err != nil {
+		return nil, err
+	}
 	body, err := d.Body()
 	if err != nil {
 		return nil, err
@@ -337,6 +376,13 @@ func (s *server) redeliver(ctx context.Context, in *DeliveryPath) (*sentOutput, 
 	who := principalOf(ctx)
 	endpoint, message, err := in.delivery()
 	if err != nil {
+		return nil, err
+	}
+	d, _, err := s.Store.Deliveries.Get(ctx, who.Tenant.ID, endpoint, message)
+	if err != nil {
+		return nil, err
+	}
+	if err := requireCharges(ctx, d.Kind); err != nil {
 		return nil, err
 	}
 	if err := s.countRequested(ctx, endpoint); err != nil {

@@ -12618,6 +12618,8 @@ type ClientInterface interface {
 	//
 	// The webhook receives messages of its event types. The signing secret is shown only in this response.
 	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
@@ -12626,6 +12628,8 @@ type ClientInterface interface {
 	// CreateWebhook Create a webhook
 	//
 	// The webhook receives messages of its event types. The signing secret is shown only in this response.
+	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12650,6 +12654,8 @@ type ClientInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
+	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
@@ -12658,6 +12664,8 @@ type ClientInterface interface {
 	// UpdateWebhook Update, disable or enable a webhook
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+	//
+	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12675,6 +12683,8 @@ type ClientInterface interface {
 	//
 	// Returns the body as it was signed and sent, and every attempt with its response.
 	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -12683,6 +12693,8 @@ type ClientInterface interface {
 	// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 	//
 	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
+	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -16609,6 +16621,8 @@ func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn
 //
 // The webhook receives messages of its event types. The signing secret is shown only in this response.
 //
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
@@ -16627,6 +16641,8 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, params *CreateWebhoo
 // CreateWebhook Create a webhook
 //
 // The webhook receives messages of its event types. The signing secret is shown only in this response.
+//
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16681,6 +16697,8 @@ func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...Reques
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
+// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
@@ -16699,6 +16717,8 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, id string, contentTy
 // UpdateWebhook Update, disable or enable a webhook
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+//
+// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16736,6 +16756,8 @@ func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeli
 //
 // Returns the body as it was signed and sent, and every attempt with its response.
 //
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+//
 // Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 func (c *Client) GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDeliveryRequest(c.Server, id, message)
@@ -16754,6 +16776,8 @@ func (c *Client) GetDelivery(ctx context.Context, id string, message string, req
 // Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 //
 // Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
+//
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 //
 // Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -27002,6 +27026,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The webhook receives messages of its event types. The signing secret is shown only in this response.
 	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
@@ -27010,6 +27036,8 @@ type ClientWithResponsesInterface interface {
 	// CreateWebhookWithResponse Create a webhook
 	//
 	// The webhook receives messages of its event types. The signing secret is shown only in this response.
+	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27038,6 +27066,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
+	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
@@ -27046,6 +27076,8 @@ type ClientWithResponsesInterface interface {
 	// UpdateWebhookWithResponse Update, disable or enable a webhook
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+	//
+	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27065,6 +27097,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns the body as it was signed and sent, and every attempt with its response.
 	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
@@ -27075,6 +27109,8 @@ type ClientWithResponsesInterface interface {
 	// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 	//
 	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
+	//
+	// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -37681,6 +37717,8 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, reqE
 //
 // The webhook receives messages of its event types. The signing secret is shown only in this response.
 //
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/webhooks (the `CreateWebhook` operationId).
@@ -37695,6 +37733,8 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 // CreateWebhookWithResponse Create a webhook
 //
 // The webhook receives messages of its event types. The signing secret is shown only in this response.
+//
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37741,6 +37781,8 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, id str
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
+// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
@@ -37755,6 +37797,8 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 // UpdateWebhookWithResponse Update, disable or enable a webhook
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+//
+// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37786,6 +37830,8 @@ func (c *ClientWithResponses) ListDeliveriesWithResponse(ctx context.Context, id
 //
 // Returns the body as it was signed and sent, and every attempt with its response.
 //
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
@@ -37802,6 +37848,8 @@ func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, id st
 // Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 //
 // Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
+//
+// `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -2657,6 +2657,8 @@ export interface paths {
         /**
          * Create a webhook
          * @description The webhook receives messages of its event types. The signing secret is shown only in this response.
+         *
+         *     `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
          */
         post: operations["create-webhook"];
         delete?: never;
@@ -2689,6 +2691,8 @@ export interface paths {
         /**
          * Update, disable or enable a webhook
          * @description Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+         *
+         *     To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
          */
         patch: operations["update-webhook"];
         trace?: never;
@@ -2723,6 +2727,8 @@ export interface paths {
         /**
          * Get a delivery with its body and attempts
          * @description Returns the body as it was signed and sent, and every attempt with its response.
+         *
+         *     `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
          */
         get: operations["get-delivery"];
         put?: never;
@@ -2747,6 +2753,8 @@ export interface paths {
          * @description Sends the message again with the same id and body, so that the receiver can recognize a repeat.
          *
          *     Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
+         *
+         *     `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
          */
         post: operations["redeliver"];
         delete?: never;

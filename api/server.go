@@ -410,7 +410,7 @@ func (s *server) routes() {
 		"The secret is not returned."), s.getWebhook)
 	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Update, disable or enable a webhook",
 		"Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.\n\n"+
-			"To change `url` or `event_types`, "+ofCharges), s.updateWebhook)
+			"A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`."), s.updateWebhook)
 	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Delete a webhook and its deliveries",
 		"Messages that were not delivered yet are discarded."), s.deleteWebhook)
 	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Rotate a webhook's secret",

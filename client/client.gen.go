@@ -12654,7 +12654,7 @@ type ClientInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
-	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -12665,7 +12665,7 @@ type ClientInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
-	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -16697,7 +16697,7 @@ func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...Reques
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
-// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16718,7 +16718,7 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, id string, contentTy
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
-// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -27066,7 +27066,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
-	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27077,7 +27077,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
-	// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -37781,7 +37781,7 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, id str
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
-// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37798,7 +37798,7 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 //
 // Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
-// To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

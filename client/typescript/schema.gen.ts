@@ -2692,7 +2692,7 @@ export interface paths {
          * Update, disable or enable a webhook
          * @description Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
          *
-         *     To change `url` or `event_types`, `alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges.
+         *     A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
          */
         patch: operations["update-webhook"];
         trace?: never;

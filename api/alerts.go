@@ -17,7 +17,7 @@ func (s *server) alerts() {
 		"An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.\n\n"+
 			"- `usage`: the total of a meter in a billing period, or of one of its groups.\n"+
 			"- `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.\n"+
-			"- `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.\n"+
+			"- `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.\n"+
 			"- `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.\n"+
 			"- Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.\n"+
 			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.\n"+
@@ -39,7 +39,7 @@ func (s *server) alerts() {
 	huma.Register(s.api, remove("delete-alert", path+"/{id}", AlertsWrite, "Delete an alert and its firings",
 		"Messages that were already sent stay in the deliveries of webhooks."), s.deleteAlert)
 	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",
-		"Firings are listed newest first. They are kept for 400 days.\n\n"+
+		"Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.\n\n"+
 			"- `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.\n"+
 			"- A `spend` alert also requires the permission `billing:read`."), s.listFirings)
 }
@@ -244,7 +244,7 @@ func (s *server) updateAlert(ctx context.Context, in *updateAlertInput) (*alertO
 	if len(in.Body.Thresholds) > 0 {
 		change.Thresholds = thresholdsOf(in.Body.Thresholds)
 	}
-	a, err := s.Store.Alerts.Update(ctx, who.Tenant.ID, who.Actor, in.alert(), change)
+	a, err := s.Store.Alerts.Update(ctx, who.Tenant.ID, who.Actor, in.alert(), change, s.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -10696,7 +10696,7 @@ type ClientInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -10715,7 +10715,7 @@ type ClientInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -10790,7 +10790,7 @@ type ClientInterface interface {
 
 	// ListFirings List an alert's firings
 	//
-	// Firings are listed newest first. They are kept for 400 days.
+	// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
 	//
 	// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -12789,7 +12789,7 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, reqEd
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 // - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -12818,7 +12818,7 @@ func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertPar
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 // - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -12963,7 +12963,7 @@ func (c *Client) UpdateAlert(ctx context.Context, id string, body UpdateAlertJSO
 
 // ListFirings List an alert's firings
 //
-// Firings are listed newest first. They are kept for 400 days.
+// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
 //
 // - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -24942,7 +24942,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -24961,7 +24961,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -25040,7 +25040,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListFiringsWithResponse List an alert's firings
 	//
-	// Firings are listed newest first. They are kept for 400 days.
+	// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
 	//
 	// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -34487,7 +34487,7 @@ func (c *ClientWithResponses) ListAlertsWithResponse(ctx context.Context, params
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 // - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -34512,7 +34512,7 @@ func (c *ClientWithResponses) CreateAlertWithBodyWithResponse(ctx context.Contex
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
 // - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
 // - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -34633,7 +34633,7 @@ func (c *ClientWithResponses) UpdateAlertWithResponse(ctx context.Context, id st
 
 // ListFiringsWithResponse List an alert's firings
 //
-// Firings are listed newest first. They are kept for 400 days.
+// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
 //
 // - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 // - A `spend` alert also requires the permission `billing:read`.

@@ -41,7 +41,7 @@ func (b evaluatedBatch) isEmpty() bool { return len(b.customers) == 0 && !b.expa
 
 // evaluateBatch evaluates up to limit due rows of a tenant.
 func (e Evaluations) evaluateBatch(ctx context.Context, tenant metering.TenantID, limit int, now time.Time) (b evaluatedBatch, err error) {
-	if b.expanded, err = e.expand(ctx, tenant, now); err != nil {
+	if b.expanded, err = e.expand(ctx, tenant, limit, now); err != nil {
 		return b, err
 	}
 	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {

@@ -81,13 +81,10 @@ func (e Evaluations) dueTenants(ctx context.Context, now time.Time) ([]metering.
 	return tenants, nil
 }
 
-// expandedAtOnce is the number of customers for which expand inserts rows, at most. It is that of
-// a batch, so that the customers of other rows keep their place in the queue.
-const expandedAtOnce = largestBatch
-
 // expand replaces the due rows of all customers by rows of the next customers to whom an alert or
-// a quota may apply, and a row of all customers after them. It reports whether there were any.
-func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, now time.Time) (expanded bool, err error) {
+// a quota may apply, and a row of all customers after them. limit is the size of the batch, so that
+// the customers of other rows keep their place in the queue. It reports whether there were any.
+func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit int, now time.Time) (expanded bool, err error) {
 	err = e.pool.QueryRow(ctx, `
 		with due as materialized (
 		  select id
@@ -119,7 +116,7 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, now t
 		  select @tenant, 0, max(id)
 		  from following
 		  having count(*) = @limit)
-		select exists (select from deleted)`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": expandedAtOnce}).Scan(&expanded)
+		select exists (select from deleted)`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": limit}).Scan(&expanded)
 	if err != nil {
 		return false, fmt.Errorf("expand the row of all customers: %w", coded(err))
 	}

@@ -17,7 +17,7 @@ type Alerts struct{ pool beginner }
 
 const selectAlerts = `
 	select a.id, a.name, a.type, coalesce(a.customer_id, 0), coalesce(a.plan_id, 0), coalesce(a.meter_id, 0), a.group_id, a.group_key, a.thresholds, a.minutes, a.currency,
-	  a.enabled, a.created_at, coalesce(c.external_id, ''), coalesce(p.slug, ''), coalesce(m.slug, ''), coalesce(m.unit, '')
+	  a.enabled, a.created_at, a.changed_at, coalesce(c.external_id, ''), coalesce(p.slug, ''), coalesce(m.slug, ''), coalesce(m.unit, '')
 	from alerts a
 	left join customers c on c.tenant_id = a.tenant_id and c.id = a.customer_id
 	left join plans p on p.tenant_id = a.tenant_id and p.id = a.plan_id
@@ -29,7 +29,7 @@ func scanAlert(row pgx.CollectableRow) (a metering.Alert, err error) {
 	var group *[16]byte
 	var key json.RawMessage
 	err = row.Scan(&a.ID, &a.Name, &a.Type, &a.CustomerID, &a.PlanID, &a.MeterID, &group, &key, &a.Thresholds, &a.Minutes, &a.Currency,
-		&a.Enabled, &a.CreatedAt, &a.ExternalID, &a.Plan, &a.Meter, &a.Unit)
+		&a.Enabled, &a.CreatedAt, &a.ChangedAt, &a.ExternalID, &a.Plan, &a.Meter, &a.Unit)
 	a.Group = storedGroup(group, key)
 	return a, err
 }
@@ -62,8 +62,8 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 			return err
 		}
 		err := tx.QueryRow(ctx, `
-			insert into alerts (tenant_id, name, type, customer_id, plan_id, meter_id, group_id, group_key, thresholds, minutes, currency, created_at, created_by)
-			values (@tenant, @name, @type, nullif(@customer::bigint, 0), nullif(@plan::bigint, 0), nullif(@meter::bigint, 0), @group, @group_key, @thresholds::text[]::numeric[], @minutes, @currency, @now, @actor)
+			insert into alerts (tenant_id, name, type, customer_id, plan_id, meter_id, group_id, group_key, thresholds, minutes, currency, created_at, changed_at, created_by)
+			values (@tenant, @name, @type, nullif(@customer::bigint, 0), nullif(@plan::bigint, 0), nullif(@meter::bigint, 0), @group, @group_key, @thresholds::text[]::numeric[], @minutes, @currency, @now, @now, @actor)
 			returning id`, pgx.NamedArgs{
 			"tenant": tenant, "name": a.Name, "type": a.Type, "customer": a.CustomerID, "plan": a.PlanID, "meter": a.MeterID, "group": groupID(a.Group), "group_key": groupKey(a.Group),
 			"thresholds": decimalTexts(a.Thresholds), "minutes": a.Minutes, "currency": a.Currency, "now": metering.Instant(now), "actor": actor,
@@ -167,7 +167,7 @@ func (c AlertChange) appliedTo(a metering.Alert) metering.Alert {
 }
 
 // Update changes an alert and queues its customers.
-func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, change AlertChange) (updated metering.Alert, err error) {
+func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, change AlertChange, now time.Time) (updated metering.Alert, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a")
 		if err != nil {
@@ -179,9 +179,9 @@ func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		}
 		_, err = tx.Exec(ctx, `
 			update alerts
-			set name = $3, thresholds = $4::text[]::numeric[], minutes = $5, enabled = $6
+			set name = $3, thresholds = $4::text[]::numeric[], minutes = $5, enabled = $6, changed_at = $7
 			where tenant_id = $1
-			  and id = $2`, tenant, id, updated.Name, decimalTexts(updated.Thresholds), updated.Minutes, updated.Enabled)
+			  and id = $2`, tenant, id, updated.Name, decimalTexts(updated.Thresholds), updated.Minutes, updated.Enabled, metering.Instant(now))
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor mete
 // its firings, of which there may be millions.
 func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		before, err := getAlert(ctx, tx, tenant, id, "for update of a")
+		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a") // an evaluation keeps alerts "for key share"
 		if err != nil {
 			return err
 		}

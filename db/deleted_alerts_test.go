@@ -25,7 +25,7 @@ func TestADeletedAlertIsGoneAtOnceAndItsFiringsInBatches(t *testing.T) {
 	_, err := w.store.Alerts.Get(t.Context(), w.tenant, a.ID)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(w.store.Alerts.Delete(t.Context(), w.tenant, metering.Operator, a.ID, w.now)))
-	_, err = w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, db.AlertChange{Enabled: new(true)})
+	_, err = w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, db.AlertChange{Enabled: new(true)}, w.now)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	list, err := dbtest.Items(w.store.Alerts.List(t.Context(), w.tenant, 0, 10))
 	require.NoError(t, err)
@@ -50,6 +50,19 @@ func TestADeletedAlertIsGoneAtOnceAndItsFiringsInBatches(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{alerts, firings}, "those of the other alert")
 	_, err = w.store.Alerts.Get(t.Context(), w.tenant, kept.ID)
 	require.NoError(t, err)
+}
+
+func TestAnAlertIsDeletedWhileItIsEvaluated(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	a := w.alert(w.usage("1"))
+	conn := w.connect()
+	evaluation, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = evaluation.Exec(t.Context(), `select from alerts where tenant_id = $1 and id = $2 for key share`, w.tenant, a.ID)
+	require.NoError(t, err)
+	require.NoError(t, w.store.Alerts.Delete(t.Context(), w.tenant, metering.Operator, a.ID, w.now))
+	require.NoError(t, evaluation.Rollback(t.Context()))
 }
 
 // An alert may have personal texts: its name, its group, and the stored answer to its creation.

@@ -9,8 +9,8 @@ import (
 func ofQuotas(a metering.Alert) bool { return a.Type == metering.QuotaAlert }
 
 // quotas notes the thresholds of quota alerts that customers have reached in the present windows of
-// quotas, and in the previous ones. A window that ended before the alert was created is not
-// compared.
+// quotas, and in the previous ones. A window that ended before the alert was created or changed is
+// not compared.
 func (v *alertReader) quotas(b *openBatch) {
 	for _, l := range v.levels {
 		f, known := b.facts[int64(l.customer)]
@@ -18,7 +18,7 @@ func (v *alertReader) quotas(b *openBatch) {
 			continue
 		}
 		for _, a := range v.applying(f, lastInstant(l.Window, v.now), ofQuotas) {
-			if a.ReadsQuota(l.Quota) && l.Window.End.After(a.CreatedAt) {
+			if a.ReadsQuota(l.Quota) && l.Window.End.After(a.ChangedAt) {
 				v.reachQuota(a, l)
 			}
 		}

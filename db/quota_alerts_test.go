@@ -71,6 +71,24 @@ func TestAQuotaAlertCountsUsageAndReservations(t *testing.T) {
 	require.Equal(t, []string{"80:82", "80:81.23", "100:100", "100:101.53"}, w.thresholds(), "a lower limit")
 }
 
+func TestAChangedQuotaAlertSkipsTheWindowBeforeItsChange(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.now = w.now.Truncate(time.Hour).Add(-40 * time.Minute)
+	w.limit("10", metering.PerHour)
+	a := w.alert(metering.Alert{Name: "share", Type: metering.QuotaAlert, Thresholds: decimals("90")})
+	w.use("8.5")
+	w.evaluate()
+	w.now = w.now.Add(time.Hour)
+	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, db.AlertChange{Thresholds: decimals("80", "90")}, w.now)
+	require.NoError(t, err)
+	w.evaluate()
+	require.Empty(t, w.thresholds())
+	w.use("8.5")
+	w.evaluate()
+	require.Equal(t, []string{"80:85"}, w.thresholds())
+}
+
 func TestAQuotaAlertReadsTheQuotasOfItsMeterAndGroup(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)

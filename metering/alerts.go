@@ -47,6 +47,7 @@ type Alert struct {
 	Currency   string     // of spend
 	Enabled    bool
 	CreatedAt  time.Time
+	ChangedAt  time.Time // the latest change
 
 	ExternalID string // of the customer
 	Plan       string // slug

@@ -14,6 +14,7 @@ create table alerts (
   currency    text not null default '',
   enabled     boolean not null default true,
   created_at  timestamptz not null,
+  changed_at  timestamptz not null, -- the latest change of the alert
   created_by  text not null,
   deleted_at  timestamptz, -- the worker deletes its firings, and then the alert
   primary key (tenant_id, id),
@@ -27,6 +28,7 @@ create table alerts (
 comment on table alerts is 'The thresholds of which a tenant is notified.';
 create index alerts_customer on alerts (tenant_id, customer_id);
 create index alerts_plan on alerts (tenant_id, plan_id);
+create index alerts_quota on alerts (tenant_id) where enabled and type = 'quota'; -- which a grant queues
 create index alerts_deleted on alerts (deleted_at) where deleted_at is not null;
 
 -- By which an erasure finds the answers that name a customer.

@@ -65,7 +65,7 @@ export interface paths {
          *
          *     - `usage`: the total of a meter in a billing period, or of one of its groups.
          *     - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-         *     - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota. Without `meter`, the alert reads the quotas of all meters.
+         *     - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
          *     - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
          *     - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
          *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
@@ -142,7 +142,7 @@ export interface paths {
         };
         /**
          * List an alert's firings
-         * @description Firings are listed newest first. They are kept for 400 days.
+         * @description Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
          *
          *     - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
          *     - A `spend` alert also requires the permission `billing:read`.

@@ -119,7 +119,7 @@ func (n *notified) receive(_ http.ResponseWriter, r *http.Request) {
 	var message struct {
 		Data struct {
 			CustomerExternalID string `json:"customer_external_id"`
-		}
+		} `json:"data"`
 	}
 	body, err := io.ReadAll(r.Body)
 	if err == nil && json.Unmarshal(body, &message) == nil {

@@ -45,10 +45,11 @@ func (e Evaluations) evaluateBatch(ctx context.Context, tenant metering.TenantID
 		return b, err
 	}
 	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
-		if b.customers, err = takeDue(ctx, tx, tenant, limit, now); err != nil || len(b.customers) == 0 {
+		var usedFrom map[int64]time.Time
+		if b.customers, usedFrom, err = takeDue(ctx, tx, tenant, limit, now); err != nil || len(b.customers) == 0 {
 			return err
 		}
-		return e.evaluate(ctx, tx, tenant, b.customers, now)
+		return e.evaluate(ctx, tx, tenant, b.customers, usedFrom, now)
 	})
 	return b, err
 }
@@ -56,7 +57,7 @@ func (e Evaluations) evaluateBatch(ctx context.Context, tenant metering.TenantID
 // evaluate fires the alerts of customers that have reached a threshold, publishes the quotas that
 // they have exceeded, and queues the customers for the time at which that may change without an
 // event.
-func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) error {
+func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, usedFrom map[int64]time.Time, now time.Time) error {
 	v, err := newAlertReader(ctx, tx, tenant, now)
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.Te
 	if err := v.plans(customers); err != nil {
 		return fmt.Errorf("read plans of customers: %w", err)
 	}
-	if err := e.exceededQuotas(v, customers); err != nil {
+	if err := e.exceededQuotas(v, customers, usedFrom); err != nil {
 		return fmt.Errorf("compare usage with quotas: %w", err)
 	}
 	if len(v.alerts) > 0 {

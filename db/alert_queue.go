@@ -123,9 +123,10 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit
 	return expanded, nil
 }
 
-// takeDue deletes up to limit due rows of the queue and returns their customers, ascending. The
+// takeDue deletes up to limit due rows of the queue and returns their customers, ascending, with the
+// earliest hour of their usage that was folded since the last evaluation; zero: none was. The
 // customers' later rows are deleted too, because the evaluation inserts the next one.
-func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int, now time.Time) ([]int64, error) {
+func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int, now time.Time) (customers []int64, usedFrom map[int64]time.Time, err error) {
 	rows, err := tx.Query(ctx, `
 		with due as materialized (
 		  select customer_id
@@ -155,18 +156,27 @@ func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int
 		  where d.tenant_id = @tenant
 		    and d.customer_id = l.customer_id
 		    and d.id = l.id
-		  returning d.customer_id)
-		select distinct customer_id
+		  returning d.customer_id, d.used_from)
+		select customer_id, coalesce(min(used_from), timestamptz '0001-01-01')
 		from deleted
+		group by 1
 		order by 1`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": limit})
 	if err != nil {
-		return nil, fmt.Errorf("read due customers: %w", err)
+		return nil, nil, fmt.Errorf("read due customers: %w", err)
 	}
-	customers, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	usedFrom = make(map[int64]time.Time)
+	var (
+		customer int64
+		from     time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&customer, &from}, func() error {
+		customers, usedFrom[customer] = append(customers, customer), from
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read due customers: %w", err)
+		return nil, nil, fmt.Errorf("read due customers: %w", err)
 	}
-	return customers, nil
+	return customers, usedFrom, nil
 }
 
 // postpone replaces the rows of a customer after a failure by one row that is due later.
@@ -183,9 +193,11 @@ func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, cus
 		  using locked l
 		  where d.tenant_id = @tenant
 		    and d.customer_id = @customer
-		    and d.id = l.id)
-		insert into alert_due (tenant_id, customer_id, due_at, failed)
-		values (@tenant, @customer, @until, true)`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "until": metering.Instant(until)})
+		    and d.id = l.id
+		  returning d.used_from)
+		insert into alert_due (tenant_id, customer_id, due_at, failed, used_from)
+		select @tenant::bigint, @customer::bigint, @until::timestamptz, true, min(used_from)
+		from deleted`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "until": metering.Instant(until)})
 	if err != nil {
 		return fmt.Errorf("postpone a customer's alerts: %w", coded(err))
 	}

@@ -30,6 +30,7 @@ type alertModel struct {
 	quotas    []modelQuota
 	began     metering.Range // the first period
 	fired     map[string]bool
+	usedFrom  map[metering.CustomerID]time.Time // the hour of the earliest event since the last evaluation
 }
 
 // modelQuota is a quota of a customer, or of the plan if customer is 0.
@@ -54,7 +55,7 @@ type modelEvent struct {
 func newAlertModel(t testing.TB, seed uint64) *alertModel {
 	m := &alertModel{
 		watcher: newWatcher(t), random: rand.New(rand.NewPCG(seed, 1)), onPlan: make(map[metering.CustomerID]time.Time),
-		prices: make(map[metering.MeterID][]billing.Price), fired: make(map[string]bool),
+		prices: make(map[metering.MeterID][]billing.Price), fired: make(map[string]bool), usedFrom: make(map[metering.CustomerID]time.Time),
 	}
 	m.now = m.now.AddDate(0, 0, -70)
 	m.customers = []metering.Customer{m.customer, dbtest.Customer(t, m.store, m.tenant, "bolt"), dbtest.Customer(t, m.store, m.tenant, "crux")}
@@ -111,6 +112,10 @@ func (m *alertModel) send() {
 	_, err := m.writer.Ingest(m.Context(), m.tenant, []metering.Event{sent})
 	require.NoError(m, err)
 	m.events = append(m.events, e)
+	hour := e.at.Truncate(time.Hour)
+	if from, used := m.usedFrom[e.customer]; !used || hour.Before(from) {
+		m.usedFrom[e.customer] = hour
+	}
 }
 
 func (m *alertModel) setPrice() {
@@ -208,7 +213,8 @@ func (m *alertModel) quotasOf(a metering.Alert, c metering.CustomerID, at time.T
 	return quotas
 }
 
-// recountQuotas notes the thresholds of quotas that fire in the present window and the previous one.
+// recountQuotas notes the thresholds of quotas that fire in the present window, the previous one, and
+// those since the earliest event.
 func (m *alertModel) recountQuotas(a metering.Alert, c metering.Customer) {
 	note := func(q modelQuota, window metering.Range) {
 		for _, threshold := range a.Thresholds {
@@ -220,13 +226,15 @@ func (m *alertModel) recountQuotas(a metering.Alert, c metering.Customer) {
 	for _, q := range m.quotasOf(a, c.ID, m.now) {
 		note(q, q.window(m.now))
 	}
+	from, used := m.usedFrom[c.ID]
 	for _, q := range m.quotas {
-		last := q.window(m.now).Start.Add(-time.Microsecond)
-		if q.period == metering.PerLifetime || !slices.Contains(m.quotasOf(a, c.ID, last), q) {
-			continue
-		}
-		if window := q.window(last); window.End.After(q.since) && window.End.After(a.CreatedAt) {
-			note(q, window)
+		later := q.window(m.now)
+		for n := 0; q.period != metering.PerLifetime && (n == 0 || n < 100 && used && from.Before(later.Start)); n++ {
+			last := later.Start.Add(-time.Microsecond)
+			later = q.window(last)
+			if slices.Contains(m.quotasOf(a, c.ID, last), q) && later.End.After(q.since) && later.End.After(a.CreatedAt) {
+				note(q, later)
+			}
 		}
 	}
 }
@@ -291,6 +299,7 @@ func (m *alertModel) recount() {
 			}
 		}
 	}
+	clear(m.usedFrom)
 }
 
 // dryRun recounts a dry run of the alert.
@@ -330,6 +339,10 @@ func (m *alertModel) valueUntil(a metering.Alert, customer metering.CustomerID, 
 	for _, e := range all {
 		if e.at.Before(until) {
 			m.events = append(m.events, e)
+			hour := e.at.Truncate(time.Hour)
+			if from, used := m.usedFrom[e.customer]; !used || hour.Before(from) {
+				m.usedFrom[e.customer] = hour
+			}
 		}
 	}
 	return m.value(a, customer, p)

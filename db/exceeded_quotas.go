@@ -11,8 +11,8 @@ import (
 )
 
 // exceededQuotas publishes the quotas of customers that usage has exceeded: each once in its
-// window. Usage may come late, and so the window before the present one is compared too.
-func (e Evaluations) exceededQuotas(v *alertReader, customers []int64) error {
+// window. usedFrom is the earliest hour of the customers' usage since the last evaluation.
+func (e Evaluations) exceededQuotas(v *alertReader, customers []int64, usedFrom map[int64]time.Time) error {
 	read := Quotas(e).levelRead(v.ctx, v.tx, v.tenant, v.now)
 	quotas, err := read.limited(customers)
 	if err != nil {
@@ -20,7 +20,7 @@ func (e Evaluations) exceededQuotas(v *alertReader, customers []int64) error {
 	}
 	var levels []customerLevel
 	for _, q := range quotas {
-		of, err := read.windows(q)
+		of, err := read.windows(q, usedFrom[int64(q.customer)])
 		if err != nil {
 			return err
 		}
@@ -136,10 +136,14 @@ func (r *levelRead) limited(customers []int64) ([]limitedQuota, error) {
 	})
 }
 
-// windows returns the windows in which the quota applies: the present one, and the previous one if
-// the quota had its limit then. The third one is the time after the present window that events may
-// be ahead of the clock.
-func (r *levelRead) windows(q limitedQuota) (levels []customerLevel, err error) {
+// comparedWindows bounds the windows before the present one that an evaluation compares.
+const comparedWindows = 100
+
+// windows returns the windows in which the quota applies: the present one, and the earlier ones since
+// usedFrom in which the quota had its limit. The one before the present one is always compared,
+// because a reservation can have been granted in it. A further one is the time after the present
+// window that events may be ahead of the clock.
+func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []customerLevel, err error) {
 	present, err := r.window(q.customerLevel, r.now)
 	if err != nil {
 		return nil, err
@@ -151,14 +155,21 @@ func (r *levelRead) windows(q limitedQuota) (levels []customerLevel, err error) 
 	if present.End.Before(r.now.Add(metering.MaxEventLead)) {
 		windows = append(windows, metering.Range{Start: present.End, End: present.End.Add(metering.MaxEventLead)})
 	}
-	if q.Period != metering.PerLifetime {
-		previous, err := r.window(q.customerLevel, present.Start.Add(-time.Microsecond))
+	isEarlier := func(n int, later metering.Range) bool {
+		return n == 0 || n < comparedWindows && !usedFrom.IsZero() && usedFrom.Before(later.Start)
+	}
+	for n, later := 0, present; q.Period != metering.PerLifetime && isEarlier(n, later); n++ {
+		window, err := r.window(q.customerLevel, later.Start.Add(-time.Microsecond))
 		if err != nil {
 			return nil, err
 		}
-		if previous.End.Equal(present.Start) && q.limitedAt.Before(previous.End) && q.applies.Contains(previous.End.Add(-time.Microsecond)) {
-			windows = append(windows, previous)
+		if !window.End.Equal(later.Start) {
+			break
 		}
+		if q.limitedAt.Before(window.End) && q.applies.Contains(window.End.Add(-time.Microsecond)) {
+			windows = append(windows, window)
+		}
+		later = window
 	}
 	for _, w := range windows {
 		l := q.customerLevel

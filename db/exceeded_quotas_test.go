@@ -107,6 +107,31 @@ func TestUsageInTheLastSecondOfAWindowExceedsItsQuota(t *testing.T) {
 	}
 }
 
+func TestUsageThatIsEvaluatedWindowsLaterExceedsItsQuota(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	w.now = w.now.Truncate(time.Hour).AddDate(0, 0, -3)
+	quota := w.quota("10", metering.PerHour)
+	w.alert(metering.Alert{Name: "share", Type: metering.QuotaAlert, Thresholds: decimals("100")})
+	w.evaluate()
+	used := w.now
+	w.useAt("11", used)
+	w.now = used.Add(5 * time.Hour)
+	w.evaluate()
+	require.Len(t, w.exceeded(), 1)
+	require.Equal(t, []string{quota.ID.String(), used.Add(time.Hour).UTC().String()}, []string{w.exceeded()[0].QuotaID, w.exceeded()[0].ResetsAt.UTC().String()})
+	require.Equal(t, []string{"100:110"}, w.thresholds())
+	w.useAt("12", used.Add(time.Hour))
+	w.now = w.now.Add(time.Hour)
+	w.evaluate()
+	require.Len(t, w.exceeded(), 2, "late usage of an earlier window")
+	w.now = w.now.Add(time.Hour)
+	w.use("1")
+	w.evaluate()
+	require.Len(t, w.exceeded(), 2)
+}
+
 // A limit that is set after a window has ended says nothing about it.
 func TestALimitIsComparedWithWindowsThatEndAfterItIsSet(t *testing.T) {
 	t.Parallel()

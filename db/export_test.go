@@ -147,7 +147,7 @@ func (e *Evaluator) Pass() (more bool) { return e.pass() }
 func StatementsOfAnEvaluation(ctx context.Context, store *DB, tenant metering.TenantID, customers []int64, now time.Time) (n int, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
-		err := store.Evaluations.evaluate(ctx, counted, tenant, customers, now)
+		err := store.Evaluations.evaluate(ctx, counted, tenant, customers, nil, now)
 		n = counted.statements
 		return err
 	})

@@ -33,9 +33,9 @@ var foldAdded = `
 	last as materialized (select max(id) as id from oldest where tallies <= @tallies),
 	added as materialized (select * from usage_unfolded where tenant_id = @tenant and id <= (select id from last)),
 	queued as (
-	  insert into alert_due (tenant_id, customer_id)
-	  select u.tenant_id, u.event_customer_id
-	  from (select distinct tenant_id, event_customer_id from added) u
+	  insert into alert_due (tenant_id, customer_id, used_from)
+	  select u.tenant_id, u.event_customer_id, u.used_from
+	  from (select tenant_id, event_customer_id, min(hour) as used_from from added group by 1, 2) u
 	  where ` + hasAlerts("u.event_customer_id") + `),
 	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
 	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),

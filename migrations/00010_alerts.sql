@@ -84,6 +84,7 @@ create table alert_due (
   id                bigint generated always as identity,
   due_at            timestamptz not null default '-infinity', -- -infinity: as soon as possible
   after_customer_id bigint not null default 0,
+  used_from         timestamptz, -- the earliest hour of the usage that was folded; null: none was
   failed            boolean not null default false, -- the evaluation: until due_at, it skips the customer
   primary key (tenant_id, customer_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

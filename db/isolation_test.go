@@ -135,7 +135,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.Empty(t, list)
 		_, err = store.Alerts.Get(ctx, ours.tenant, theirsOfAll.ID)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-		_, err = store.Alerts.Update(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, db.AlertChange{}, time.Now())
+		_, err = store.Alerts.Update(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, db.AlertChange{}, clock.Now())
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Alerts.Delete(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, november)))
 		_, err = store.Alerts.Create(ctx, ours.tenant, metering.Operator, metering.Alert{

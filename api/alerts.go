@@ -16,10 +16,11 @@ func (s *server) alerts() {
 	huma.Register(s.api, created(post("create-alert", path, AlertsWrite, "Create an alert",
 		"An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.\n\n"+
 			"- `usage`: the total of a meter in a billing period, or of one of its groups.\n"+
-			"- `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.\n"+
-			"- `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.\n"+
-			"- `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.\n"+
-			"- Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.\n"+
+			"- `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.\n"+
+			"- `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.\n"+
+			"- `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.\n"+
+			"- Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.\n"+
+			"- `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.\n"+
 			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.\n"+
 			"- An alert of a plan reads the billing periods that the plan charges.\n"+
 			"- A `spend` alert also requires the permission `billing:read`.\n"+
@@ -35,7 +36,7 @@ func (s *server) alerts() {
 	huma.Register(s.api, get("get-alert", path+"/{id}", AlertsRead, "Get an alert",
 		"The response contains the scope, the thresholds and whether the alert is enabled."), s.getAlert)
 	huma.Register(s.api, patch("update-alert", path+"/{id}", AlertsWrite, "Update, disable or enable an alert",
-		"Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`."), s.updateAlert)
+		"Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`."), s.updateAlert)
 	huma.Register(s.api, remove("delete-alert", path+"/{id}", AlertsWrite, "Delete an alert and its firings",
 		"Messages that were already sent stay in the deliveries of webhooks."), s.deleteAlert)
 	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",

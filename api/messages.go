@@ -39,7 +39,7 @@ func (s *server) messages() {
 		toWebhooks+"\n\nSent once for each alert, customer, threshold and billing period. For `quota`, once for each quota and period of it, and `period` is the period of the quota. For `silence`, once for each last event, and `period` is the time "+
 			"from that event until the alert's minutes had passed.")
 	describeMessage[db.QuotaExceeded](document, metering.MessageQuotaExceeded, "The usage of a customer exceeded a quota",
-		toWebhooks+"\n\nSent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Late usage counts in the previous period. Reservations are not counted.")
+		toWebhooks+"\n\nSent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Usage that arrives after the period ended is compared with that period, up to 100 periods back. Reservations are not counted.")
 	describeMessage[db.WebhookTested](document, metering.MessageWebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
 	describeMessage[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
 		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx when it is stored.\n\n"+

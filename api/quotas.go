@@ -32,10 +32,10 @@ func (s *server) quotas() {
 	huma.Register(s.api, post("check-quotas", quotasPath+"/check", QuotasRead, "Check whether customers may use amounts",
 		"Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` "+
 			"to keep a limit exactly.\n\n"+
-			"- `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.\n"+
-			"- `exceeded` is true if they exceed a quota, hard or soft.\n"+
-			"- The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.\n"+
-			"- Returns 503 while the meter is backfilling."), s.checkQuotas)
+			"- `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.\n"+
+			"- `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.\n"+
+			"- The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.\n"+
+			"- Returns 503 during the first backfill of a meter with a quota."), s.checkQuotas)
 	s.reservations()
 	huma.Register(s.api, get("get-entitlements", "/v1/customers/{external_id}/entitlements", QuotasRead, "Get the features and quotas of a customer",
 		"Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed."), s.entitlements)
@@ -78,7 +78,7 @@ type setQuotaInput struct {
 		Group    json.RawMessage      `json:"group,omitempty" doc:"Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage"`
 		Limit    *SentDecimal         `json:"limit" nullable:"true" doc:"Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of its plan"`
 		Mode     metering.QuotaMode   `json:"mode" doc:"hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded"`
-		Period   metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never"`
+		Period   metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never"`
 	}
 }
 
@@ -187,7 +187,7 @@ func (s *server) deleteQuota(ctx context.Context, in *struct {
 // QuotaAmount is usage of a meter that is checked or reserved.
 type QuotaAmount struct {
 	Meter  string          `json:"meter" maxLength:"64" doc:"Slug of the meter"`
-	Group  json.RawMessage `json:"group,omitempty" doc:"Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered"`
+	Group  json.RawMessage `json:"group,omitempty" doc:"Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount"`
 	Amount SentDecimal     `json:"amount" doc:"Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter"`
 }
 
@@ -219,13 +219,13 @@ type checkQuotasInput struct {
 
 type quotaDecision struct {
 	Allowed  bool `json:"allowed" doc:"Whether usage, reservations and the amount are within every hard quota"`
-	Exceeded bool `json:"exceeded" doc:"Whether usage, reservations and the amount exceed a quota, hard or soft"`
+	Exceeded bool `json:"exceeded" doc:"Whether usage, reservations and the amount would together be above a quota, hard or soft"`
 	QuotaLevel
 }
 
 // QuotaLevel is the usage of a quota. Fields are null where there is no quota.
 type QuotaLevel struct {
-	Used      *metering.Decimal `json:"used" doc:"Usage in the current period that is billed"`
+	Used      *metering.Decimal `json:"used" doc:"Total of the meter, or of the quota's group, in the current period, counted as for the bill"`
 	Reserved  *metering.Decimal `json:"reserved" doc:"Amount of the reservations of the current period that are not settled, released or expired"`
 	Limit     *metering.Decimal `json:"limit" doc:"Limit of the quota. Null if it is unlimited"`
 	Remaining *metering.Decimal `json:"remaining" doc:"limit - used - reserved, at least 0. Null if the quota is unlimited"`

@@ -23,11 +23,11 @@ func (s *server) reservations() {
 	huma.Register(s.api, created(post("reserve-quota", quotasPath+"/reserve", QuotasWrite, "Reserve usage before it happens",
 		"Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.\n\n"+
 			"- 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.\n"+
-			"- 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.\n"+
+			"- 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.\n"+
 			"- A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.\n"+
 			"- A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.\n"+
 			"- A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.\n"+
-			"- Returns 503 while the meter of a quota is backfilling.")), s.reserve)
+			"- Returns 503 during the first backfill of a meter with a quota.")), s.reserve)
 	s.describeReserve()
 	huma.Register(s.api, limited(post("settle-reservation", settle, QuotasWrite, "Settle a reservation with the events of the usage",
 		"Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.\n\n"+
@@ -49,7 +49,7 @@ func (s *server) sharedNow() time.Time { return s.ClockOffset.Correct(s.Now()) }
 type reservation struct {
 	ReservationID string    `json:"reservation_id" example:"rsv_01a21cd26cb27a61bc8d67b58f5b4999"`
 	Allowed       bool      `json:"allowed" doc:"Always true: the amounts are reserved"`
-	Exceeded      bool      `json:"exceeded" doc:"Whether usage, reservations and the amounts exceed a soft quota"`
+	Exceeded      bool      `json:"exceeded" doc:"Whether usage, reservations and the amounts are together above a soft quota"`
 	ExpiresAt     time.Time `json:"expires_at"`
 }
 

@@ -4696,7 +4696,7 @@ type EntitledToQuota struct {
 	// ResetsAt Start of the next period. Null if the period is lifetime
 	ResetsAt *time.Time `json:"resets_at"`
 
-	// Used Usage in the current period that is billed
+	// Used Total of the meter, or of the quota's group, in the current period, counted as for the bill
 	Used json.Number `json:"used"`
 }
 
@@ -6764,7 +6764,7 @@ type QuotaAmount struct {
 	// Amount Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
 	Amount json.Number `json:"amount"`
 
-	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered
+	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount
 	Group *map[string]interface{} `json:"group,omitempty"`
 
 	// Meter Slug of the meter
@@ -6779,7 +6779,7 @@ type QuotaCheck struct {
 	// Customer External ID of the customer
 	Customer string `json:"customer"`
 
-	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered
+	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount
 	Group *map[string]interface{} `json:"group,omitempty"`
 
 	// Meter Slug of the meter
@@ -6791,7 +6791,7 @@ type QuotaDecision struct {
 	// Allowed Whether usage, reservations and the amount are within every hard quota
 	Allowed bool `json:"allowed"`
 
-	// Exceeded Whether usage, reservations and the amount exceed a quota, hard or soft
+	// Exceeded Whether usage, reservations and the amount would together be above a quota, hard or soft
 	Exceeded bool `json:"exceeded"`
 
 	// Limit Limit of the quota. Null if it is unlimited
@@ -6811,7 +6811,7 @@ type QuotaDecision struct {
 	// ResetsAt Start of the next period. Null if the period is lifetime
 	ResetsAt *time.Time `json:"resets_at"`
 
-	// Used Usage in the current period that is billed
+	// Used Total of the meter, or of the quota's group, in the current period, counted as for the bill
 	Used json.Number `json:"used"`
 }
 
@@ -7150,7 +7150,7 @@ type Reservation struct {
 	// Allowed Always true: the amounts are reserved
 	Allowed bool `json:"allowed"`
 
-	// Exceeded Whether usage, reservations and the amounts exceed a soft quota
+	// Exceeded Whether usage, reservations and the amounts are together above a soft quota
 	Exceeded bool `json:"exceeded"`
 
 	// ExpiresAt Time of expiry
@@ -7485,7 +7485,7 @@ type SetQuota struct {
 	// Mode hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
 	Mode SetQuotaMode `json:"mode"`
 
-	// Period Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never
+	// Period Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never
 	Period SetQuotaPeriod `json:"period"`
 
 	// Plan Slug of a plan: the quota limits each customer of the plan on its own
@@ -7495,7 +7495,7 @@ type SetQuota struct {
 // SetQuotaMode hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
 type SetQuotaMode string
 
-// SetQuotaPeriod Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never
+// SetQuotaPeriod Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never
 type SetQuotaPeriod string
 
 // SignInAtIssuer defines model for SignInAtIssuer.
@@ -10695,10 +10695,11 @@ type ClientInterface interface {
 	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
-	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -10714,10 +10715,11 @@ type ClientInterface interface {
 	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
-	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -10772,7 +10774,7 @@ type ClientInterface interface {
 
 	// UpdateAlertWithBody Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10781,7 +10783,7 @@ type ClientInterface interface {
 
 	// UpdateAlert Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12268,10 +12270,10 @@ type ClientInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they exceed a quota, hard or soft.
-	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-	// - Returns 503 while the meter is backfilling.
+	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -12282,10 +12284,10 @@ type ClientInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they exceed a quota, hard or soft.
-	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-	// - Returns 503 while the meter is backfilling.
+	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12352,11 +12354,11 @@ type ClientInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-	// - Returns 503 while the meter of a quota is backfilling.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -12368,11 +12370,11 @@ type ClientInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-	// - Returns 503 while the meter of a quota is backfilling.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12788,10 +12790,11 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, reqEd
 // An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
-// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -12817,10 +12820,11 @@ func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertPar
 // An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
-// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -12925,7 +12929,7 @@ func (c *Client) GetAlert(ctx context.Context, id string, reqEditors ...RequestE
 
 // UpdateAlertWithBody Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12944,7 +12948,7 @@ func (c *Client) UpdateAlertWithBody(ctx context.Context, id string, contentType
 
 // UpdateAlert Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -15911,10 +15915,10 @@ func (c *Client) SetQuota(ctx context.Context, body SetQuotaJSONRequestBody, req
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they exceed a quota, hard or soft.
-// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-// - Returns 503 while the meter is backfilling.
+// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15935,10 +15939,10 @@ func (c *Client) CheckQuotasWithBody(ctx context.Context, contentType string, bo
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they exceed a quota, hard or soft.
-// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-// - Returns 503 while the meter is backfilling.
+// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -16065,11 +16069,11 @@ func (c *Client) SettleReservation(ctx context.Context, id string, body SettleRe
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-// - Returns 503 while the meter of a quota is backfilling.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes any type of body and a specified content type.
 //
@@ -16091,11 +16095,11 @@ func (c *Client) ReserveQuotaWithBody(ctx context.Context, contentType string, b
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-// - Returns 503 while the meter of a quota is backfilling.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -24941,10 +24945,11 @@ type ClientWithResponsesInterface interface {
 	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
-	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -24960,10 +24965,11 @@ type ClientWithResponsesInterface interface {
 	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
-	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-	// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 	// - An alert of a plan reads the billing periods that the plan charges.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -25022,7 +25028,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateAlertWithBodyWithResponse Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25031,7 +25037,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateAlertWithResponse Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26636,10 +26642,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they exceed a quota, hard or soft.
-	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-	// - Returns 503 while the meter is backfilling.
+	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26650,10 +26656,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they exceed a quota, hard or soft.
-	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-	// - Returns 503 while the meter is backfilling.
+	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26722,11 +26728,11 @@ type ClientWithResponsesInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-	// - Returns 503 while the meter of a quota is backfilling.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26738,11 +26744,11 @@ type ClientWithResponsesInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-	// - Returns 503 while the meter of a quota is backfilling.
+	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -34486,10 +34492,11 @@ func (c *ClientWithResponses) ListAlertsWithResponse(ctx context.Context, params
 // An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
-// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -34511,10 +34518,11 @@ func (c *ClientWithResponses) CreateAlertWithBodyWithResponse(ctx context.Contex
 // An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
-// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-// - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
 // - An alert of a plan reads the billing periods that the plan charges.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -34603,7 +34611,7 @@ func (c *ClientWithResponses) GetAlertWithResponse(ctx context.Context, id strin
 
 // UpdateAlertWithBodyWithResponse Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -34618,7 +34626,7 @@ func (c *ClientWithResponses) UpdateAlertWithBodyWithResponse(ctx context.Contex
 
 // UpdateAlertWithResponse Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37111,10 +37119,10 @@ func (c *ClientWithResponses) SetQuotaWithResponse(ctx context.Context, body Set
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they exceed a quota, hard or soft.
-// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-// - Returns 503 while the meter is backfilling.
+// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37131,10 +37139,10 @@ func (c *ClientWithResponses) CheckQuotasWithBodyWithResponse(ctx context.Contex
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they exceed a quota, hard or soft.
-// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-// - Returns 503 while the meter is backfilling.
+// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37239,11 +37247,11 @@ func (c *ClientWithResponses) SettleReservationWithResponse(ctx context.Context,
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-// - Returns 503 while the meter of a quota is backfilling.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37261,11 +37269,11 @@ func (c *ClientWithResponses) ReserveQuotaWithBodyWithResponse(ctx context.Conte
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-// - Returns 503 while the meter of a quota is backfilling.
+// - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -64,10 +64,11 @@ export interface paths {
          * @description An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
          *
          *     - `usage`: the total of a meter in a billing period, or of one of its groups.
-         *     - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
-         *     - `quota`: usage and reservations as a percentage of a quota's `limit`, in the current period of the quota and, for late usage, in the previous one. Without `meter`, the alert reads the quotas of all meters.
-         *     - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
-         *     - Each threshold is notified once for each customer and billing period, a quota once for each of its periods, and silence once for each last event.
+         *     - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
+         *     - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+         *     - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+         *     - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
+         *     - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
          *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
          *     - An alert of a plan reads the billing periods that the plan charges.
          *     - A `spend` alert also requires the permission `billing:read`.
@@ -128,7 +129,7 @@ export interface paths {
         head?: never;
         /**
          * Update, disable or enable an alert
-         * @description Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
+         * @description Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
          */
         patch: operations["update-alert"];
         trace?: never;
@@ -2152,10 +2153,10 @@ export interface paths {
          * Check whether customers may use amounts
          * @description Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
          *
-         *     - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
-         *     - `exceeded` is true if they exceed a quota, hard or soft.
-         *     - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
-         *     - Returns 503 while the meter is backfilling.
+         *     - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
+         *     - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
+         *     - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+         *     - Returns 503 during the first backfill of a meter with a quota.
          */
         post: operations["check-quotas"];
         delete?: never;
@@ -2244,11 +2245,11 @@ export interface paths {
          * @description Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
          *
          *     - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-         *     - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+         *     - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
          *     - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
          *     - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
          *     - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
-         *     - Returns 503 while the meter of a quota is backfilling.
+         *     - Returns 503 during the first backfill of a meter with a quota.
          */
         post: operations["reserve-quota"];
         delete?: never;
@@ -2991,7 +2992,7 @@ export interface webhooks {
          * The usage of a customer exceeded a quota
          * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Sent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Late usage counts in the previous period. Reservations are not counted.
+         *     Sent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Usage that arrives after the period ended is compared with that period, up to 100 periods back. Reservations are not counted.
          */
         post: operations["quota.exceeded"];
         delete?: never;
@@ -4497,7 +4498,7 @@ export interface components {
             resets_at: string | null;
             /**
              * Format: decimal
-             * @description Usage in the current period that is billed
+             * @description Total of the meter, or of the quota's group, in the current period, counted as for the bill
              */
             used: string;
         };
@@ -6464,7 +6465,7 @@ export interface components {
              * @description Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
              */
             amount: string;
-            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered */
+            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount */
             group?: {
                 [key: string]: unknown;
             };
@@ -6479,7 +6480,7 @@ export interface components {
             amount: string;
             /** @description External ID of the customer */
             customer: string;
-            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered */
+            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount */
             group?: {
                 [key: string]: unknown;
             };
@@ -6489,7 +6490,7 @@ export interface components {
         QuotaDecision: {
             /** @description Whether usage, reservations and the amount are within every hard quota */
             allowed: boolean;
-            /** @description Whether usage, reservations and the amount exceed a quota, hard or soft */
+            /** @description Whether usage, reservations and the amount would together be above a quota, hard or soft */
             exceeded: boolean;
             /**
              * Format: decimal
@@ -6518,7 +6519,7 @@ export interface components {
             resets_at: string | null;
             /**
              * Format: decimal
-             * @description Usage in the current period that is billed
+             * @description Total of the meter, or of the quota's group, in the current period, counted as for the bill
              */
             used: string;
         };
@@ -6857,7 +6858,7 @@ export interface components {
         Reservation: {
             /** @description Always true: the amounts are reserved */
             allowed: boolean;
-            /** @description Whether usage, reservations and the amounts exceed a soft quota */
+            /** @description Whether usage, reservations and the amounts are together above a soft quota */
             exceeded: boolean;
             /**
              * Format: date-time
@@ -7160,7 +7161,7 @@ export interface components {
              */
             mode: "soft" | "hard";
             /**
-             * @description Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never
+             * @description Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never
              * @enum {string}
              */
             period: "billing" | "month" | "day" | "hour" | "lifetime";

@@ -45,11 +45,11 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
 		return holding(ctx, second, closingLock, []any{tenant}, func() error {
 			return atOneInstantOn(ctx, conn, l.pool, repeatableRead, func(tx pgx.Tx) error {
-				plans, err := l.planClosings(ctx, tx, tenant, customers, now)
+				plans, alerts, err := l.planClosings(ctx, tx, tenant, customers, now)
 				if err != nil {
 					return err
 				}
-				if slices.ContainsFunc(plans, streamPlan.closes) {
+				if alerts != nil {
 					held = l.pool.stopwatch()
 					if err := lockTenant(ctx, tx, tenant); err != nil {
 						return err
@@ -58,7 +58,7 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 						return err
 					}
 				}
-				f, err = writeClosings(ctx, tx, tenant, plans)
+				f, err = writeClosings(ctx, tx, tenant, plans, alerts)
 				return err
 			})
 		})
@@ -69,11 +69,11 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 // closeWithoutIngest has the tenant's lock while it plans as well.
 func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
-		plans, err := l.planClosings(ctx, tx, tenant, customers, now)
+		plans, alerts, err := l.planClosings(ctx, tx, tenant, customers, now)
 		if err != nil {
 			return err
 		}
-		f, err = writeClosings(ctx, tx, tenant, plans)
+		f, err = writeClosings(ctx, tx, tenant, plans, alerts)
 		return err
 	})
 	return f, err
@@ -83,41 +83,40 @@ func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID
 // commits later would have to plan again, as each raises the epoch.
 const closingLock = `hashtextextended('close periods', $1)`
 
-func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, err error) {
+func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, alerts *alertReader, err error) {
 	for _, customer := range customers {
 		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, streams...)
 	}
-	return all, compareClosings(ctx, tx, tenant, all, now)
+	alerts, err = compareClosings(ctx, tx, tenant, all, now)
+	return all, alerts, err
 }
 
 // compareClosings compares the periods that close with the alerts, before ingest waits. The
-// evaluator reads only open periods, and may not have read these since their last event.
-func compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) error {
-	if !slices.ContainsFunc(plans, streamPlan.closes) {
-		return nil
-	}
-	alerts, err := enabledAlerts(ctx, tx, tenant)
-	if err != nil {
-		return err
-	}
+// evaluator reads only open periods, and may not have read these since their last event. Returns
+// nil if no period closes.
+func compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) (*alertReader, error) {
+	var closing []alertPeriod
 	for _, p := range plans {
-		p.alerts = alertReaderOf(ctx, tx, tenant, alerts, now)
-		var closing []alertPeriod
 		for _, c := range p.Closings {
 			closing = append(closing, alertPeriod{&p.facts, c.Period})
 		}
-		if err := p.alerts.comparePeriods(closing); err != nil {
-			return fmt.Errorf("compare usage with alerts: %w", err)
-		}
 	}
-	return nil
+	if len(closing) == 0 {
+		return nil, nil
+	}
+	alerts, err := newAlertReader(ctx, tx, tenant, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := alerts.comparePeriods(closing); err != nil {
+		return nil, fmt.Errorf("compare usage with alerts: %w", err)
+	}
+	return alerts, nil
 }
-
-func (p streamPlan) closes() bool { return len(p.Closings) > 0 }
 
 // errUsedMeanwhile: usage has come for a period that closes since the transaction that
 // plans it began to see the database.
@@ -151,21 +150,19 @@ func sameUsage(a, b []billing.Usage) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(u billing.Usage) bool { return !slices.ContainsFunc(b, u.Equal) })
 }
 
-// writeClosings writes plans down. Where one of them closes a period, the caller holds
-// the tenant's lock.
-func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan) (f Closing, err error) {
+// writeClosings writes plans down, and the firings of alerts, which have compared the periods that
+// close. If alerts is not nil, the caller holds the tenant's lock.
+func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, alerts *alertReader) (f Closing, err error) {
 	var epoch int64
-	if slices.ContainsFunc(plans, streamPlan.closes) {
+	if alerts != nil {
 		if epoch, err = raiseEpoch(ctx, tx, tenant); err != nil {
 			return f, err
 		}
+		if err := alerts.fire(); err != nil {
+			return f, fmt.Errorf("fire alerts: %w", err)
+		}
 	}
 	for _, p := range plans {
-		if p.closes() {
-			if err := p.alerts.fire(); err != nil {
-				return f, fmt.Errorf("fire alerts: %w", err)
-			}
-		}
 		for _, closing := range p.Closings {
 			if err := p.close(closing, epoch); err != nil {
 				return f, err

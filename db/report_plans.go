@@ -94,9 +94,8 @@ func (w *planWriter) flush() error {
 // planWriter writes a plan down, in the transaction that read its facts.
 type planWriter struct {
 	*factReader
-	tx     pgx.Tx
-	batch  pgx.Batch
-	alerts *alertReader // of the periods that close
+	tx    pgx.Tx
+	batch pgx.Batch
 }
 
 // takeTurn makes the transaction the only one that plans the customer's

@@ -339,10 +339,6 @@ func (m *alertModel) valueUntil(a metering.Alert, customer metering.CustomerID, 
 	for _, e := range all {
 		if e.at.Before(until) {
 			m.events = append(m.events, e)
-			hour := e.at.Truncate(time.Hour)
-			if from, used := m.usedFrom[e.customer]; !used || hour.Before(from) {
-				m.usedFrom[e.customer] = hour
-			}
 		}
 	}
 	return m.value(a, customer, p)

@@ -242,20 +242,19 @@ func (v *alertReader) comparePeriods(periods []alertPeriod) error {
 				value = groups[groupTotal{no, a.MeterID, a.Group.ID}]
 			}
 			if counted {
-				v.reach(p.facts, p.period, a, value)
+				v.reach(a, metering.Firing{CustomerID: p.facts.Customer.ID, Stream: p.facts.Stream, Period: p.period.Range, Value: value})
 			}
 		}
 	}
 	return nil
 }
 
-// reach notes the thresholds of the alert that a value has reached in a billing period.
-func (v *alertReader) reach(f *billing.Facts, p billing.Period, a metering.Alert, value metering.Decimal) {
-	for _, threshold := range a.Reached(value) {
-		v.firings = append(v.firings, metering.Firing{
-			AlertID: a.ID, CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Threshold: threshold,
-			Stream: f.Stream, Period: p.Range, Value: value, Late: !p.End.After(v.now), At: v.now,
-		})
+// reach notes the thresholds of the alert that the value of a firing has reached.
+func (v *alertReader) reach(a metering.Alert, firing metering.Firing) {
+	firing.AlertID, firing.Late = a.ID, !firing.Period.End.After(v.now)
+	for _, threshold := range a.Reached(firing.Value) {
+		firing.Threshold = threshold
+		v.firings = append(v.firings, firing)
 	}
 }
 
@@ -285,8 +284,8 @@ func (v *alertReader) silence(b *openBatch) error {
 				continue
 			}
 			v.firings = append(v.firings, metering.Firing{
-				AlertID: a.ID, CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Threshold: metering.Whole(int64(a.Minutes)),
-				Period: metering.Range{Start: at, End: silent}, Value: metering.Whole(int64(v.now.Sub(at) / time.Minute)), At: v.now,
+				AlertID: a.ID, CustomerID: f.Customer.ID, Threshold: metering.Whole(int64(a.Minutes)),
+				Period: metering.Range{Start: at, End: silent}, Value: metering.Whole(int64(v.now.Sub(at) / time.Minute)),
 			})
 		}
 	}

@@ -17,29 +17,35 @@ const (
 )
 
 // hasAlerts is the condition that an enabled alert, or a quota with a limit, may apply to a
-// customer of the tenant, as SQL: one of the customer, of a plan that the customer has at any time,
-// or an alert of all customers. A tenant without either costs two look-ups, however many customers
+// customer of the tenant, as SQL. A tenant without either costs two look-ups, however many customers
 // a statement has.
 func hasAlerts(customer string) string {
-	ofSubject := func(table, active string) string {
-		return `exists (
+	return `(` + hasAlertOfAny + ` and (` + mayWatch(customer, "a.enabled") + `)
+	  or ` + hasLimitOfAny + ` and (` + ofSubject("quotas", customer, "a.amount is not null") + `))`
+}
+
+// mayWatch is the condition that an alert a for which another condition holds may apply to a customer
+// of the tenant, as SQL: one of all customers, or one of ofSubject.
+func mayWatch(customer, is string) string {
+	return `exists (select from alerts a where a.tenant_id = @tenant and ` + is + ` and a.customer_id is null and a.plan_id is null)
+	    or ` + ofSubject("alerts", customer, is)
+}
+
+// ofSubject is the condition that a row a of alerts or quotas, for which another condition holds, is
+// of a customer of the tenant, or of a plan that the customer has at any time, as SQL.
+func ofSubject(table, customer, is string) string {
+	return `exists (
 	      select
 	      from ` + table + ` a
 	      where a.tenant_id = @tenant
 	        and a.customer_id = ` + customer + `
-	        and ` + active + `)
+	        and ` + is + `)
 	    or exists (
 	      select
 	      from customer_plans h
-	      join ` + table + ` a on a.tenant_id = h.tenant_id and a.plan_id = h.plan_id and ` + active + `
+	      join ` + table + ` a on a.tenant_id = h.tenant_id and a.plan_id = h.plan_id and ` + is + `
 	      where h.tenant_id = @tenant
 	        and h.customer_id = ` + customer + `)`
-	}
-	return `(` + hasAlertOfAny + ` and (
-	    exists (select from alerts where tenant_id = @tenant and enabled and customer_id is null and plan_id is null)
-	    or ` + ofSubject("alerts", "a.enabled") + `)
-	  or ` + hasLimitOfAny + ` and (
-	    ` + ofSubject("quotas", "a.amount is not null") + `))`
 }
 
 // queueAlerts queues a customer after a change of a value that alerts or quotas read. 0 queues all
@@ -124,7 +130,7 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit
 }
 
 // takeDue deletes up to limit due rows of the queue and returns their customers, ascending, with the
-// earliest hour of their usage that was folded since the last evaluation; zero: none was. The
+// earliest hour of their usage that was folded since the last evaluation, or now. The
 // customers' later rows are deleted too, because the evaluation inserts the next one.
 func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int, now time.Time) (customers []int64, usedFrom map[int64]time.Time, err error) {
 	rows, err := tx.Query(ctx, `
@@ -157,7 +163,7 @@ func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int
 		    and d.customer_id = l.customer_id
 		    and d.id = l.id
 		  returning d.customer_id, d.used_from)
-		select customer_id, coalesce(min(used_from), timestamptz '0001-01-01')
+		select customer_id, coalesce(min(used_from), @now)
 		from deleted
 		group by 1
 		order by 1`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": limit})

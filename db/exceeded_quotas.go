@@ -155,10 +155,8 @@ func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []custom
 	if present.End.Before(r.now.Add(metering.MaxEventLead)) {
 		windows = append(windows, metering.Range{Start: present.End, End: present.End.Add(metering.MaxEventLead)})
 	}
-	isEarlier := func(n int, later metering.Range) bool {
-		return n == 0 || n < comparedWindows && !usedFrom.IsZero() && usedFrom.Before(later.Start)
-	}
-	for n, later := 0, present; q.Period != metering.PerLifetime && isEarlier(n, later); n++ {
+	later := present
+	for n := 0; q.Period != metering.PerLifetime && n < comparedWindows && (n == 0 || usedFrom.Before(later.Start)); n++ {
 		window, err := r.window(q.customerLevel, later.Start.Add(-time.Microsecond))
 		if err != nil {
 			return nil, err

@@ -81,10 +81,9 @@ func (h quotaHistory) spans() []metering.Range {
 // readHistories reads the usage of quotas.
 func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Meter, began time.Time) error {
 	statement := newUsageStatementOfSome(d.tenant, meters)
-	var numbers []int32
 	var groups []*[16]byte
 	for no, h := range histories {
-		numbers, groups = append(numbers, int32(no)), append(groups, groupID(h.Group))
+		groups = append(groups, groupID(h.Group))
 		until := metering.WindowOf(d.now, metering.Hour, metering.Location(h.Meter.Version.Timezone)).End
 		for _, span := range h.spans() {
 			statement.addMeter(no, span.Within(metering.Range{Start: span.Start, End: began}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, false)
@@ -95,11 +94,11 @@ func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Me
 	if err != nil {
 		return err
 	}
-	statement.args["numbers"], statement.args["groups"] = numbers, groups
+	statement.args["range_groups"] = groups
 	rows, err := d.tx.Query(d.ctx, `
-		select l.no, counted.start, `+mergedTally+`
+		select no, start, `+mergedTally+`
 		from `+counted+`
-		join unnest(@numbers::int[], @groups::uuid[]) as l (no, group_id) on l.no = counted.no and (l.group_id is null or l.group_id = counted.group_id)
+		where `+inRangeGroup+`
 		group by 1, 2
 		order by 1, 2`, statement.args)
 	if err != nil {

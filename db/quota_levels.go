@@ -246,7 +246,7 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 	batch.Queue(`
 		select no, customer_id, `+mergedTally+`
 		from `+counted+`
-		where coalesce((@range_groups::uuid[])[no + 1] = group_id, true)
+		where `+inRangeGroup+`
 		group by 1, 2`, statement.args).Query(func(rows pgx.Rows) error {
 		var by rangeCustomer
 		var t tally
@@ -280,6 +280,10 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 	}
 	return quotas, nil
 }
+
+// inRangeGroup is the condition that counted usage is in the group of its range in @range_groups, if
+// there is one, as SQL.
+const inRangeGroup = `coalesce((@range_groups::uuid[])[no + 1] = group_id, true)`
 
 // quotaRange is a window in which customers' usage of a meter, or of one group, is read together:
 // the quota of a plan has the same window for all of its customers.

@@ -98,7 +98,7 @@ func (g *granting) answer() ([]Reservation, error) {
 	if g.grants.Len() == 0 {
 		return g.answers, nil
 	}
-	g.grants.Queue(queueQuotaAlerts, g.tenant, g.customers[g.customer])
+	g.grants.Queue(queueQuotaAlerts, pgx.NamedArgs{"tenant": g.tenant, "customer": g.customers[g.customer]})
 	return g.answers, g.q.SendBatch(g.ctx, &g.grants).Close()
 }
 

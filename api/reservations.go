@@ -229,7 +229,7 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 	now, events := s.Now(), make([]metering.Event, len(sent))
 	for i, e := range sent {
 		if e.rejection == nil && e.IdempotencyKey == nil {
-			e.IdempotencyKey = new("pending") // has the event hashed; the grant's time completes the key below
+			e.IdempotencyKey = new("pending") // without a key, judge does not hash the event; the key below needs the time of the grant
 		}
 		var rejection *metering.Rejection
 		if events[i], rejection = e.judge(now, s.Retention); rejection != nil {

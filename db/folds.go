@@ -126,6 +126,5 @@ func NewFolder(store *DB, failed func(error)) *Folder {
 	})}
 }
 
-// Close waits until a fold that runs has ended. What is left is folded by whoever
-// comes next.
+// Close waits until a running fold has ended. The next fold, of any process, folds the rest.
 func (f *Folder) Close() { f.repeater.close() }

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// entries are a kind of rows of which a tenant, customer or plan may have a bounded number. Concurrent requests
+// entries are rows of which a tenant, customer or plan may have a bounded number. Concurrent requests
 // exceed the bound unless the caller has a lock.
 type entries struct {
 	count string // SQL that counts those of @tenant at @now
@@ -18,8 +18,8 @@ type entries struct {
 	noun  string
 	fix   string
 	now   time.Time // zero: the number does not depend on it
-	of    int64     // whose entries they are, if not the tenant's: @of in count
-	owner string    // what that is; "": the tenant
+	of    int64     // id of the customer or plan, @of in count; 0: the entries are the tenant's
+	owner string    // noun for of; "": the tenant
 }
 
 // ofOwner returns the entries of a customer or plan.

@@ -107,8 +107,8 @@ func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
 	}
 }
 
-// addMeter adds a range of customers and one meter, to the microsecond: in hours
-// alone, or in months where those will do. With grouped, the rows have the group of each event.
+// addMeter adds a range of customers and one meter, to the microsecond. With grouped, the rows have
+// the group of each event. With byHour, it reads hours only, and no months.
 func (s *usageStatement) addMeter(no int, r metering.Range, customers []int64, v metering.MeterVersion, grouped, byHour bool) {
 	if grouped {
 		s.grouped, s.selecting[int64(v.ID)] = true, v

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/odometer-metering/odometer/dev/bench/figure"
@@ -84,7 +85,7 @@ func notifications(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{delays, evaluated}, nil
 }
 
-// notified is a tenant with a webhook, whose receiver passes on what arrives.
+// notified is a tenant with a webhook. Its receiver sends each message to arrived.
 type notified struct {
 	*bench
 
@@ -102,7 +103,7 @@ type arrival struct {
 func (b *bench) newNotified(ctx context.Context) (*notified, error) {
 	n := &notified{bench: b, arrived: make(chan arrival, crossingCustomers*rounds)}
 	n.receiver = httptest.NewServer(http.HandlerFunc(n.receive))
-	if _, err := b.serve(ctx, "worker", append(b.environment, "DATABASE_URL="+withConnections(b.database, workConnections))); err != nil {
+	if err := b.startWorker(ctx); err != nil {
 		return nil, err
 	}
 	var created struct{ ID string }
@@ -149,7 +150,7 @@ func (n *notified) delays() (figure.Figure, error) {
 	return bounded("alert-webhook-p99", "ms", crossed, tested, notifiedP99, never), nil
 }
 
-// watch creates a meter, and an alert of all customers whose threshold their first event reaches.
+// watch creates a meter, and an alert of all customers. Their first event reaches its threshold.
 func (n *notified) watch(slug string) error {
 	if err := n.createMeter(slug, slug); err != nil {
 		return err
@@ -217,10 +218,8 @@ func (n *notified) evaluations(ctx context.Context) (figure.Figure, error) {
 		}
 		var batches [][]event
 		var requests [][]byte
-		all := wave.events(crossingCustomers)
-		for len(all) > 0 {
-			batches, requests = append(batches, all[:batchEvents]), append(requests, batchRequest(n.key, all[:batchEvents]))
-			all = all[batchEvents:]
+		for batch := range slices.Chunk(wave.events(crossingCustomers), batchEvents) {
+			batches, requests = append(batches, batch), append(requests, batchRequest(n.key, batch))
 		}
 		took, err := n.copy(ctx, n.copyRows(batches))
 		if err != nil {

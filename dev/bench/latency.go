@@ -169,7 +169,7 @@ func (b *bench) newWork(ctx context.Context) (*work, error) {
 		_, _ = io.Copy(io.Discard, r.Body) // nobody looks at it
 		w.received.Add(1)
 	}))
-	if _, err := b.serve(ctx, "worker", append(b.environment, "DATABASE_URL="+withConnections(b.database, workConnections))); err != nil {
+	if err := b.startWorker(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.call(http.MethodPut, "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, w.receiver.URL), http.StatusOK, nil); err != nil {

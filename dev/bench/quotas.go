@@ -20,7 +20,8 @@ const (
 	reserveP99 = 15
 )
 
-// limited has the customers of a plan with two hard quotas, whose meter counts their events.
+// limited has the customers of a plan with two hard quotas. The meter of the quotas counts their
+// events.
 var limited = shape{eventType: "limited", customers: 1000}
 
 // quotas measures how long checks and reservations take beside single events of the same

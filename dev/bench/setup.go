@@ -204,6 +204,12 @@ func (b *bench) serve(ctx context.Context, role string, environment []string) (s
 	return "", fmt.Errorf("the %s did not start", role)
 }
 
+// startWorker starts a worker with workConnections to the database.
+func (b *bench) startWorker(ctx context.Context) error {
+	_, err := b.serve(ctx, "worker", append(b.environment, "DATABASE_URL="+withConnections(b.database, workConnections)))
+	return err
+}
+
 // createTenants makes tenants with keys of theirs, as the program does, and returns the keys.
 func (b *bench) createTenants(ctx context.Context, n int) (keys []string, err error) {
 	secret, err := base64.StdEncoding.DecodeString(b.secret)

@@ -118,8 +118,13 @@ func (s *system) requireResult(want, result workflows.BulkSyncResult) {
 	require.Equal(s, want, result)
 }
 
-// isRetried reports whether an attempt of any activity of a run was ended by a busy machine.
+// isRetried reports whether a busy machine ended an attempt of any activity of a run. History
+// keeps the failure of the last attempt only, so a lost heartbeat of any run counts as well.
 func (s *system) isRetried(workflowID string) bool {
+	if lost := s.lostBeats.Load(); lost > 0 {
+		s.Logf("%d heartbeats were lost", lost)
+		return true
+	}
 	busy := []string{string(metering.CodeOverloaded), string(metering.CodeUnavailable)}
 	return slices.ContainsFunc(s.history(workflowID).GetEvents(), func(e *historypb.HistoryEvent) bool {
 		failure := e.GetActivityTaskStartedEventAttributes().GetLastFailure()

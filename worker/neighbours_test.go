@@ -103,8 +103,8 @@ func TestNobodyIsHeldUpByACustomerThatFails(t *testing.T) {
 	_, result := s.autoSync()
 	if !s.isRetried(s.lastAutoSync()) {
 		require.GreaterOrEqual(t, result.Sent, others)
+		require.Equal(t, len(names)-others, result.Failed)
 	}
-	require.Equal(t, len(names)-others, result.Failed)
 	require.Equal(t, others, receiver.customers())
 
 	dbtest.Eventually(t, func() error { return workflows.StartClosePeriod(t.Context(), s.temporal, s.tenant) })

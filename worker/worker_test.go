@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
@@ -48,6 +50,7 @@ type system struct {
 	tenant     metering.TenantID
 	customer   metering.Customer
 	meter      metering.Meter
+	lostBeats  atomic.Int64 // heartbeats that Temporal did not answer in time
 }
 
 func newSystem(t testing.TB) *system {
@@ -60,7 +63,7 @@ func newSystem(t testing.TB) *system {
 	s.namespace = proc.Namespace(t, address)
 	temporal, err := client.Dial(client.Options{
 		HostPort: address, Namespace: s.namespace, Identity: "test", Logger: s.log,
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(workflows.AskAgain)}},
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(s.noteLostBeat, workflows.AskAgain)}},
 	})
 	require.NoError(t, err)
 	t.Cleanup(temporal.Close)
@@ -73,6 +76,16 @@ func newSystem(t testing.TB) *system {
 	s.meter = dbtest.Meter(t, s.store, s.tenant, "api-calls", "api_call")
 	s.useProvider(s.farEnd.url + "/canary-path")
 	return s
+}
+
+// noteLostBeat counts the heartbeats that fail. The SDK cancels the attempt after such a
+// failure, and the next attempt goes on from the heartbeat before.
+func (s *system) noteLostBeat(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := call(ctx, method, request, answer, conn, options...)
+	if err != nil && method == workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName {
+		s.lostBeats.Add(1)
+	}
+	return err
 }
 
 func testKey() string {

@@ -3,6 +3,7 @@ package main_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,6 +36,34 @@ func call(t *testing.T, method, url, key, body string) (status int, answer strin
 		return 0, err.Error()
 	}
 	return response.StatusCode, string(text)
+}
+
+// replicas are the APIs of a system, which a test kills while it sends requests.
+type replicas struct {
+	*testing.T
+
+	apis []*proc.Process
+	key  string
+}
+
+// send repeats a request, each time through any of the replicas, until it is answered.
+func (r *replicas) send(method, path, body string) (status int, answer string) {
+	r.Helper()
+	dbtest.Eventually(r, func() error {
+		status, answer = call(r.T, method, r.apis[rand.IntN(len(r.apis))].URL+path, r.key, body)
+		if status <= 0 || status >= http.StatusInternalServerError {
+			return fmt.Errorf("%d %s", status, answer)
+		}
+		return nil
+	})
+	return status, answer
+}
+
+func (r *replicas) must(method, path, body string) (answer string) {
+	r.Helper()
+	status, answer := r.send(method, path, body)
+	require.Less(r, status, http.StatusMultipleChoices, answer)
+	return answer
 }
 
 // newReceiver is one of webhooks, that verifies them with the secret, until the test ends.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -26,10 +25,8 @@ import (
 // reserving reserves usage of customers with a hard quota, and settles, extends, releases or leaves
 // the reservations, through three replicas of the API that are killed again and again.
 type reserving struct {
-	*testing.T
+	*replicas
 
-	apis       []*proc.Process
-	key        string
 	operations atomic.Int64
 	most       int64 // operations
 	limit      int64 // of each customer, which these operations reach
@@ -44,14 +41,14 @@ const reservingCustomers = 10
 // an even number never let a reservation expire: their usage and reservations are within the limit
 // at any time. What is settled is counted once, whatever is killed and repeated.
 func TestDrillReservationsStayWithinTheLimit(t *testing.T) {
-	const replicas, callers = 3, 24
+	const servers, callers = 3, 24
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"CALLS_PER_MINUTE=100000000", "MAX_REQUESTS_PER_MINUTE=2147483647"}})
 	_, key := system.Tenant(t)
 	most, err := strconv.ParseInt(cmp.Or(os.Getenv("RESERVATIONS"), "6000"), 10, 64)
 	require.NoError(t, err)
-	r := &reserving{T: t, key: key, most: most, limit: most / 60, settled: make(map[string]int64)}
-	for range replicas {
+	r := &reserving{replicas: &replicas{T: t, key: key}, most: most, limit: most / 60, settled: make(map[string]int64)}
+	for range servers {
 		r.apis = append(r.apis, system.API(t))
 	}
 	r.must("POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"sum"}`)
@@ -180,34 +177,9 @@ func (r *reserving) settle(path, customer string, value int64) {
 	r.settled[customer] += value
 }
 
-func (r *reserving) must(method, path, body string) {
-	r.Helper()
-	status, answer := r.send(method, path, body)
-	require.Less(r, status, 300, answer)
-}
-
-// send repeats a request, each time through any of the replicas, until it is answered.
+// send counts the requests.
 func (r *reserving) send(method, path, body string) (status int, answer string) {
+	r.Helper()
 	r.operations.Add(1)
-	dbtest.Eventually(r, func() error {
-		api := r.apis[rand.IntN(len(r.apis))]
-		request, err := http.NewRequestWithContext(r.Context(), method, api.URL+path, strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		request.Header.Set("Authorization", "Bearer "+r.key)
-		request.Header.Set("Content-Type", "application/json")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		if err == nil && response.StatusCode >= 500 {
-			err = fmt.Errorf("%d %s", response.StatusCode, text)
-		}
-		status, answer = response.StatusCode, string(text)
-		return err
-	})
-	return status, answer
+	return r.replicas.send(method, path, body)
 }

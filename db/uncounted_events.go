@@ -178,10 +178,13 @@ type UncountedSampler struct {
 	events  UncountedEvents
 	flusher *repeater
 
+	writing sync.Mutex // one Write at a time
+
 	mu        sync.Mutex
 	collected *lru.Cache[uncountedHour, int]
 	waiting   map[metering.TenantID][]uncountedReference
-	held      int // references that are waiting or being written
+	held      map[metering.TenantID]int // references that are waiting or being written
+	heldOfAll int
 }
 
 // uncountedHour is an hour of receipt of a meter's events.
@@ -196,6 +199,7 @@ type uncountedHour struct {
 func NewUncountedSampler(store *DB, failed func(error)) *UncountedSampler {
 	s := &UncountedSampler{
 		events: store.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
+		held: make(map[metering.TenantID]int),
 	}
 	s.flusher = startFlusher(s.Write, failed)
 	return s
@@ -212,18 +216,28 @@ func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedR
 	for _, r := range references {
 		hour := uncountedHour{tenant, r.meter, r.received.Unix() / int64(time.Hour/time.Second)}
 		collected, _ := s.collected.Get(hour)
-		if collected >= maxUncounted || s.held >= maxUncountedWaiting || len(s.waiting[tenant]) >= maxUncountedWaiting/2 {
+		if collected >= maxUncounted || s.heldOfAll >= maxUncountedWaiting || s.held[tenant] >= maxUncountedWaiting/2 {
 			continue
 		}
 		s.collected.Add(hour, collected+1)
 		s.waiting[tenant] = append(s.waiting[tenant], r)
-		s.held++
+		s.hold(tenant, 1)
+	}
+}
+
+// hold adds to the references that are held for a tenant. Its caller has locked mu.
+func (s *UncountedSampler) hold(tenant metering.TenantID, references int) {
+	s.heldOfAll += references
+	if s.held[tenant] += references; s.held[tenant] == 0 {
+		delete(s.held, tenant)
 	}
 }
 
 // Write stores the references that were collected since the last time. It keeps those of a tenant
 // that is locked for the next time.
 func (s *UncountedSampler) Write(ctx context.Context) (err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	s.mu.Lock()
 	waiting := s.waiting
 	s.waiting = make(map[metering.TenantID][]uncountedReference)
@@ -233,7 +247,7 @@ func (s *UncountedSampler) Write(ctx context.Context) (err error) {
 		err = errors.Join(err, failed)
 		s.mu.Lock()
 		if stored {
-			s.held -= len(references)
+			s.hold(tenant, -len(references))
 		} else {
 			s.waiting[tenant] = append(references, s.waiting[tenant]...)
 		}

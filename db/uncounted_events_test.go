@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -178,15 +179,28 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	for i := range 20 {
 		propertyMeter(t, store, s.tenant, fmt.Sprint("meter-", i))
 	}
-	_, err = conn.Exec(t.Context(), `alter table uncounted_events rename to elsewhere`)
+	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
-	for hour := range 3 {
-		events := slices.Repeat([]metering.Event{s.event("acme", `{}`, november.Add(time.Duration(hour)*time.Hour))}, 500)
-		s.sendAll(events...)
+	_, err = tx.Exec(t.Context(), `lock table uncounted_events in access exclusive mode`)
+	require.NoError(t, err)
+	sendHour := func(hour int) {
+		s.sendAll(slices.Repeat([]metering.Event{s.event("acme", `{}`, november.Add(time.Duration(hour)*time.Hour))}, 500)...)
 	}
-	require.Error(t, s.sampler.Write(t.Context()))
-	_, err = conn.Exec(t.Context(), `alter table elsewhere rename to uncounted_events`)
-	require.NoError(t, err)
+	sendHour(0)
+	var writing sync.WaitGroup
+	writing.Go(func() { _ = s.sampler.Write(t.Context()) }) // while it waits for the table, references arrive
+	dbtest.Eventually(t, func() error {
+		var waiting int
+		err := tx.QueryRow(t.Context(), `select count(*) from pg_locks where relation = 'uncounted_events'::regclass and not granted`).Scan(&waiting)
+		if err == nil && waiting == 0 {
+			err = errors.New("nothing is being written")
+		}
+		return err
+	})
+	sendHour(1)
+	sendHour(2)
+	require.NoError(t, tx.Rollback(t.Context()))
+	writing.Wait()
 	s.write()
 	require.Equal(t, 10_000, s.stored(conn), "of the 30,000 of one tenant")
 	s.send("acme", `{}`, november.Add(3*time.Hour))

@@ -17,17 +17,17 @@ func (s *server) alerts() {
 		"An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.\n\n"+
 			"- `usage`: the total of a meter in a billing period, or of one of its groups.\n"+
 			"- `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.\n"+
-			"- `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.\n"+
-			"- `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.\n"+
+			"- `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.\n"+
+			"- `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.\n"+
 			"- Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.\n"+
 			"- `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.\n"+
 			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.\n"+
-			"- An alert of a plan reads the billing periods that the plan charges.\n"+
+			"- An alert of a plan compares only billing periods to which the prices of the plan apply.\n"+
 			"- A `spend` alert also requires the permission `billing:read`.\n"+
 			"- A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.")), s.createAlert)
 	huma.Register(s.api, reading(heavy(post("dry-run-alert", path+"/dry-run", AlertsWrite, "List the days on which an alert would have fired",
 		"Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.\n\n"+
-			"- It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.\n"+
+			"- The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.\n"+
 			"- For `quota`, it compares usage without reservations.\n"+
 			"- It reads at most 1,000 customers of the scope, in order of creation.\n"+
 			"- A `spend` alert also requires the permission `billing:read`."))), s.dryRunAlert)
@@ -40,7 +40,7 @@ func (s *server) alerts() {
 	huma.Register(s.api, remove("delete-alert", path+"/{id}", AlertsWrite, "Delete an alert and its firings",
 		"Messages that were already sent stay in the deliveries of webhooks."), s.deleteAlert)
 	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",
-		"Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.\n\n"+
+		"Firings are listed newest first. Odometer keeps a firing for 400 days, and a firing of a `lifetime` quota as long as the alert.\n\n"+
 			"- `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.\n"+
 			"- A `spend` alert also requires the permission `billing:read`."), s.listFirings)
 }
@@ -57,11 +57,11 @@ type Alert struct {
 	Name       string             `json:"name"`
 	Type       metering.AlertType `json:"type"`
 	Customer   string             `json:"customer,omitempty" example:"acme" doc:"External ID of the only customer in the scope"`
-	Plan       string             `json:"plan,omitempty" example:"pro" doc:"Slug of the plan. Its customers are the scope"`
+	Plan       string             `json:"plan,omitempty" example:"pro" doc:"Slug of the plan. The customers of the plan are the scope"`
 	All        bool               `json:"all" doc:"Whether all customers are the scope"`
-	Meter      string             `json:"meter,omitempty" example:"calls" doc:"Slug of the meter. Absent for spend or quotas of all meters, and for silence"`
+	Meter      string             `json:"meter,omitempty" example:"calls" doc:"Slug of the meter. Absent if a 'spend' or 'quota' alert covers all meters, and for 'silence'"`
 	Group      json.RawMessage    `json:"group,omitempty" doc:"The only group that counts, or the group of the quotas: value of each group_by property"`
-	Thresholds []metering.Decimal `json:"thresholds" nullable:"false" doc:"Usage in units, spend in currency or percentages of a quota, ascending. Empty for silence"`
+	Thresholds []metering.Decimal `json:"thresholds" nullable:"false" doc:"Units of usage, amounts in 'currency' or percentages of a quota, ascending. Empty for 'silence'"`
 	Currency   string             `json:"currency,omitempty" example:"USD" doc:"Currency of spend"`
 	Minutes    int                `json:"minutes,omitempty" doc:"Minutes of silence"`
 	Enabled    bool               `json:"enabled"`
@@ -86,14 +86,14 @@ func showAlert(a metering.Alert) Alert {
 type alertDefinition struct {
 	Name       string             `json:"name" minLength:"1" maxLength:"255"`
 	Type       metering.AlertType `json:"type"`
-	Customer   string             `json:"customer,omitempty" maxLength:"255" doc:"External ID of a customer. Send either customer, plan or all"`
+	Customer   string             `json:"customer,omitempty" maxLength:"255" doc:"External ID of a customer. Send either 'customer', 'plan' or 'all'"`
 	Plan       string             `json:"plan,omitempty" maxLength:"64" doc:"Slug of a plan"`
-	All        bool               `json:"all,omitempty" doc:"true: all customers"`
-	Meter      string             `json:"meter,omitempty" maxLength:"64" doc:"Slug of a meter. Required for usage. If omitted for spend or quota, all meters count"`
-	Group      json.RawMessage    `json:"group,omitempty" doc:"For usage and quota: the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in $other returns 422"`
-	Thresholds []SentDecimal      `json:"thresholds,omitempty" maxItems:"10" doc:"For usage, spend and quota: 1 to 10 numbers above 0. For quota: percentages of at most 1,000 with at most 2 decimals"`
-	Currency   string             `json:"currency,omitempty" maxLength:"3" doc:"For spend: the currency of the charges. The tenant's currency if omitted"`
-	Minutes    int                `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For silence: the number of minutes without an event"`
+	All        bool               `json:"all,omitempty" doc:"'true': all customers"`
+	Meter      string             `json:"meter,omitempty" maxLength:"64" doc:"Slug of a meter. Required for 'usage'. If omitted for 'spend' or 'quota', all meters count"`
+	Group      json.RawMessage    `json:"group,omitempty" doc:"For 'usage' and 'quota': the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in '$other' returns 422"`
+	Thresholds []SentDecimal      `json:"thresholds,omitempty" maxItems:"10" doc:"For 'usage', 'spend' and 'quota': 1 to 10 numbers above 0. For 'quota': percentages of at most 1,000 with at most 2 decimals"`
+	Currency   string             `json:"currency,omitempty" maxLength:"3" doc:"For 'spend': the currency of the charges. Default: the tenant's currency"`
+	Minutes    int                `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For 'silence': the number of minutes without an event"`
 }
 
 type createAlertInput struct {
@@ -230,9 +230,9 @@ type updateAlertInput struct {
 	AlertPath
 	Body struct {
 		Name       *string       `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Thresholds []SentDecimal `json:"thresholds,omitempty" minItems:"1" maxItems:"10" doc:"Replaces the thresholds of a usage, spend or quota alert"`
-		Minutes    *int          `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For silence: the number of minutes without an event"`
-		Enabled    *bool         `json:"enabled,omitempty" doc:"false disables the alert. true enables it"`
+		Thresholds []SentDecimal `json:"thresholds,omitempty" minItems:"1" maxItems:"10" doc:"Replaces the thresholds of a 'usage', 'spend' or 'quota' alert"`
+		Minutes    *int          `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For 'silence': the number of minutes without an event"`
+		Enabled    *bool         `json:"enabled,omitempty" doc:"'false' disables the alert. 'true' enables it"`
 	}
 }
 
@@ -273,9 +273,9 @@ type firing struct {
 	ID         string           `json:"id" example:"fir_42"`
 	CustomerID string           `json:"customer_id"`
 	ExternalID string           `json:"customer_external_id"`
-	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
+	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For 'silence', 'minutes' of the alert"`
 	Value      metering.Decimal `json:"value" doc:"The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals"`
-	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null except for quota alerts"`
+	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null unless the alert has the type 'quota'"`
 	Period     db.MessagePeriod `json:"period"`
 	Late       bool             `json:"late" doc:"Whether the period had ended when the threshold was reached"`
 	OccurredAt time.Time        `json:"occurred_at"`
@@ -317,16 +317,16 @@ type dryRunOutput struct{ Body dryRun }
 type dryRun struct {
 	Customers int            `json:"customers" doc:"Number of customers in the scope that were compared"`
 	Data      []dryRunFiring `json:"data" nullable:"false" doc:"Days on which a customer would have reached a threshold, by customer and time"`
-	More      bool           `json:"more" doc:"Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. The others are not listed"`
+	More      bool           `json:"more" doc:"Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. Further customers and firings are not listed"`
 }
 
 type dryRunFiring struct {
 	CustomerID string           `json:"customer_id"`
 	ExternalID string           `json:"customer_external_id"`
 	Day        string           `json:"day" format:"date" doc:"Day in the tenant's time zone"`
-	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
-	Value      metering.Decimal `json:"value" doc:"The total, the charge or the percentage at the end of the day. For silence, the minutes of the alert"`
-	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null except for quota alerts"`
+	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For 'silence', 'minutes' of the alert"`
+	Value      metering.Decimal `json:"value" doc:"The total, the charge or the percentage at the end of the day. For 'silence', 'minutes' of the alert"`
+	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null unless the alert has the type 'quota'"`
 	Period     db.MessagePeriod `json:"period"`
 }
 

@@ -18,13 +18,13 @@ type APIKeyMetadata struct {
 	Name       string          `json:"name"`
 	LastFour   string          `json:"last_four"`
 	CreatedAt  time.Time       `json:"created_at"`
-	CreatedBy  metering.Actor  `json:"created_by" example:"member_3" doc:"Creator of the key: a member, another credential, or operator for the command line"`
+	CreatedBy  metering.Actor  `json:"created_by" example:"member_3" doc:"Creator of the key: a member, another credential, or 'operator' for the command line"`
 	HandedTo   *metering.Actor `json:"handed_to" doc:"Member responsible for the key since its creator was removed"`
 	ExpiresAt  *time.Time      `json:"expires_at"`
 	RevokedAt  *time.Time      `json:"revoked_at"`
 	LastUsedAt *time.Time      `json:"last_used_at"`
 
-	Successor     *string    `json:"successor_id" doc:"Id of the key that replaces this one. Both are valid until expires_at"`
+	Successor     *string    `json:"successor_id" doc:"Id of the new key. This key also stays valid until its expires_at"`
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced key, while both keys are valid"`
 }
 
@@ -43,8 +43,8 @@ func (s *server) showAPIKey(k metering.APIKey) APIKeyMetadata {
 // NewCredential is what a client may say about a credential that it makes.
 type NewCredential struct {
 	Name      string         `json:"name" minLength:"1" maxLength:"255"`
-	Scope     metering.Scope `json:"scope" doc:"Permissions of the key. They cannot exceed those of the creator"`
-	ExpiresAt *SentTime      `json:"expires_at,omitempty" doc:"Time from which the key is invalid. Without it, the key never expires"`
+	Scope     metering.Scope `json:"scope" doc:"Permissions of the key. A key cannot have more permissions than its creator"`
+	ExpiresAt *SentTime      `json:"expires_at,omitempty" doc:"Time from which the key is invalid. Without expires_at, the key never expires"`
 }
 
 func (c NewCredential) check(who Principal, now time.Time) error {
@@ -71,7 +71,7 @@ type createAPIKeyInput struct {
 type createAPIKeyOutput struct{ Body createdAPIKey }
 
 type createdAPIKey struct {
-	Key string `json:"key" doc:"The complete key. It is shown only in this response"`
+	Key string `json:"key" doc:"The complete key, shown only in this response"`
 	APIKeyMetadata
 }
 

@@ -30,12 +30,12 @@ func (s *server) archives() {
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
 		"Shows the customer in lists again. Repeating the request changes nothing."), s.archiveCustomer(false))
 	huma.Register(s.api, heavy(post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
-		"Hides the meter from lists. It stops counting new events.\n\n"+
+		"Hides the meter from lists. The meter stops counting new events.\n\n"+
 			"- Usage that the meter has counted is kept and billed. A base price is still charged.\n"+
-			"- A running backfill stops. If it is the meter's first one, the meter has no usage.\n\n"+
+			"- A running backfill stops. If the backfill is the meter's first one, the meter has no usage.\n\n"+
 			howToConfirm)), s.archiveMeter)
 	huma.Register(s.api, heavy(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
-		"The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.\n\n"+
+		"The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.\n\n"+
 			howToConfirm)), s.unarchiveMeter)
 	huma.Register(s.api, post("archive-plan", "/v1/plans/{slug}/archive", PricingWrite, "Archive a plan",
 		"Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers."), s.archivePlan(true))

@@ -24,14 +24,14 @@ func (s *server) attention() {
 			"- `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.")), s.listAttention)
 	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync failed",
 		"Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.\n\n"+
-			"- One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.\n"+
+			"- One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.\n"+
 			"- If a sync request of a customer is already waiting, no second one is created.\n"+
 			"- Workers start the syncs, even if this API process stops."))), s.retryFailed)
 }
 
 type attentionItem struct {
 	Kind      db.AttentionKind   `json:"kind"`
-	ID        string             `json:"id" doc:"Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise period/meter for a reconciliation, day/customer/meter for a discrepancy, and reason/currency for unrated usage" example:"hld_42"`
+	ID        string             `json:"id" doc:"Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise '<period>/<meter>' for a reconciliation, '<day>/<customer>/<meter>' for a discrepancy, and '<reason>/<currency>' for unrated usage" example:"hld_42"`
 	Reference string             `json:"reference" doc:"Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync"`
 	Customer  *attentionCustomer `json:"customer,omitempty"` // absent: it is about no customer
 	Cause     string             `json:"cause" example:"the webhook answered 400"`
@@ -68,7 +68,7 @@ type attentionCause struct {
 
 type attentionPage struct {
 	List[attentionItem]
-	Total  int64            `json:"total_items" doc:"Number of all items. The filters kind and cause do not affect it"`
+	Total  int64            `json:"total_items" doc:"Number of all items. The filters 'kind' and 'cause' do not change the number"`
 	Counts []attentionCount `json:"counts" doc:"Number of items of every kind, including kinds without items"`
 	Causes []attentionCause `json:"causes" doc:"The 20 most frequent causes of each kind"`
 }
@@ -76,7 +76,7 @@ type attentionPage struct {
 type listAttentionInput struct {
 	Paging
 	Kind  db.AttentionKind `query:"kind"`
-	Cause string           `query:"cause" maxLength:"1000" doc:"A cause, as in causes of the response"`
+	Cause string           `query:"cause" maxLength:"1000" doc:"A cause, as in 'causes' of the response"`
 }
 
 type listAttentionOutput struct{ Body attentionPage }
@@ -127,7 +127,7 @@ type retryFailedInput struct {
 
 type retriedSyncs struct {
 	Customers int `json:"customers" doc:"Number of customers for which a sync was requested"`
-	Joined    int `json:"joined" doc:"Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too"`
+	Joined    int `json:"joined" doc:"Number of customers with an earlier sync request that was still waiting. The sync of that earlier request serves this request too"`
 	Remaining int `json:"remaining_customers" doc:"Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key"`
 }
 

@@ -12,13 +12,13 @@ import (
 type auditEntry struct {
 	ID        string          `json:"id" example:"aud_99" doc:"Number of the entry in the tenant's log, from 1"`
 	At        time.Time       `json:"at"`
-	Actor     metering.Actor  `json:"actor" example:"key_12" doc:"A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller"`
+	Actor     metering.Actor  `json:"actor" example:"key_12" doc:"A credential or a member. Otherwise 'operator' for the command line and the Temporal UI, 'schedule' for the service itself, and 'stranger' for an unauthenticated caller"`
 	Action    string          `json:"action" example:"meter.create"`
-	Resource  string          `json:"resource" example:"mtr_7" doc:"Id of the changed resource"`
-	Reason    string          `json:"reason" example:"the receiver is being moved" doc:"Reason given by the actor. Empty if none was requested"`
+	Resource  string          `json:"resource" example:"mtr_7" doc:"Id of the changed resource. Some actions append a second id or a state, such as 'per_1 mtr_7'"`
+	Reason    string          `json:"reason" example:"the receiver is being moved" doc:"Reason given by the actor. Empty if the action requires no reason"`
 	Address   string          `json:"address" example:"192.0.2.7" doc:"Address of the client. For IPv6, its /64 network. Empty if there was no request"`
 	RequestID string          `json:"request_id" doc:"X-Request-Id of the request. Empty if there was no request"`
-	Before    json.RawMessage `json:"before,omitempty" doc:"The changed fields before the change. A secret is {\"set\": true}. Personal data is a digest"`
+	Before    json.RawMessage `json:"before,omitempty" doc:"The changed fields before the change. A secret is '{\"set\": true}'. Personal data is a digest"`
 	After     json.RawMessage `json:"after,omitempty" doc:"The changed fields after the change. For an action that changes no field, the request"`
 }
 
@@ -34,7 +34,7 @@ type auditLogInput struct {
 
 	Actor     string   `query:"actor" maxLength:"64" example:"key_12"`
 	Action    string   `query:"action" maxLength:"64" example:"api_key." doc:"An action, or the beginning of its name"`
-	Resource  string   `query:"resource" maxLength:"128" example:"mtr_7" doc:"Complete id, or the first part of an id"`
+	Resource  string   `query:"resource" maxLength:"128" example:"mtr_7" doc:"The complete resource, or its first words: per_1 also matches 'per_1 mtr_7'. A part of an id matches nothing"`
 	RequestID string   `query:"request_id" maxLength:"128"`
 	Start     SentTime `query:"start" doc:"Entries at or after this time"`
 	End       SentTime `query:"end" doc:"Entries before this time"`

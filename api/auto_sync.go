@@ -11,9 +11,9 @@ import (
 
 type autoSync struct {
 	Enabled   bool              `json:"enabled"`
-	Schedule  metering.Schedule `json:"schedule" doc:"hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone"`
+	Schedule  metering.Schedule `json:"schedule" doc:"'hourly', 'daily', a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. 'hourly', 'daily' and cron expressions use the tenant's time zone"`
 	Paused    bool              `json:"paused" doc:"Whether the schedule is paused, here or in the Temporal UI"`
-	AppliedAt *time.Time        `json:"applied_at" doc:"Time at which these settings were applied to the schedule. Null until then"`
+	AppliedAt *time.Time        `json:"applied_at" doc:"Time at which these settings were applied to the schedule. Null before that time"`
 	NextRuns  []time.Time       `json:"next_runs"`
 	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Latest runs, newest first"`
 }
@@ -30,7 +30,7 @@ type autoSyncRun struct {
 type autoSyncOutcome struct {
 	Customers int `json:"customers" doc:"Number of customers that the run handled because they were out of sync. Includes busy and failed customers, and customers without new usage"`
 	Reports   int `json:"reports" doc:"Number of reports that were sent"`
-	Failed    int `json:"failed" doc:"Number of customers with a failed or unfinished sync. The list of syncs shows them"`
+	Failed    int `json:"failed" doc:"Number of customers with a failed or unfinished sync. The list of syncs shows these customers"`
 	Busy      int `json:"busy" doc:"Number of customers with another sync in progress"`
 	Closed    int `json:"closed" doc:"Number of billing periods that were closed"`
 }
@@ -80,7 +80,7 @@ func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *
 type saveAutoSyncInput struct {
 	Body struct {
 		Enabled  bool              `json:"enabled"`
-		Schedule metering.Schedule `json:"schedule" maxLength:"255" doc:"hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone"`
+		Schedule metering.Schedule `json:"schedule" maxLength:"255" doc:"'hourly', 'daily', a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. 'hourly', 'daily' and cron expressions use the tenant's time zone"`
 		Paused   bool              `json:"paused,omitempty"`
 	}
 }

@@ -20,7 +20,7 @@ type previewItem struct {
 	Currency  string           `json:"currency" example:"USD"`
 	Excluded  string           `json:"excluded,omitempty" doc:"Reason why the meter is not billed, as of the customer's last sync"`
 
-	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. If true, usage and amount are 0"`
+	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. If true, 'usage' and 'amount' are 0"`
 
 	ProviderPrice   string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
 	PriceDifference *priceDifference `json:"price_difference,omitempty"`

@@ -16,11 +16,11 @@ import (
 func (s *server) conflicts() {
 	const path = eventsPath + "/conflicts"
 	huma.Register(s.api, get("list-event-conflicts", path, EventsRead, "List events that were not counted because of their idempotency key",
-		"Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key "+
-			"is the one that counts. `GET /v1/events?idempotency_key=` finds it.\n\n"+
-			"- To count a conflict, send it again with a new key, then dismiss it.\n"+
+		"Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. Only the first event with the key "+
+			"is counted. `GET /v1/events?idempotency_key=` finds that event.\n\n"+
+			"- To count the event of a conflict, send the event again with a new key, then dismiss the conflict.\n"+
 			"- A repeated conflict is listed once.\n"+
-			"- A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.\n"+
+			"- A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000 conflicts.\n"+
 			"- Listing is recorded in the audit log, at most once an hour."), s.listConflicts)
 	huma.Register(s.api, post("dismiss-event-conflict", path+"/{id}/dismiss", BillingWrite, "Dismiss an event conflict",
 		"Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again."), s.dismissConflict)

@@ -18,8 +18,8 @@ type customer struct {
 	BillingProviderID *string         `json:"billing_provider_id" doc:"Id of the customer at the billing provider"`
 	Metadata          json.RawMessage `json:"metadata"`
 	CreatedAt         time.Time       `json:"created_at"`
-	ErasedAt          *time.Time      `json:"erased_at" doc:"Time at which personal data was erased. Null if it was not"`
-	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time at which the customer was archived. Null if it is not archived"`
+	ErasedAt          *time.Time      `json:"erased_at" doc:"Time at which personal data was erased. Null if the customer is not erased"`
+	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time at which the customer was archived. Null if the customer is not archived"`
 
 	// PriceComparison is of who is linked to a provider that has prices of its own.
 	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
@@ -42,7 +42,7 @@ type listCustomersOutput struct{ Body List[customer] }
 func (s *server) listCustomers(ctx context.Context, in *struct {
 	Paging
 	Archivable
-	Search string `query:"search" maxLength:"255" doc:"Search text: a part of the name or external ID, in upper or lower case, or a complete id of the customer in Odometer or at the billing provider"`
+	Search string `query:"search" maxLength:"255" doc:"Part of the name or external ID, in upper or lower case. A complete id of the customer, in Odometer or at the billing provider, also matches"`
 }) (*listCustomersOutput, error) {
 	if !storable(in.Search) {
 		return nil, metering.Invalid("query.search", "must be UTF-8 without NUL")
@@ -106,7 +106,7 @@ const byExternalID = "by-external-id"
 // CustomerPath names a customer in a path.
 type CustomerPath struct {
 	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id to send it in the query parameter external_id"`
-	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter"`
+	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains 'by-external-id', and not allowed otherwise. The IDs '.', '..' and 'by-external-id' can be sent only here: a path cannot contain the first two, and 'by-external-id' in a path refers to this parameter"`
 }
 
 // externalID returns the external ID that the path or the query has.

@@ -32,7 +32,7 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.FilterValue](), reflect.TypeFor[filterValueSchema]())
 	describeSets(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key: svc_, the scope, _ and 32 letters or digits, such as svc_adm_…"},
+		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key: 'svc_', the scope, '_' and 32 letters or digits, such as 'svc_adm_…'"},
 		"hmac":    {Type: "apiKey", In: "header", Name: "Authorization", Description: hmacDescription},
 		"session": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The token of POST /v1/auth/login"},
 		"cookie":  {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: cookieDescription},
@@ -74,15 +74,15 @@ func (s *server) describeEmptyParameters() {
 }
 
 const limitsDescription = "Requests are limited per minute. The minute begins with the first request.\n\n" +
-	"- `x-rate-limit: events`: requests with events, by tenant.\n" +
-	"- `x-rate-limit: calls`: all other requests with a credential, by credential and by tenant.\n\n" +
+	"- `x-rate-limit: events`: requests with events, per tenant.\n" +
+	"- `x-rate-limit: calls`: all other requests with a credential, per credential and per tenant.\n\n" +
 	"`X-RateLimit-Limit` and `X-RateLimit-Remaining` of each authenticated response show the limit with the fewest requests left. " +
 	"Beyond the limit, the request returns 429 with `Retry-After`."
 
 const hmacDescription = "`HMAC v2:` followed by a signature in base64. The signature is the HMAC-SHA256 of seven lines. " +
 	"The key is the secret as it was shown. The last line has no line end:\n\n" +
-	"1. `v2`\n2. X-Timestamp\n3. X-Request-Id\n4. X-Tenant-Id\n5. the method\n6. the path and query as sent\n" +
-	"7. the SHA-256 of the body in lower-case hexadecimal; for GET, of an empty body\n\n" +
+	"1. `v2`\n2. X-Timestamp\n3. X-Request-Id\n4. X-Tenant-Id\n5. The method\n6. The path and query as sent\n" +
+	"7. The SHA-256 of the body in lower-case hexadecimal; for GET, of an empty body\n\n" +
 	"These headers are required:\n\n" +
 	"- X-Timestamp: Unix seconds, within 300 seconds of the server's clock\n" +
 	"- X-Request-Id: 1 to 128 of `A-Za-z0-9._-`, new for every attempt\n" +
@@ -123,7 +123,7 @@ func (codeSchema) Schema(huma.Registry) *huma.Schema {
 	}
 	return &huma.Schema{
 		Type: huma.TypeString, Extensions: map[string]any{"x-extensible-enum": names},
-		Description: "Error code for programs: " + strings.Join(names, ", ") + ". Future versions can add codes",
+		Description: "Error code for programs: '" + strings.Join(names, "', '") + "'. Future versions can add codes",
 	}
 }
 

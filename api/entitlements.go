@@ -16,7 +16,7 @@ type entitlements struct {
 
 type entitledToQuota struct {
 	Meter  string               `json:"meter" example:"tokens" doc:"Slug of the meter"`
-	Group  json.RawMessage      `json:"group" nullable:"true" doc:"Group of the meter that is limited. Null if all usage is"`
+	Group  json.RawMessage      `json:"group" nullable:"true" doc:"Group of the meter that is limited. Null if the quota limits all usage"`
 	Mode   metering.QuotaMode   `json:"mode"`
 	Period metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero"`
 	QuotaLevel

@@ -10,7 +10,7 @@ import (
 type eraseCustomerInput struct {
 	CustomerPath
 	Body struct {
-		Confirm string `json:"confirm" maxLength:"255" doc:"The customer's external_id, to confirm the erasure. It cannot be undone" example:"acme"`
+		Confirm string `json:"confirm" maxLength:"255" doc:"The customer's external_id, to confirm the erasure. An erasure cannot be undone" example:"acme"`
 		Because
 	}
 }

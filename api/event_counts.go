@@ -34,7 +34,7 @@ func (s *server) countEvents(ctx context.Context, result ingestResult) {
 }
 
 type countsInput struct {
-	Start       SentTime             `query:"start" doc:"Start of the range, inclusive. Default: 24 hours before end. At most 92 days before end"`
+	Start       SentTime             `query:"start" doc:"Start of the range, inclusive. Default: 24 hours before 'end'. At most 92 days before 'end'"`
 	End         SentTime             `query:"end" doc:"End of the range, exclusive. Default: now"`
 	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday"`
 }
@@ -47,7 +47,7 @@ type eventCounts struct {
 
 	CountedEvents
 
-	Windows []countedWindow `json:"windows" doc:"Windows in order of time. They count the hours that begin in the range. Windows without events are omitted"`
+	Windows []countedWindow `json:"windows" doc:"Windows in order of time. A window counts the hours that begin in the range. Windows without events are omitted"`
 }
 
 type countedWindow struct {
@@ -60,7 +60,7 @@ type countedWindow struct {
 // CountedEvents are numbers of events by what became of them.
 type CountedEvents struct {
 	Accepted   int64             `json:"accepted" doc:"Accepted events, including duplicates"`
-	Duplicates int64             `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. They add nothing"`
+	Duplicates int64             `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. Duplicates add nothing"`
 	Conflicts  int64             `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them"`
 	Rejected   int64             `json:"rejected" doc:"Events that break a rule"`
 	Rejections []eventRejections `json:"rejections" doc:"Rejected events by rule, most frequent first"`

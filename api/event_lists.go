@@ -22,7 +22,7 @@ type listEventsInput struct {
 	Customer       string   `query:"customer" maxLength:"255" doc:"The customer's external ID"`
 	EventType      string   `query:"event_type" maxLength:"255"`
 	IdempotencyKey string   `query:"idempotency_key" maxLength:"255" doc:"The complete idempotency key"`
-	Start          SentTime `query:"start" doc:"Start of the range, inclusive. Default: 24 hours before end. With idempotency_key, the default is the oldest stored event"`
+	Start          SentTime `query:"start" doc:"Start of the range, inclusive. Default: 24 hours before 'end'. With idempotency_key, the default is the oldest stored event"`
 	End            SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 }
 
@@ -39,7 +39,7 @@ type StoredEvent struct {
 
 type eventCounter struct {
 	MeterSlug string `json:"meter_slug"`
-	Late      bool   `json:"late" doc:"Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's late_policy is report"`
+	Late      bool   `json:"late" doc:"Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's late_policy is 'report'"`
 
 	Period *eventPeriod `json:"period,omitempty"`
 }
@@ -67,7 +67,7 @@ func showStored(e db.ListedEvent) StoredEvent {
 type eventPage struct {
 	List[StoredEvent]
 
-	SearchedUntil *time.Time `json:"searched_until" doc:"The search has covered the range from here to its end. Null: it has covered all stored events"`
+	SearchedUntil *time.Time `json:"searched_until" doc:"Every event of the range at or after this time was searched. Null: the whole range was searched"`
 }
 
 type listEventsOutput struct{ Body eventPage }

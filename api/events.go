@@ -25,8 +25,8 @@ const (
 
 type ingestResult struct {
 	Accepted   int           `json:"accepted" doc:"Accepted events, including duplicates"`
-	Rejected   int           `json:"rejected" doc:"Events that break a rule. errors lists them"`
-	Duplicates int           `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. They add nothing"`
+	Rejected   int           `json:"rejected" doc:"Number of rejected events. 'errors' lists the rules that they break"`
+	Duplicates int           `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. Duplicates add nothing"`
 	Conflicts  int           `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted"`
 	Warnings   []string      `json:"warnings" doc:"Hints about accepted and rejected events, such as unknown fields or event types without a meter"`
 	Errors     []ingestError `json:"errors"`
@@ -378,10 +378,10 @@ func eventSchema() *huma.Schema {
 		return &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Description: doc}
 	}
 	decimal := decimalSchema{}.Schema(nil)
-	decimal.Description = "Quantity that a sum meter adds. Absolute value below 10^18, at most 12 decimals"
+	decimal.Description = "Quantity that a meter with the aggregation 'sum' adds. Absolute value below 10^18, at most 12 decimals"
 	decimal.Default = 1
 	properties := objectSchema{}.Schema(nil)
-	properties.Description = "Any JSON object of at most 16 KiB. A meter can group usage by its keys"
+	properties.Description = "Any JSON object of at most 16 KiB. A meter can group usage by these properties"
 	return &huma.Schema{
 		Type:                 huma.TypeObject,
 		Required:             []string{"event_type", "customer_id"},

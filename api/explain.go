@@ -13,13 +13,13 @@ import (
 type step struct {
 	Name          stepName         `json:"name"`
 	Description   string           `json:"description" doc:"Explanation of the amount in one sentence" example:"The units that the base price covers."`
-	Amount        metering.Decimal `json:"amount" doc:"Exact amount in unit"`
-	Unit          string           `json:"unit" doc:"units, or a currency code" example:"USD"`
-	RoundedTo     *int32           `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
-	MeterVersion  *int64           `json:"meter_version,omitempty" doc:"Version of the meter that counted the usage. Absent for other steps"`
-	EventCount    *int64           `json:"event_count,omitempty" doc:"Number of counted events. Only for usage"`
-	PriceVersion  int              `json:"price_version,omitempty" doc:"Version of the price with this value. Absent for other steps"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price with this value. Absent for other steps" example:"price_1Q2"`
+	Amount        metering.Decimal `json:"amount" doc:"Exact amount in 'unit'"`
+	Unit          string           `json:"unit" doc:"'units', or a currency code" example:"USD"`
+	RoundedTo     *int32           `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded"`
+	MeterVersion  *int64           `json:"meter_version,omitempty" doc:"Version of the meter that counted the usage. Present only in the step 'usage'"`
+	EventCount    *int64           `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage and total_usage"`
+	PriceVersion  int              `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in the steps included_units, overage_rate and base_price"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price with this value. Present only in the steps provider_charge and 'charge'" example:"price_1Q2"`
 	ClosedPeriod  *usagePeriod     `json:"closed_period,omitempty"`
 	Reason        string           `json:"reason,omitempty" doc:"Reason for the adjustment of the closed period" example:"late usage"`
 	Series        *stepSeries      `json:"series,omitempty"`
@@ -31,7 +31,7 @@ type stepSeries struct {
 	Kind             lineKind    `json:"kind"`
 	ConnectionID     string      `json:"connection_id" example:"con_1"`
 	ProviderCustomer string      `json:"provider_customer,omitempty" example:"cus_NffrFeUfNV2Hib"`
-	Method           string      `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent" example:"meter_delta"`
+	Method           string      `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with 'bills' set to 'amounts'. Otherwise absent" example:"meter_delta"`
 	Target           string      `json:"target,omitempty" example:"si_Na6dzxczY5fwHx"`
 	Window           usagePeriod `json:"window"`
 }
@@ -71,7 +71,7 @@ type explainInput struct {
 	Customer string   `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Meter    string   `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Period   string   `query:"period" maxLength:"64" doc:"Id of one of the customer's billing periods"`
-	At       SentTime `query:"at" doc:"A time in the billing period. Use it instead of the parameter period. Default: now"`
+	At       SentTime `query:"at" doc:"A time in the billing period. Use 'at' or 'period', not both. Default: now"`
 }
 
 type explainOutput struct {

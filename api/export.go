@@ -36,10 +36,10 @@ type exportInput struct {
 
 // ExportedRange selects the events and the form of an export.
 type ExportedRange struct {
-	Format    string   `query:"format" enum:"json,jsonl,csv" default:"json" doc:"json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet"`
-	Start     SentTime `query:"start" doc:"Start of the range, inclusive. Default: 30 days before end"`
+	Format    string   `query:"format" enum:"json,jsonl,csv" default:"json" doc:"Format of the response:\n- 'json': one page of a list.\n- 'jsonl': one JSON object per line.\n- 'csv': a file for a spreadsheet."`
+	Start     SentTime `query:"start" doc:"Start of the range, inclusive. Default: 30 days before 'end'"`
 	End       SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
-	PageSize  int      `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Number of events per page. Events that arrive meanwhile are added to the page"`
+	PageSize  int      `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Number of events per page. Events that arrive while the page is read are added to the page"`
 	PageToken string   `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
 }
 

@@ -31,7 +31,7 @@ type Readiness struct {
 	Database string `json:"database" enum:"ok,unavailable,not_migrated,read_only,full" doc:"Whether a small write succeeds"`
 	Clock    string `json:"clock" enum:"ok,unknown,wrong" doc:"Whether the clocks of the process and the database agree within 5 seconds"`
 	Temporal string `json:"temporal" enum:"ok,unavailable" doc:"Whether Temporal responds. Ingestion and queries work without it"`
-	Bodies   string `json:"bodies" enum:"ok,exhausted" doc:"exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests"`
+	Bodies   string `json:"bodies" enum:"ok,exhausted" doc:"'exhausted' if a request body was refused with 503 for lack of memory in the last 10 seconds. The process still serves other requests, so 'status' stays 'ok'"`
 }
 
 const healthy = "ok"

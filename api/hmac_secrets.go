@@ -22,13 +22,13 @@ type HMACSecret struct {
 	Signatures metering.Signatures `json:"signatures" doc:"Signature versions that the secret accepts"`
 	LastFour   string              `json:"last_four"`
 	CreatedAt  time.Time           `json:"created_at"`
-	CreatedBy  metering.Actor      `json:"created_by" example:"member_3" doc:"Creator of the secret: a member, another credential, or operator for the command line"`
+	CreatedBy  metering.Actor      `json:"created_by" example:"member_3" doc:"Creator of the secret: a member, another credential, or 'operator' for the command line"`
 	HandedTo   *metering.Actor     `json:"handed_to" doc:"Member responsible for the secret since its creator was removed"`
 	ExpiresAt  *time.Time          `json:"expires_at"`
 	RevokedAt  *time.Time          `json:"revoked_at"`
 
 	LastUsedAt    *time.Time `json:"last_used_at"`
-	Successor     *string    `json:"successor_id" doc:"Id of the secret that replaces this one. Both are valid until expires_at"`
+	Successor     *string    `json:"successor_id" doc:"Id of the new secret. This secret also stays valid until its expires_at"`
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced secret, while both secrets are valid"`
 }
 
@@ -49,14 +49,14 @@ type createHMACSecretInput struct {
 	Body struct {
 		NewCredential
 
-		Signatures metering.Signatures `json:"signatures,omitempty" default:"v1_and_v2" doc:"Accepted signature versions. Recommended: v2, which covers the method and the path"`
+		Signatures metering.Signatures `json:"signatures,omitempty" default:"v1_and_v2" doc:"Accepted signature versions. Recommended: 'v2', which covers the method and the path"`
 	}
 }
 
 type createHMACSecretOutput struct{ Body createdHMACSecret }
 
 type createdHMACSecret struct {
-	Secret string `json:"secret" doc:"The complete secret. Its bytes are the signing key. It is shown only in this response"`
+	Secret string `json:"secret" doc:"The complete secret, shown only in this response. The bytes of the secret are the signing key"`
 	HMACSecret
 }
 

@@ -22,7 +22,7 @@ func (s *server) holds() {
 	huma.Register(s.api, post("release-invoice-hold", path+"/{id}/release", BillingWrite, "Release a held invoice",
 		"Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.\n\n"+
 			"- Returns 409 if the invoice is final, was edited at the provider, or is already being released.\n"+
-			"- Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do."), s.releaseHold)
+			"- Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond."), s.releaseHold)
 }
 
 const releaseAction = "release"
@@ -35,11 +35,11 @@ type invoiceHold struct {
 	ConnectionID string            `json:"connection_id" example:"con_1"`
 	InvoiceID    string            `json:"invoice_id" doc:"Id of the invoice at the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
 	Period       heldPeriod        `json:"period"`
-	State        billing.HoldState `json:"state" doc:"planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold"`
+	State        billing.HoldState `json:"state" doc:"State of the hold:\n- 'planned': the provider has not accepted the hold yet.\n- 'held': reports are not counted or compared yet.\n- 'disagrees': the invoice differs from the reports. Act on the differences.\n- 'releasing': the provider is finalizing the invoice.\n- 'released': the invoice is final.\n- 'expired': the invoice became final at the deadline.\n- 'finalized': the invoice was finalized by other means.\n- 'theirs': the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.\n- 'refused': the provider did not accept the hold."`
 	Reasons      []holdReason      `json:"reasons" doc:"Differences of the last comparison. If an operator released the invoice, the differences before the release"`
 	GraceUntil   time.Time         `json:"grace_until" doc:"End of the grace. The draft is not compared before this time"`
 	Deadline     time.Time         `json:"deadline" doc:"Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider"`
-	Actions      []string          `json:"actions" doc:"Available actions. Each is a path below the hold" example:"[\"release\"]"`
+	Actions      []string          `json:"actions" doc:"Available actions. Each action is a path below the hold" example:"[\"release\"]"`
 	Hold         *holdReport       `json:"hold,omitempty"`
 	Release      *holdReport       `json:"release,omitempty"`
 	ReleasedBy   string            `json:"released_by" doc:"Operator that requested the release. Empty if no operator did" example:"key_12"`

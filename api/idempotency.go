@@ -15,7 +15,7 @@ const idempotencyHeader = "Idempotency-Key"
 
 // Repeatable is what a request that creates something may come with.
 type Repeatable struct {
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret"`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret"`
 }
 
 // once creates something, and returns what is shown of it. A repeat under the

@@ -36,7 +36,7 @@ func showInvitation(i metering.Invitation) Invitation {
 }
 
 type createdInvitation struct {
-	Token string `json:"token" doc:"Token that accepts the invitation. It is shown only in this response"`
+	Token string `json:"token" doc:"Token that accepts the invitation, shown only in this response"`
 	URL   string `json:"url" example:"https://odometer.example.com/invitation#…" doc:"Link for the invited person. The token follows the #, so that browsers do not send it to servers"`
 	Invitation
 }
@@ -73,7 +73,7 @@ type createMemberInput struct {
 	Body struct {
 		Email string        `json:"email" maxLength:"254" doc:"E-mail of the member, unique in the tenant, case-insensitive. The invitation replaces a pending invitation of the same e-mail"`
 		Name  string        `json:"name,omitempty" maxLength:"255"`
-		Role  metering.Role `json:"role" doc:"Role of the member. owner is allowed only if the tenant has no owner"`
+		Role  metering.Role `json:"role" doc:"Role of the member. 'owner' is allowed only if the tenant has no owner"`
 	}
 }
 
@@ -84,7 +84,7 @@ const invitationsOfTenant = 20
 // countInvitation charges a token that is made to the tenant's limit.
 func (s *server) countInvitation(ctx context.Context) error {
 	if a := s.minutes.take(ctx, "invitations:"+principalOf(ctx).Tenant.ID.String(), invitationsOfTenant); !a.allowed {
-		return tooMany(a, "a tenant can create, renew and reset at most %d invitations a minute", invitationsOfTenant)
+		return tooMany(a, "a tenant can create or renew invitations and reset members at most %d times a minute", invitationsOfTenant)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ type foundInvitation struct {
 	Email      string        `json:"email"`
 	Name       string        `json:"name"`
 	Role       metering.Role `json:"role"`
-	Reset      bool          `json:"reset" doc:"Whether the invitation resets an existing member. If false, it creates a member"`
+	Reset      bool          `json:"reset" doc:"Whether the invitation resets an existing member. If false, the invitation creates a member"`
 	Issuer     *string       `json:"issuer" doc:"The tenant's OIDC issuer, which can accept the invitation too. Null if there is none"`
 	ExpiresAt  time.Time     `json:"expires_at" doc:"Time from which the invitation is invalid"`
 }
@@ -257,7 +257,7 @@ func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*
 type acceptInvitationInput struct {
 	Body struct {
 		Token    string `json:"token" maxLength:"64" doc:"The token of the invitation"`
-		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. Another password stays separate"`
+		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. A different password applies to this tenant only"`
 	}
 }
 

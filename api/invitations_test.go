@@ -63,7 +63,7 @@ func TestATenantMakesAFewInvitationsAMinute(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "POST", "/v1/tenant/invitations/"+made.Id+"/renew", "").status)
 	for _, path := range []string{"/v1/tenant/invitations/" + made.Id + "/renew", "/v1/tenant/members/" + member.ID.String() + "/reset"} {
 		refused := b.send(t, "POST", path, "")
-		require.Contains(t, refused.problem(t, 429, "rate_limited").Detail, "20 invitations a minute", path)
+		require.Contains(t, refused.problem(t, 429, "rate_limited").Detail, "20 times a minute", path)
 		require.NotEmpty(t, refused.header.Get("Retry-After"), path)
 	}
 	require.Equal(t, 429, b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer"}`, email("late"))).status)

@@ -14,7 +14,7 @@ type member struct {
 	Email       string        `json:"email"`
 	Name        string        `json:"name"`
 	Role        metering.Role `json:"role"`
-	HasPassword bool          `json:"has_password" doc:"Whether the member signs in with a password. If false, only at the tenant's OIDC issuer"`
+	HasPassword bool          `json:"has_password" doc:"Whether the member signs in with a password. If false, the member signs in only at the tenant's OIDC issuer"`
 	CreatedAt   time.Time     `json:"created_at"`
 }
 
@@ -66,7 +66,7 @@ type updateMemberInput struct {
 	MemberPath
 	Body struct {
 		Name *string    `json:"name,omitempty" maxLength:"255"`
-		Role *givenRole `json:"role,omitempty" doc:"New role. Use make-owner to change the owner"`
+		Role *givenRole `json:"role,omitempty" doc:"New role. Use 'POST /v1/tenant/members/{id}/make-owner' to change the owner"`
 	}
 }
 
@@ -102,7 +102,7 @@ type removeMemberOutput struct {
 
 type removeMemberInput struct {
 	MemberPath
-	Keys metering.KeysChoice `query:"keys" doc:"Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are any. revoke ends them. hand_over makes you responsible for them"`
+	Keys metering.KeysChoice `query:"keys" doc:"Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are such credentials. 'revoke' revokes the credentials. 'hand_over' makes you responsible for the credentials"`
 }
 
 func (s *server) removeMember(ctx context.Context, in *removeMemberInput) (*removeMemberOutput, error) {

@@ -26,24 +26,24 @@ func (s *server) messages() {
 		toWebhooks+"\n\nSent each time that the invoice starts to differ.")
 	describeMessage[discrepancyDetected](document, metering.MessageDiscrepancyDetected, "Amounts that should be equal differ",
 		toWebhooks+" `kind` is the kind of discrepancy:\n\n"+
-			"- `reconciliation_disputed`: the final invoices of a closed period bill more than was reported, or another amount. Sent again whenever the difference changes.\n"+
+			"- `reconciliation_disputed`: the final invoices of a closed period bill more than was reported, or a different amount. Sent again whenever the difference changes.\n"+
 			"- `usage_discrepancy`: the daily audit found totals that differ from the events. Sent once for each `day`.")
 	describeMessage[db.CredentialExpiring](document, metering.MessageCredentialExpiring, "An API key or HMAC secret expires in 7 days",
 		toWebhooks+"\n\nSent once for each credential. Not sent for a credential that was created with less than 7 days to live, or that is being rotated.")
 	describeMessage[db.WebhookDisabled](document, metering.MessageWebhookDisabled, "Odometer disabled a webhook because its receiver is gone or fails",
-		toWebhooks+" The disabled webhook does not receive it. Not sent if the tenant disabled the webhook.")
+		toWebhooks+" The disabled webhook does not receive this message. Not sent if the tenant disabled the webhook.")
 	describeMessage[db.MemberInvited](document, metering.MessageMemberInvited, "An invitation is ready to be sent", toWebhooks)
 	describeMessage[db.PasswordResetRequested](document, metering.MessagePasswordResetRequested, "A password reset was requested for a member",
 		toWebhooks+"\n\nThe request is not authenticated, so it may not come from the member. Sent at most every ten minutes.")
 	describeMessage[db.AlertTriggered](document, metering.MessageAlertTriggered, "A customer reached a threshold of an alert",
-		toWebhooks+"\n\nSent once for each alert, customer, threshold and billing period. For `quota`, once for each quota and period of it, and `period` is the period of the quota. For `silence`, once for each last event, and `period` is the time "+
-			"from that event until the alert's minutes had passed.")
+		toWebhooks+"\n\nSent once for each alert, customer, threshold and billing period. For `quota`, sent once for each quota and period of the quota, which `period` shows. For `silence`, sent once for each last event. `period` is then the time "+
+			"from that event until the alert's `minutes` had passed.")
 	describeMessage[db.QuotaExceeded](document, metering.MessageQuotaExceeded, "The usage of a customer exceeded a quota",
-		toWebhooks+"\n\nSent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Usage that arrives after the period ended is compared with that period, up to 100 periods back. Reservations are not counted.")
+		toWebhooks+"\n\nSent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Usage that arrives after its period ended can still exceed the limit of that period, up to 100 periods back. Reservations are not counted.")
 	describeMessage[db.WebhookTested](document, metering.MessageWebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
 	describeMessage[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
-		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx when it is stored.\n\n"+
-			"A statement replaces earlier ones with the same customer, `stream` and period. Keep the one with the highest `sequence`.")
+		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx after you have stored the statement.\n\n"+
+			"A statement replaces earlier statements with the same customer, `stream` and period. Keep the statement with the highest `sequence`.")
 	describeMessage[webhook.Tried](document, webhook.Ping, "The receiver of statements is tested before it is saved", "Respond with 2xx.")
 	document.Paths["/v1/billing/provider"].Put.Callbacks = callback(document, "receive-statement", "StatementMessage", webhook.UsageStatement, webhook.Ping)
 	document.Paths["/v1/webhooks"].Post.Callbacks = callback(document, "receive-message", "Message", append(metering.MessageKind("").Values(), metering.MessageWebhookTest)...)

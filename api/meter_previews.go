@@ -17,7 +17,7 @@ const previewTime = time.Minute
 
 // PreviewSpan is the range of a preview.
 type PreviewSpan struct {
-	Start *SentTime `json:"start,omitempty" doc:"Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds"`
+	Start *SentTime `json:"start,omitempty" doc:"Start of the range, inclusive. At most 92 days before 'end'. Without 'start', the preview reads the latest 100 events before 'end'. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds"`
 	End   *SentTime `json:"end,omitempty" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 }
 
@@ -44,7 +44,7 @@ type meterPreview struct {
 	PreviewedUsage
 
 	Uncounted      []eventRejections   `json:"uncounted" doc:"Events that the definition does not count, by reason, most frequent first. The code is filtered_out, value_missing or value_invalid"`
-	Customers      []previewedCustomer `json:"customers" doc:"At most 1,000 customers with events, in order of the absolute difference between value and current_value, largest first, then of creation. Without current_value, in order of the absolute value"`
+	Customers      []previewedCustomer `json:"customers" doc:"At most 1,000 customers with events, in order of the absolute difference between 'value' and current_value, largest first, then of creation. Without current_value, in order of the absolute 'value'"`
 	OtherCustomers int                 `json:"other_customers" doc:"Number of customers with events that are not listed"`
 	Sample         []previewedEvent    `json:"sample" doc:"The latest 100 events that were read, newest first"`
 }
@@ -53,8 +53,8 @@ type meterPreview struct {
 type PreviewedUsage struct {
 	EventsRead   int               `json:"events_read" doc:"Number of events that were read"`
 	Counted      int               `json:"counted" doc:"Number of events that the definition counts"`
-	Value        metering.Decimal  `json:"value" doc:"Usage by the definition, including late usage"`
-	CurrentValue *metering.Decimal `json:"current_value,omitempty" doc:"Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete"`
+	Value        metering.Decimal  `json:"value" doc:"Usage under the definition, including late usage"`
+	CurrentValue *metering.Decimal `json:"current_value,omitempty" doc:"Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete"`
 }
 
 type previewedCustomer struct {
@@ -68,16 +68,16 @@ type previewedEvent struct {
 	ID         string            `json:"id"`
 	CustomerID string            `json:"customer_id" doc:"The customer's external ID"`
 	Timestamp  time.Time         `json:"timestamp"`
-	Rule       metering.Verdict  `json:"rule" doc:"Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it, or its customer was erased before the definition was in use. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds"`
-	Value      *metering.Decimal `json:"value,omitempty" doc:"Value of the event by the definition. Present if the event is counted. count adds 1 instead"`
+	Rule       metering.Verdict  `json:"rule" doc:"Whether the definition counts the event, and the reason if it does not:\n- filtered_out: a filter excludes the event, or the customer was erased before the definition was in use.\n- value_missing: value_property is missing or null.\n- value_invalid: value_property is no number within the bounds."`
+	Value      *metering.Decimal `json:"value,omitempty" doc:"Value that the definition reads from the event. Present if the event is counted. A meter with the aggregation 'count' adds 1 instead"`
 	GroupKey   json.RawMessage   `json:"group_key,omitempty" doc:"Value of each group_by property. Present if the event is counted"`
 	Property   string            `json:"property,omitempty" doc:"Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers"`
 }
 
 func (s *server) meterPreviews() {
-	about := "Measures stored events by the definition, and saves nothing.\n\n" +
-		"- Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.\n" +
-		"- With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.\n" +
+	about := "Measures stored events under the definition, and saves nothing.\n\n" +
+		"- Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.\n" +
+		"- With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.\n" +
 		"- The usage includes late usage. A preview does not distinguish closed periods.\n" +
 		"- The response has no properties of events, except for the values of `group_by`.\n" +
 		"- Only a request with `start` waits for its turn as a heavy operation.\n" +
@@ -85,8 +85,8 @@ func (s *server) meterPreviews() {
 	huma.Register(s.api, previewing(post("preview-meter", "/v1/meters/preview", EventsRead, "Preview the usage of a new meter", about)), s.previewMeter)
 	huma.Register(s.api, previewing(post("preview-meter-change", "/v1/meters/{slug}/preview", EventsRead, "Preview the usage of a changed meter",
 		about+"\n"+
-			"- Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.\n"+
-			"- An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.")), s.previewMeterChange)
+			"- Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.\n"+
+			"- An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.")), s.previewMeterChange)
 }
 
 // previewing marks an operation that changes nothing, and is heavy if its body has a start: preview

@@ -23,10 +23,10 @@ type meter struct {
 
 	GroupBy     []string    `json:"group_by" doc:"Event properties that usage is grouped by. See value_property for paths"`
 	UsageScale  int32       `json:"usage_scale" minimum:"0" maximum:"6" doc:"Number of decimals of usage that is reported to a provider that adds up units, rounded half to even"`
-	Status      meterStatus `json:"status" doc:"backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503"`
+	Status      meterStatus `json:"status" doc:"'backfilling' while earlier events are being counted. Meanwhile, usage is counted by the definition in 'current'. If 'current' is absent, reading usage returns 503"`
 	CountedFrom *time.Time  `json:"counted_from" doc:"Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted"`
 	CreatedAt   time.Time   `json:"created_at"`
-	ArchivedAt  *time.Time  `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if it is not archived"`
+	ArchivedAt  *time.Time  `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if the meter is not archived"`
 
 	// Current is how usage is counted until status is complete, where it was counted in another way before.
 	Current *counting `json:"current,omitempty"`
@@ -46,12 +46,12 @@ type counting struct {
 
 	Selection
 
-	GroupBy []string `json:"group_by" doc:"Properties that usage is grouped by until status is complete"`
+	GroupBy []string `json:"group_by" doc:"Properties that usage is grouped by until 'status' is 'complete'"`
 }
 
 // Selection is which events a meter counts, and with which value.
 type Selection struct {
-	ValueProperty string        `json:"value_property" doc:"Property of events that is their value. Empty: value of the event"`
+	ValueProperty string        `json:"value_property" doc:"Property of events that is their value. Empty: 'value' of the event"`
 	Filters       []MeterFilter `json:"filters" doc:"Conditions on properties. The meter counts the events that meet all of them"`
 }
 
@@ -59,14 +59,14 @@ type Selection struct {
 type MeterFilter struct {
 	Property string                  `json:"property" doc:"Property of events"`
 	Operator metering.FilterOperator `json:"operator" doc:"The comparison"`
-	Values   []metering.FilterValue  `json:"values,omitempty" doc:"Strings, numbers or booleans. Absent for exists and not_exists"`
+	Values   []metering.FilterValue  `json:"values,omitempty" doc:"Strings, numbers or booleans. Absent for 'exists' and not_exists"`
 }
 
 // SentFilter is a MeterFilter of a request, which has no unknown fields.
 type SentFilter struct {
 	Property string                  `json:"property" minLength:"1" maxLength:"255" doc:"Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence"`
-	Operator metering.FilterOperator `json:"operator" doc:"The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers"`
-	Values   []metering.FilterValue  `json:"values,omitempty" maxItems:"100" doc:"Strings, numbers or booleans: none for exists and not_exists, at least one for in and not_in, and one for all others"`
+	Operator metering.FilterOperator `json:"operator" doc:"The comparison. A missing or null property meets only 'ne', not_in and not_exists. 'gt', 'gte', 'lt' and 'lte' accept only numbers"`
+	Values   []metering.FilterValue  `json:"values,omitempty" maxItems:"100" doc:"Strings, numbers or booleans: none for 'exists' and not_exists, at least one for 'in' and not_in, and one for every other operator"`
 }
 
 func selectionOf(g metering.MeterVersion) Selection {
@@ -157,9 +157,9 @@ func (s *server) listMeters(ctx context.Context, in *struct {
 // MeterDefinition is how a new meter counts, as CreateMeter and previews accept it.
 type MeterDefinition struct {
 	EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"Type of the events that the meter counts"`
-	Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the values of events. count adds 1 for each event"`
+	Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"'sum' adds the values of the events. 'count' adds 1 for each event"`
 
-	ValueProperty string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event"`
+	ValueProperty string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: 'value' of the event"`
 	Filters       []SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties. The meter counts the events that meet all of them"`
 
 	GroupBy []string `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by. See value_property for paths"`
@@ -244,7 +244,7 @@ type MeterChange struct {
 	Unit        *string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display"`
 	Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
 
-	ValueProperty *string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: value of the event"`
+	ValueProperty *string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: 'value' of the event"`
 	Filters       *[]SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them"`
 
 	GroupBy    *[]string `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`

@@ -250,7 +250,7 @@ func stringsDocument(document *huma.OpenAPI, decimals map[string]map[string]*dec
 		}
 		parameters, _ := op["parameters"].([]any)
 		op["parameters"] = append(parameters, node{
-			"name": numbersHeader, "in": "header", "required": true, "description": "The decimals of the answer are strings with every digit",
+			"name": numbersHeader, "in": "header", "required": true, "description": "The decimals of the response are strings with every digit",
 			"schema": node{"type": "string", "enum": []any{asStrings}},
 		})
 		for status, plan := range statuses {

@@ -31,7 +31,7 @@ const (
 )
 
 type oidcSettings struct {
-	Configured      bool       `json:"configured" doc:"Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty"`
+	Configured      bool       `json:"configured" doc:"Whether the tenant has an OIDC issuer. If false, 'issuer' and client_id are empty"`
 	Issuer          string     `json:"issuer"`
 	ClientID        string     `json:"client_id"`
 	HasClientSecret bool       `json:"has_client_secret"`

@@ -23,11 +23,11 @@ type PeriodHead struct {
 	ID       *string             `json:"id" example:"per_42" doc:"Null until the period is stored, by a sync of the customer or in the background"`
 	Start    time.Time           `json:"start"`
 	End      time.Time           `json:"end"`
-	Stream   int                 `json:"stream,omitempty" doc:"Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule"`
+	Stream   int                 `json:"stream,omitempty" doc:"Billing schedule of the period. A subscription with different periods has a schedule of its own. Absent for the first schedule"`
 	State    billing.PeriodState `json:"state" doc:"in_grace: the period has ended and accepts late events until it is closed"`
 	DueAt    time.Time           `json:"due_at" doc:"Planned closing time: the end of the period plus the grace"`
-	Bills    metering.Bills      `json:"bills,omitempty" doc:"Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices"`
-	ClosedAt *time.Time          `json:"closed_at" doc:"Time at which the period was closed. Null while it is open"`
+	Bills    metering.Bills      `json:"bills,omitempty" doc:"Unit in which the provider bills the period: 'quantities' or 'amounts'. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices"`
+	ClosedAt *time.Time          `json:"closed_at" doc:"Time at which the period was closed. Null while the period is not closed"`
 }
 
 func showPeriodHead(s billing.Statement) PeriodHead {
@@ -94,7 +94,7 @@ func showPeriod(p billing.Statement) billingPeriod {
 }
 
 type revenueInput struct {
-	Months int `query:"months" minimum:"1" maximum:"60" default:"12" doc:"Number of months, including the current one. Later months are added if a running billing period ends in them"`
+	Months int `query:"months" minimum:"1" maximum:"60" default:"12" doc:"Number of months, including the current one. A later month is added if a running billing period ends in that month"`
 }
 
 type revenueOutput struct {
@@ -107,7 +107,7 @@ type revenueOutput struct {
 type monthlyRevenue struct {
 	Month     string           `json:"month" example:"2026-11" doc:"Month in the tenant's time zone. A billing period belongs to the month in which it ends"`
 	Currency  string           `json:"currency"`
-	Amount    metering.Decimal `json:"amount" doc:"Sum of billed, estimated and unbilled"`
+	Amount    metering.Decimal `json:"amount" doc:"Sum of 'billed', 'estimated' and 'unbilled'"`
 	Customers int64            `json:"customers" doc:"Number of customers with usage in the billing periods of the month"`
 	Billed    metering.Decimal `json:"billed" doc:"Charges of closed periods that were reported to a provider in live mode, and their adjustments"`
 	Estimated metering.Decimal `json:"estimated" doc:"Charges of periods that are not closed, for the usage so far"`

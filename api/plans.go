@@ -16,7 +16,7 @@ type plan struct {
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`
 
-	ArchivedAt *time.Time `json:"archived_at" doc:"Time at which the plan was archived. Null if it is not archived"`
+	ArchivedAt *time.Time `json:"archived_at" doc:"Time at which the plan was archived. Null if the plan is not archived"`
 
 	Features json.RawMessage `json:"features" doc:"Features of the plan, by key: strings, numbers and booleans that your application interprets"`
 }
@@ -168,7 +168,7 @@ type assignPlanInput struct {
 	CustomerPath
 	Body struct {
 		Plan          *string   `json:"plan" maxLength:"64" nullable:"true" doc:"Slug of the plan. Null to use the meters' own prices"`
-		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current one if the customer was created in it"`
+		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period"`
 		Confirm
 	}
 }

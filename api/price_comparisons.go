@@ -14,7 +14,7 @@ import (
 // priceComparison is how the prices here differ from those that the billing
 // provider charges a customer.
 type priceComparison struct {
-	ComparedAt  *time.Time        `json:"compared_at" doc:"Time at which the provider's prices were read. Null if they are not compared yet"`
+	ComparedAt  *time.Time        `json:"compared_at" doc:"Time at which the provider's prices were read. Null if the prices are not compared yet"`
 	Reason      string            `json:"reason,omitempty" doc:"Reason why the prices are not compared yet"`
 	Differences []priceDifference `json:"differences" doc:"Meters for which Odometer's price differs from the provider's price. The provider's price is billed"`
 }

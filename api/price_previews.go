@@ -11,8 +11,8 @@ import (
 // priceImpact is what a price would change of charges in one currency.
 type priceImpact struct {
 	Currency  string           `json:"currency" example:"USD"`
-	Before    metering.Decimal `json:"before" doc:"Total of these customers' charges now"`
-	After     metering.Decimal `json:"after" doc:"Total of these customers' charges with the change"`
+	Before    metering.Decimal `json:"before" doc:"Total charges of the affected customers now"`
+	After     metering.Decimal `json:"after" doc:"Total charges of the affected customers with the change"`
 	Customers int              `json:"customers" doc:"Number of customers with different charges"`
 }
 

@@ -19,8 +19,8 @@ func (s *server) settingsBody(op huma.Operation) huma.Operation {
 	schema := &huma.Schema{
 		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
 		Properties: map[string]*huma.Schema{providerType: s.kindSchema(), newReceiver: {
-			Type: huma.TypeBoolean, Description: "Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. " +
-				"false: the URL belongs to the receiver that had it before, or else to the latest receiver, which has moved to it. The statements of that receiver continue. " +
+			Type: huma.TypeBoolean, Description: "Only for a provider with a URL. 'true': the URL belongs to a new receiver, which gets only usage that other connections have not billed. " +
+				"'false': the URL belongs to the receiver that had the URL before, or else to the latest receiver, which has moved to this URL. The statements of that receiver continue. " +
 				"Saving the same URL again keeps the receiver",
 		}},
 	}
@@ -48,7 +48,7 @@ func (s *server) describeProvider() {
 	shown[providerType] = s.kindSchema()
 	s.eachSetting(func(setting providers.Setting) {
 		if setting.Make != nil {
-			shown[setting.Name] = &huma.Schema{Type: huma.TypeString, Description: "The secret, if it was created here. It is shown only in this response"}
+			shown[setting.Name] = &huma.Schema{Type: huma.TypeString, Description: "The secret, if Odometer created it. The secret is shown only in this response"}
 		}
 		if setting.Use.Shown() {
 			schema := settingSchema(setting)

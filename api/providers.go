@@ -16,12 +16,12 @@ type provider struct {
 	ID             string                `json:"id" example:"con_3"`
 	Type           metering.ProviderKind `json:"type"`
 	Account        string                `json:"account,omitempty" doc:"Account at the provider that the saved secret belongs to. Absent for a provider with a URL" example:"acct_1PQ2"`
-	Livemode       *bool                 `json:"livemode,omitempty" doc:"Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in test mode never count as billed in live mode, and the reverse"`
+	Livemode       *bool                 `json:"livemode,omitempty" doc:"Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in one mode never count as billed in the other mode"`
 	SecretLastFour string                `json:"secret_last_four" doc:"Last four characters of the secret"`
 	ValidatedAt    time.Time             `json:"validated_at" doc:"Time at which the provider accepted the settings"`
 	CreatedAt      time.Time             `json:"created_at"`
 
-	WebhookURL            string   `json:"webhook_url,omitempty" doc:"For a provider that sends events, the URL of the endpoint to add there"`
+	WebhookURL            string   `json:"webhook_url,omitempty" doc:"For a provider that sends events, the URL of the endpoint to add at the provider"`
 	WebhookEvents         []string `json:"webhook_events,omitempty" doc:"For a provider that sends events, the event types to send to webhook_url"`
 	WebhookSecretLastFour string   `json:"webhook_secret_last_four,omitempty" doc:"For a provider that sends events, the last four characters of the endpoint's signing secret"`
 
@@ -74,7 +74,7 @@ func (s *server) endpointOf(kind providers.Provider, tenant metering.TenantID) (
 type connectable struct {
 	Type          metering.ProviderKind `json:"type"`
 	Connected     bool                  `json:"connected" doc:"Whether this provider is the current billing provider"`
-	WebhookURL    string                `json:"webhook_url,omitempty" doc:"For a provider that sends events, the URL of the endpoint to add there. Save its signing secret as webhook_secret"`
+	WebhookURL    string                `json:"webhook_url,omitempty" doc:"For a provider that sends events, the URL of the endpoint to add at the provider. Save its signing secret as webhook_secret"`
 	WebhookEvents []string              `json:"webhook_events,omitempty" doc:"For a provider that sends events, the event types to send to webhook_url"`
 }
 
@@ -109,7 +109,7 @@ type makeProviderSecretInput struct {
 
 type providerSecretOutput struct {
 	Body struct {
-		Secret string `json:"secret" doc:"The new secret. It is not stored: install it in the receiver, then save the provider with it"`
+		Secret string `json:"secret" doc:"The new secret. Odometer does not store the secret: install it in the receiver, then save the provider with it"`
 	}
 }
 

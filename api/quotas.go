@@ -22,7 +22,7 @@ func (s *server) quotas() {
 		"Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.\n\n"+
 			"- A second request with the same customer or plan, meter, group and period changes the limit and the mode.\n"+
 			"- A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.\n"+
-			"- Usage is the total that is billed. A negative value in an event lowers it.\n"+
+			"- Usage is the total that is billed. A negative value in an event lowers the usage.\n"+
 			"- A quota never rejects an event: usage that happened is always counted.\n"+
 			"- A customer and a plan have at most 100 quotas each. Beyond that the request returns 409."), s.setQuota)
 	huma.Register(s.api, get("list-quotas", quotasPath, QuotasRead, "List quotas",
@@ -30,11 +30,11 @@ func (s *server) quotas() {
 	huma.Register(s.api, remove("delete-quota", quotasPath+"/{id}", QuotasWrite, "Delete a quota",
 		"The quota no longer limits anything when the response is sent. Reservations are kept."), s.deleteQuota)
 	huma.Register(s.api, post("check-quotas", quotasPath+"/check", QuotasRead, "Check whether customers may use amounts",
-		"Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` "+
+		"Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` "+
 			"to keep a limit exactly.\n\n"+
 			"- `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.\n"+
-			"- `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.\n"+
-			"- The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.\n"+
+			"- `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.\n"+
+			"- The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.\n"+
 			"- Returns 503 during the first backfill of a meter with a quota."), s.checkQuotas)
 	s.reservations()
 	huma.Register(s.api, get("get-entitlements", "/v1/customers/{external_id}/entitlements", QuotasRead, "Get the features and quotas of a customer",
@@ -48,7 +48,7 @@ type quota struct {
 	Customer  *string              `json:"customer" example:"acme" doc:"External ID of the customer. Null for a plan's quota"`
 	Plan      *string              `json:"plan" example:"pro" doc:"Slug of the plan. Null for a customer's quota"`
 	Meter     string               `json:"meter" example:"tokens" doc:"Slug of the meter"`
-	Group     json.RawMessage      `json:"group" nullable:"true" doc:"Group of the meter that is limited. Null if all usage is"`
+	Group     json.RawMessage      `json:"group" nullable:"true" doc:"Group of the meter that is limited. Null if the quota limits all usage"`
 	Limit     *metering.Decimal    `json:"limit" doc:"Limit in each period. Null if usage is unlimited"`
 	Mode      metering.QuotaMode   `json:"mode"`
 	Period    metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero"`
@@ -75,10 +75,10 @@ type setQuotaInput struct {
 		Customer string               `json:"customer,omitempty" maxLength:"255" doc:"External ID of the customer"`
 		Plan     string               `json:"plan,omitempty" maxLength:"64" doc:"Slug of a plan: the quota limits each customer of the plan on its own"`
 		Meter    string               `json:"meter" maxLength:"64" doc:"Slug of the meter"`
-		Group    json.RawMessage      `json:"group,omitempty" doc:"Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage"`
-		Limit    *SentDecimal         `json:"limit" nullable:"true" doc:"Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of its plan"`
-		Mode     metering.QuotaMode   `json:"mode" doc:"hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded"`
-		Period   metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never"`
+		Group    json.RawMessage      `json:"group,omitempty" doc:"Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit 'group' to limit all usage"`
+		Limit    *SentDecimal         `json:"limit" nullable:"true" doc:"Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of the customer's plan"`
+		Mode     metering.QuotaMode   `json:"mode" doc:"'hard': checks and reservations beyond the limit are not allowed. 'soft': checks and reservations beyond the limit are allowed and marked as exceeded"`
+		Period   metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero:\n- 'billing': the customer's billing period.\n- 'month', 'day', 'hour': calendar month, day or hour of the meter's time zone.\n- 'lifetime': never."`
 	}
 }
 
@@ -187,8 +187,8 @@ func (s *server) deleteQuota(ctx context.Context, in *struct {
 // QuotaAmount is usage of a meter that is checked or reserved.
 type QuotaAmount struct {
 	Meter  string          `json:"meter" maxLength:"64" doc:"Slug of the meter"`
-	Group  json.RawMessage `json:"group,omitempty" doc:"Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount"`
-	Amount SentDecimal     `json:"amount" doc:"Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter"`
+	Group  json.RawMessage `json:"group,omitempty" doc:"Group of the usage: an object with a value for each property of the meter's group_by. Without 'group', quotas of single groups do not limit the amount"`
+	Amount SentDecimal     `json:"amount" doc:"Amount of usage, zero or more: the sum of the events' values for the aggregation 'sum', the number of events for 'count'"`
 }
 
 func (a QuotaAmount) read(at string) (db.QuotaAmount, error) {
@@ -227,9 +227,9 @@ type quotaDecision struct {
 type QuotaLevel struct {
 	Used      *metering.Decimal `json:"used" doc:"Total of the meter, or of the quota's group, in the current period, counted as for the bill"`
 	Reserved  *metering.Decimal `json:"reserved" doc:"Amount of the reservations of the current period that are not settled, released or expired"`
-	Limit     *metering.Decimal `json:"limit" doc:"Limit of the quota. Null if it is unlimited"`
-	Remaining *metering.Decimal `json:"remaining" doc:"limit - used - reserved, at least 0. Null if the quota is unlimited"`
-	ResetsAt  *time.Time        `json:"resets_at" doc:"Start of the next period. Null if the period is lifetime"`
+	Limit     *metering.Decimal `json:"limit" doc:"Limit of the quota. Null if the quota is unlimited"`
+	Remaining *metering.Decimal `json:"remaining" doc:"'limit' less 'used' and 'reserved', at least 0. Null if the quota is unlimited"`
+	ResetsAt  *time.Time        `json:"resets_at" doc:"Start of the next period. Null if 'period' is 'lifetime'"`
 	QuotaID   *string           `json:"quota_id" example:"quo_5"`
 }
 

@@ -36,8 +36,8 @@ var reconciliationVerbs = []reconciliationVerb{
 func (s *server) reconciliations() {
 	const path = "/v1/billing/reconciliation"
 	huma.Register(s.api, heavy(get("list-reconciliations", path, BillingRead, "List the reconciliations of closed periods",
-		"Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units "+
-			"that the provider has accepted and counted, and the invoiced units.")), s.listReconciliations)
+		"Lists the comparison of each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the "+
+			"period, the units that the provider has accepted and counted, and the invoiced units.")), s.listReconciliations)
 	for _, verb := range reconciliationVerbs {
 		huma.Register(s.api, post(verb.path+"-reconciliation", path+"/{period}/{meter}/"+verb.path, BillingWrite, verb.summary,
 			verb.description+"\n\n- The customer's next sync applies the decision. The audit log keeps the reason.\n"+
@@ -54,21 +54,21 @@ type reconciliation struct {
 	MeterID      string           `json:"meter_id"`
 	MeterSlug    string           `json:"meter_slug"`
 
-	Bills    metering.Bills    `json:"bills" doc:"Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge"`
+	Bills    metering.Bills    `json:"bills" doc:"Unit in which the provider bills the period. With 'amounts', all invoiced and billed quantities are money, in the currency of the charge"`
 	Ours     reconciledOurs    `json:"ours"`
 	Accepted metering.Decimal  `json:"accepted_quantity" doc:"Units that the provider has accepted"`
 	Counted  metering.Decimal  `json:"counted_quantity" doc:"Accepted units that the provider has counted"`
 	Invoiced reconciledTheirs  `json:"invoiced"`
-	Billed   *metering.Decimal `json:"billed_quantity,omitempty" doc:"Units that count as billed and are never charged again. Absent while the state is open"`
+	Billed   *metering.Decimal `json:"billed_quantity,omitempty" doc:"Units that count as billed and are never charged again. Absent while 'state' is 'open'"`
 
 	State     billing.ReconciliationState `json:"state"`
-	Reason    string                      `json:"reason" doc:"Reason why the invoices differ. Empty if they agree" example:"accepted, not billed"`
-	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Send each to the path of the same name below the reconciliation, and write_off to write-off"`
-	DecidedBy string                      `json:"decided_by" doc:"Operator that decided the state. Empty if the rules decided the state, or it is undecided" example:"key_12"`
-	DecidedAt *time.Time                  `json:"decided_at" doc:"Time of the decision. Null while the state is open"`
+	Reason    string                      `json:"reason" doc:"Reason why the invoices differ. Empty if the invoices agree" example:"accepted, not billed"`
+	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Send a decision to the path with its name below the reconciliation. The path of write_off is 'write-off'"`
+	DecidedBy string                      `json:"decided_by" doc:"Operator that decided the state. Empty if the rules decided the state, or if the state is undecided" example:"key_12"`
+	DecidedAt *time.Time                  `json:"decided_at" doc:"Time of the decision. Null while 'state' is 'open'"`
 	Note      string                      `json:"note" doc:"Reason given by the operator"`
 
-	Invoices []reconciledInvoice `json:"invoices" doc:"Invoices of the provider's period that contains this one, as last read"`
+	Invoices []reconciledInvoice `json:"invoices" doc:"Invoices of the provider's period that contains this billing period, as last read"`
 }
 
 type reconciledPeriod struct {
@@ -84,10 +84,10 @@ type reconciledOurs struct {
 }
 
 type reconciledTheirs struct {
-	Quantity    metering.Decimal  `json:"quantity" doc:"Units on final invoices that are not void. They do not change after the state is decided"`
-	Unexplained metering.Decimal  `json:"unexplained" doc:"Units of quantity that Odometer did not report. 0 while the state is open"`
+	Quantity    metering.Decimal  `json:"quantity" doc:"Units on final invoices that are not void. The number does not change after 'state' is decided"`
+	Unexplained metering.Decimal  `json:"unexplained" doc:"Units of 'quantity' that Odometer did not report. 0 while 'state' is 'open'"`
 	Amount      *metering.Decimal `json:"amount,omitempty" doc:"Invoiced amount of the meter before discounts and tax. Absent if the invoices have no amount of the meter or several currencies"`
-	Currency    string            `json:"currency,omitempty" doc:"Currency of amount" example:"USD"`
+	Currency    string            `json:"currency,omitempty" doc:"Currency of 'amount'" example:"USD"`
 }
 
 type reconciledInvoice struct {

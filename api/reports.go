@@ -13,7 +13,7 @@ import (
 type resolveReportInput struct {
 	ID   string `path:"id" doc:"Id of the report, from the lines of a sync"`
 	Body struct {
-		State resolvedState `json:"state" doc:"Outcome at the provider: accepted if it has the report, otherwise rejected"`
+		State resolvedState `json:"state" doc:"Outcome at the provider: 'accepted' if the provider has the report, otherwise 'rejected'"`
 		Because
 	}
 }

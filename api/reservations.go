@@ -24,7 +24,7 @@ func (s *server) reservations() {
 		"Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.\n\n"+
 			"- 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.\n"+
 			"- 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.\n"+
-			"- A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.\n"+
+			"- A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.\n"+
 			"- A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.\n"+
 			"- A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.\n"+
 			"- Returns 503 during the first backfill of a meter with a quota.")), s.reserve)
@@ -33,8 +33,8 @@ func (s *server) reservations() {
 		"Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.\n\n"+
 			"- Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.\n"+
 			"- All events are counted, even if they exceed the reservation, or if it is released or expired.\n"+
-			"- A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.\n"+
-			"- An event without an `idempotency_key` gets one from the reservation and its index.\n"+
+			"- A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.\n"+
+			"- Odometer derives a missing `idempotency_key` from the reservation and the index of the event.\n"+
 			"- Settle within 30 days after the reservation expires. Later the request returns 404.")), s.settleReservation)
 	s.describeBody(settle, "EventBatch")
 	huma.Register(s.api, post("extend-reservation", reservationsPath+"/extend", QuotasWrite, "Extend a reservation",
@@ -62,12 +62,12 @@ type refusedReservation struct {
 	Allowed   bool             `json:"allowed" doc:"Always false: nothing is reserved"`
 	QuotaID   string           `json:"quota_id" example:"quo_5"`
 	Remaining metering.Decimal `json:"remaining" doc:"Amount that the quota has left"`
-	ResetsAt  *time.Time       `json:"resets_at" doc:"Start of the quota's next period. Null if the period is lifetime"`
+	ResetsAt  *time.Time       `json:"resets_at" doc:"Start of the quota's next period. Null if 'period' is 'lifetime'"`
 }
 
 type reserveInput struct {
 	Body struct {
-		ID        *string       `json:"id,omitempty" maxLength:"128" doc:"Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and . _ : -"`
+		ID        *string       `json:"id,omitempty" maxLength:"128" doc:"Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and '. _ : -'"`
 		Customer  string        `json:"customer" maxLength:"255" doc:"External ID of the customer"`
 		Amounts   []QuotaAmount `json:"amounts" minItems:"1" maxItems:"20" doc:"Amounts to reserve, all or none"`
 		ExpiresIn int64         `json:"expires_in,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"Seconds until the reservation expires"`

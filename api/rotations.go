@@ -29,7 +29,7 @@ func (s *server) rotating(who Principal, overlap time.Duration) db.Rotating {
 
 // KeyOverlap is what the rotation of an API key may come with.
 type KeyOverlap struct {
-	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"Seconds that the old key stays valid with the new one. With 0, it is revoked immediately"`
+	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"Seconds that the old key stays valid with the new key. With 0, the old key is revoked immediately"`
 }
 
 func (o *KeyOverlap) overlap() time.Duration {
@@ -41,7 +41,7 @@ func (o *KeyOverlap) overlap() time.Duration {
 
 // SecretOverlap is what the rotation of a secret may come with.
 type SecretOverlap struct {
-	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"Seconds that the old secret stays valid with the new one. During this time, webhook messages are signed with both"`
+	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"Seconds that the old secret stays valid with the new secret. During this time, webhook messages are signed with both"`
 }
 
 func (o *SecretOverlap) overlap() time.Duration {

@@ -192,21 +192,21 @@ func (s *server) routes() {
 
 	huma.Register(s.api, accepted(post("erase-customer", "/v1/customers/{external_id}/erase", CustomersErase, "Erase a customer's personal data",
 		"Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.\n\n"+
-			"- Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.\n"+
-			"- Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is "+
-			"held. The error names the cause.")), s.eraseCustomer)
+			"- Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.\n"+
+			"- Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully "+
+			"billed or an invoice is held. The error names the cause.")), s.eraseCustomer)
 	s.archives()
 	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters",
 		"Meters are listed in order of creation. Archived meters are included only with `archived=true`."), s.listMeters)
 	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter",
-		"The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and "+
+		"The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and "+
 			"the meter's usage returns 503.\n\n"+
 			"- A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.")), s.createMeter)
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter",
 		"While the meter is backfilling, `backfill` shows the progress."), s.getMeter)
 	huma.Register(s.api, heavy(patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
-		"A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed "+
-			"periods keep their totals.\n\n"+
+		"A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the "+
+			"previous definition, which `current` shows. Closed periods keep their totals.\n\n"+
 			howToConfirm)), s.updateMeter)
 	s.meterPreviews()
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
@@ -225,7 +225,7 @@ func (s *server) routes() {
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's scheduled price",
 		"Returns 409 if the version has already begun."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",
-		"A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.\n\n"+
+		"A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.\n\n"+
 			"- A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.")), s.createPlan)
 	huma.Register(s.api, get("list-plans", "/v1/plans", PricingRead, "List plans",
 		"Plans are listed in order of creation. Archived plans are included only with `archived=true`."), s.listPlans)
@@ -234,7 +234,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan",
 		"Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies."), s.getPlanPricing)
 	huma.Register(s.api, heavy(put("set-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
-		"Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.")), s.setPlanPricing)
+		"Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.")), s.setPlanPricing)
 	huma.Register(s.api, heavy(post("preview-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/preview", PricingWrite, "Preview the effect of a price in a plan",
 		aboutPreview)), s.previewPlanPricing)
 	huma.Register(s.api, remove("withdraw-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's scheduled price in a plan",
@@ -255,12 +255,12 @@ func (s *server) routes() {
 	s.quotas()
 	huma.Register(s.api, get("list-events", eventsPath, EventsRead, "List events",
 		"Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.\n\n"+
-			"- The default range is the last 24 hours. With `idempotency_key`, it is all stored events.\n"+
-			"- A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; "+
-			"`searched_until` shows the progress.\n"+
+			"- The default range is the last 24 hours. With `idempotency_key`, the default range covers all stored events.\n"+
+			"- A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until `next_page_token` is "+
+			"null. `searched_until` shows the progress.\n"+
 			"- Listing is recorded in the audit log, at most once an hour for each customer."), s.listEvents)
 	huma.Register(s.api, get("get-event-counts", eventsPath+"/counts", EventsRead, "Get the number of accepted, duplicate and rejected events",
-		"Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.\n\n"+
+		"Counts the results of requests by hour, day, week or month. Use these counts to monitor ingestion: bills are computed from usage, never from these counts.\n\n"+
 			"- Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.\n"+
 			"- Counts are kept for 90 days.\n"+
 			"- Requests that are refused as a whole are not counted.\n"+
@@ -270,20 +270,20 @@ func (s *server) routes() {
 
 	huma.Register(s.api, filtering(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
 		"The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.\n\n"+
-			"- A JSON number, string, true, false or null selects that value: `0` is the number, `\"0\"` the string. Any other text selects the string.\n"+
+			"- A JSON number, string, true, false or null selects that value: `0` selects the number, `\"0\"` selects the string. Any other text selects the string.\n"+
 			"- Several values of one property are alternatives. Filters of several properties must all match.\n"+
 			"- An event without the property counts in the group null.\n"+
-			"- `filter` of each group in the response contains the parameters that select it.")), s.usage)
+			"- `filter` of each group in the response contains the parameters that select the group.")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter",
 		"Returns one customer's usage of each meter between `start` and `end`."), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",
-		"With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.\n\n"+
+		"With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.\n\n"+
 			"A meter that is still backfilling is excluded from the sum and listed in `backfilling`."), s.usageTotal)
 	huma.Register(s.api, heavy(get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the daily usage of every meter for all customers",
 		"Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.")), s.usageDaily)
 	huma.Register(s.api, heavy(filtering(get("get-usage-breakdown", breakdownPath, UsageRead, "Get a meter's usage by customer, plan and property",
 		"Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.\n\n"+
-			"- The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.\n"+
+			"- The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all rows beyond the limit.\n"+
 			"- Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.\n"+
 			"- `filter.<property>=value` selects groups, as in a time series.\n"+
 			"- In CSV, the dimensions are columns. The `Link` header contains the next page."))), s.usageBreakdown)
@@ -305,7 +305,7 @@ func (s *server) routes() {
 			"- Items with `late_for` are late usage of closed periods.\n"+
 			"- `GET /v1/billing/explain` returns the breakdown of a charge."), s.previewBilling)
 	huma.Register(s.api, get("list-connectable-providers", "/v1/billing/providers", BillingRead, "List the providers that can be connected",
-		"For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with "+
+		"For a provider that sends events, the response contains the endpoint to create at the provider: `webhook_url` and `webhook_events`. Save the provider with "+
 			"that endpoint's signing secret."), s.listConnectable)
 	huma.Register(s.api, post("make-provider-secret", "/v1/billing/providers/{type}/secret", BillingWrite, "Create a secret for a provider before saving it",
 		"Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.\n\n"+
@@ -321,7 +321,7 @@ func (s *server) routes() {
 			"- Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.\n"+
 			"- A provider that is saved later bills the open periods, except for the usage that another provider has billed.\n"+
 			"- A billing period that closes without a provider is never billed.\n"+
-			"- Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them."), s.deleteProvider)
+			"- Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause."), s.deleteProvider)
 	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
 		"Only the provider calls this endpoint. The provider's signature is the credential.\n\n"+
 			"- 200 means that the event is stored. It is processed once, even if it is delivered several times.\n"+
@@ -349,8 +349,8 @@ func (s *server) routes() {
 			"`reports` is a page of the reports that bill the period.\n\n"+
 			"A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes."), s.getStatement)
 	huma.Register(s.api, get("export-statements", statementsExport, BillingRead, "Export the bills of a month for finance",
-		"Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of "+
-			"a month belongs to the month before.\n\n"+
+		"Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends exactly at the "+
+			"start of a month belongs to the previous month.\n\n"+
 			"- Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.\n"+
 			"- The column `amount` adds up to the totals of the bills by currency.\n"+
 			"- Periods that are not closed show the amounts as of now: see the column `state`.\n"+
@@ -385,7 +385,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys",
 		"Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored."), s.listAPIKeys)
 	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key",
-		"The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing."), s.revokeAPIKey)
+		"The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing."), s.revokeAPIKey)
 	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Rotate an API key",
 		"Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old "+
 			"key is revoked or expired.")), s.rotateAPIKey)
@@ -397,7 +397,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets",
 		"Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown."), s.listHMACSecrets)
 	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret",
-		"Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing."), s.revokeHMACSecret)
+		"Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing."), s.revokeHMACSecret)
 	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Rotate an HMAC secret",
 		"Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.")), s.rotateHMACSecret)
 
@@ -470,12 +470,12 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite a person to become a member",
 		"Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.\n\n"+
 			"- Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.\n"+
-			"- A tenant can create, renew and reset at most 20 invitations a minute in total.\n"+
+			"- Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.\n"+
 			"- A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.")), s.createMember)
 	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role",
 		"You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner."), s.updateMember)
 	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member",
-		"If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409."), s.removeMember)
+		"If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without `keys`, the request returns 409."), s.removeMember)
 	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Make a member the owner",
 		"The previous owner becomes an admin."), s.makeOwner)
 	huma.Register(s.api, post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to set a new password",
@@ -486,11 +486,11 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-invitations", "/v1/tenant/invitations", TenantManage, "List pending invitations",
 		"Lists invitations that are not accepted, revoked or expired."), s.listInvitations)
 	huma.Register(s.api, post("renew-invitation", "/v1/tenant/invitations/{id}/renew", TenantManage, "Create a new token for an invitation",
-		"The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute."), s.renewInvitation)
+		"The previous token becomes invalid. The new token is valid for seven days. Renewals count toward the limit of 20 invitations a minute."), s.renewInvitation)
 	huma.Register(s.api, remove("revoke-invitation", "/v1/tenant/invitations/{id}", TenantManage, "Revoke an invitation",
 		"The link is invalid as soon as the response is sent."), s.revokeInvitation)
 	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer",
-		"Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it."), s.getOIDC)
+		"Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save the issuer."), s.getOIDC)
 	huma.Register(s.api, put("save-oidc", "/v1/tenant/oidc", TenantManage, "Save the tenant's OIDC issuer",
 		"The settings are tested at the issuer first."), s.saveOIDC)
 	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Delete the tenant's OIDC issuer",
@@ -514,6 +514,7 @@ func (s *server) routes() {
 	s.messages()
 	s.describeFields()
 	adaptToGenerators(s.api.OpenAPI())
+	markAllNames(s.api.OpenAPI())
 	s.decimals = decimalsOf(s.api.OpenAPI())
 	documents := s.documents()
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(documents.v31))

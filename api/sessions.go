@@ -73,7 +73,7 @@ func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 }
 
 type signedIn struct {
-	Token     string          `json:"token,omitempty" doc:"Token for Authorization: Bearer. Browsers also receive it as a cookie"`
+	Token     string          `json:"token,omitempty" doc:"Token for Authorization: Bearer. Browsers also receive the token as a cookie"`
 	ExpiresAt *time.Time      `json:"expires_at,omitempty"`
 	CSRFToken string          `json:"csrf_token,omitempty" doc:"Value for X-CSRF-Token. Required with the cookie for every method except GET"`
 	Member    *member         `json:"member,omitempty"`
@@ -339,7 +339,7 @@ type session struct {
 	ExpiresAt   *time.Time      `json:"expires_at,omitempty" doc:"Expiry of the member's session"`
 	CSRFToken   *string         `json:"csrf_token,omitempty" doc:"Value for X-CSRF-Token. Only for a member's session"`
 
-	WorkflowsURL string `json:"workflows_url,omitempty" doc:"Page of the Temporal UI that lists the workflow runs. Absent if it is not configured" example:"https://temporal.example.com/namespaces/default/workflows"`
+	WorkflowsURL string `json:"workflows_url,omitempty" doc:"Page of the Temporal UI that lists the workflow runs. Absent if the URL of the Temporal UI is not configured" example:"https://temporal.example.com/namespaces/default/workflows"`
 }
 
 type sessionTenant struct {

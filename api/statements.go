@@ -25,7 +25,7 @@ type StatementLine struct {
 	Steps         []step           `json:"steps" doc:"Steps that compute the amount. The last step is the amount"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
-	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is 'adjust' and this period was billed, another period bills it"`
 	LateSteps     []step           `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
 	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }
@@ -76,24 +76,24 @@ type adjustmentLine struct {
 	Quantity  metering.Decimal `json:"quantity" doc:"Additional units"`
 	Amount    metering.Decimal `json:"amount" doc:"Additional charge of the closed period"`
 	Currency  string           `json:"currency" example:"USD"`
-	Steps     []step           `json:"steps" doc:"Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts"`
+	Steps     []step           `json:"steps" doc:"Steps that compute the amount. After the period that bills the adjustment has closed, the steps contain the reported amounts"`
 }
 
 type statementTotal struct {
 	Currency    string           `json:"currency" example:"USD"`
 	Amount      metering.Decimal `json:"amount" doc:"Sum of the lines and adjustments"`
-	Adjustments metering.Decimal `json:"adjustments" doc:"Part of amount that comes from adjustments"`
+	Adjustments metering.Decimal `json:"adjustments" doc:"Part of 'amount' that comes from adjustments"`
 }
 
 type statementReport struct {
 	ReportID         string                `json:"report_id"`
-	Number           int64                 `json:"number" doc:"Sequence number of the report for this customer. For a statement, its sequence"`
-	Kind             billing.Kind          `json:"kind" doc:"statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines"`
+	Number           int64                 `json:"number" doc:"Sequence number of the report for this customer. For a statement, 'sequence' of the statement"`
+	Kind             billing.Kind          `json:"kind" doc:"Kind of report:\n- 'statement': the bill of the period.\n- 'quantity': units of one meter.\n- 'charge': an amount.\n- invoice_action: finalizes an invoice that Odometer created. Such a report has no lines."`
 	State            billing.State         `json:"state"`
 	Provider         metering.ProviderKind `json:"provider" doc:"Type of the provider" example:"webhook"`
 	ConnectionID     string                `json:"connection_id" example:"con_1"`
 	ProviderCustomer string                `json:"provider_customer,omitempty" doc:"Id of the customer at the provider" example:"cus_NffrFeUfNV2Hib"`
-	Method           string                `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent" example:"meter_delta"`
+	Method           string                `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with 'bills' set to 'amounts'. Otherwise absent" example:"meter_delta"`
 	Target           string                `json:"target,omitempty" doc:"Object at the provider that receives the report" example:"si_Na6dzxczY5fwHx"`
 	Window           usagePeriod           `json:"window"`
 	QuantitySent     *metering.Decimal     `json:"quantity_sent,omitempty" doc:"Number that was sent to the provider. For a charge, an amount of money"`
@@ -102,7 +102,7 @@ type statementReport struct {
 	Response         string                `json:"response" doc:"Result of the report"`
 	RecordedAt       time.Time             `json:"recorded_at" doc:"Time at which the report was stored"`
 	FirstSentAt      *time.Time            `json:"first_sent_at"`
-	ProviderTime     *time.Time            `json:"provider_time" doc:"Timestamp of the report at the provider. Null if it has none"`
+	ProviderTime     *time.Time            `json:"provider_time" doc:"Timestamp of the report at the provider. Null if the report has no timestamp"`
 	DecidedAt        *time.Time            `json:"decided_at" doc:"Time at which the outcome became known"`
 }
 

@@ -40,7 +40,7 @@ var syncVerbs = []syncVerb{
 		(*server).resumeSync,
 	},
 	{
-		cancelVerb, "Cancel a sync", "Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.\n\n" + runHas,
+		cancelVerb, "Cancel a sync", "Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.\n\n" + runHas,
 		"Every sync in holds_for is cancelled, because one run performs them all. The customer stays out of sync. " +
 			"The next sync or Auto-Sync reports the rest.",
 		(*server).cancelSync,
@@ -64,7 +64,7 @@ type steerSyncInput struct {
 
 type steeredSync struct {
 	Sync     syncRun     `json:"sync"`
-	HoldsFor []uuid.UUID `json:"holds_for" doc:"The customer's unfinished syncs, including this one. The request applies to all of them, because one run performs them" example:"[\"0192b1a0-0000-7000-8000-000000000000\"]"`
+	HoldsFor []uuid.UUID `json:"holds_for" doc:"The customer's unfinished syncs, including this one. The request applies to all these syncs, because one run performs them" example:"[\"0192b1a0-0000-7000-8000-000000000000\"]"`
 	Note     string      `json:"note" doc:"Effect of the request" example:"The customer's run continues. It performs every sync in holds_for."`
 }
 

@@ -13,11 +13,11 @@ import (
 // customer's syncs, so they share it.
 type SyncProgress struct {
 	Attempts       int        `json:"attempts" required:"false" doc:"Number of attempts to send the current report, including one in progress. Only for an unfinished sync" example:"3"`
-	LastError      string     `json:"last_error" required:"false" doc:"Error of the last attempt. Empty if there was none" example:"the webhook answered 503"`
-	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Time of the next attempt. Absent during an attempt, during a pause, if it is unknown, and in the list"`
+	LastError      string     `json:"last_error" required:"false" doc:"Error of the last attempt. Empty if no attempt failed" example:"the webhook answered 503"`
+	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Time of the next attempt. Absent during an attempt or a pause, if the time is unknown, and in the list of syncs"`
 	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync is paused. Absent if unknown. The list of syncs shows this field only for paused customers"`
 	Pause          *syncPause `json:"pause,omitempty"` // absent where nobody has paused the customer: a run that was paused in the Temporal UI has none
-	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"False if the workflow engine did not respond within a second. Then paused and next_attempt_at can be unknown. Absent in the list"`
+	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"False if the workflow engine did not respond within a second. The fields 'paused' and 'next_attempt_at' can then be absent. The list of syncs does not have this field"`
 }
 
 type syncPause struct {

@@ -24,20 +24,20 @@ type syncLine struct {
 	MeterID   string            `json:"meter_id"`
 	MeterSlug string            `json:"meter_slug"`
 	Period    usagePeriod       `json:"period"`
-	Component billing.Component `json:"component" doc:"usage of the period, or adjustment for late usage of a closed period"`
+	Component billing.Component `json:"component" doc:"'usage' of the period, or 'adjustment' for late usage of a closed period"`
 	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period so far"`
 	UnitPrice metering.Decimal  `json:"unit_price"`
 	Amount    metering.Decimal  `json:"amount" doc:"Charge for the usage, rounded to the currency's minor unit. For an adjustment, the additional charge of the closed period"`
 	Currency  string            `json:"currency"`
 
 	Kind         lineKind          `json:"kind" doc:"Kind of the report with this line"`
-	Number       int64             `json:"number" doc:"Sequence number of the report for this customer. For a statement, its sequence"`
+	Number       int64             `json:"number" doc:"Sequence number of the report for this customer. For a statement, 'sequence' of the statement"`
 	State        billing.State     `json:"state" doc:"State of the report"`
-	Method       string            `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent" example:"meter_delta"`
+	Method       string            `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with 'bills' set to 'amounts'. Otherwise absent" example:"meter_delta"`
 	Target       string            `json:"target,omitempty" doc:"Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period" example:"si_Na6dzxczY5fwHx"`
 	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
-	Quantity     metering.Decimal  `json:"quantity" doc:"Units that the provider has for this line after it accepts the report: the usage in window, rounded for the provider, less usage reported through other connections"`
-	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"Number that was sent: quantity, or its increase since the previous report. For a charge, an amount"`
+	Quantity     metering.Decimal  `json:"quantity" doc:"Units that the provider has for this line after it accepts the report: the usage in 'window', rounded for the provider. Usage that was reported through other connections is deducted"`
+	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"Number that was sent: 'quantity', or the increase of 'quantity' since the previous report. For a charge, an amount"`
 	Response     string            `json:"response" doc:"Result of the report"`
 }
 
@@ -75,7 +75,7 @@ type unresolved struct {
 	State      billing.ReconciliationState `json:"state"`
 	Reason     string                      `json:"reason"`
 	Units      metering.Decimal            `json:"units" doc:"Units at the closing of the period, rounded for the provider"`
-	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units on final invoices. Absent while the state is open"`
+	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units on final invoices. Absent while 'state' is 'open'"`
 	Difference *metering.Decimal           `json:"difference,omitempty" doc:"Invoiced units less the units in Odometer. Negative if units are missing"`
 }
 

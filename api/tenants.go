@@ -14,10 +14,10 @@ type tenant struct {
 	Timezone          string                  `json:"timezone" example:"Europe/Zurich" doc:"IANA time zone of days, months and billing periods"`
 	Currency          string                  `json:"currency" example:"USD"`
 	GraceHours        int                     `json:"grace_hours" doc:"Hours from the end of a billing period to its closing. Events that arrive after the closing are late usage"`
-	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"adjust bills late usage as an adjustment in another period. report only shows it"`
+	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"'adjust' bills late usage as an adjustment in another period. 'report' shows late usage and does not bill it"`
 	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Maximum number of requests with events in a minute"`
 	Strict            bool                    `json:"strict" doc:"Whether to reject events with an unknown field, customer or event type"`
-	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it"`
+	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"Treatment of an event with an idempotency_key that was used with other content. 'accept' stores the event as a conflict and does not count it. 'reject' rejects the event"`
 	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 can write"`
 	InvoiceHold       invoiceHoldSettings     `json:"invoice_hold"`
 	CreatedAt         time.Time               `json:"created_at"`
@@ -50,13 +50,13 @@ type invoiceHoldChange struct {
 type updateTenantInput struct {
 	Body struct {
 		Name              *string                  `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Timezone          *string                  `json:"timezone,omitempty" doc:"IANA time zone. After a change, meters count all usage again, and use the previous zone until they have. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change"`
+		Timezone          *string                  `json:"timezone,omitempty" doc:"IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change"`
 		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217 code. Applies to prices without a currency of their own"`
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default"`
-		Strict            *bool                    `json:"strict,omitempty" doc:"true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists"`
-		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it"`
+		Strict            *bool                    `json:"strict,omitempty" doc:"'true' rejects an event with an unknown field, customer or event type. 'false' ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists"`
+		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"Treatment of an event with an idempotency_key that was used for another customer or other content. 'reject' rejects the event. 'accept' does not count it, and GET /v1/events/conflicts lists it"`
 		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead"`
 		InvoiceHold       *invoiceHoldChange       `json:"invoice_hold,omitempty"`
 		Confirm

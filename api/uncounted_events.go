@@ -17,9 +17,9 @@ const uncountedWindow = 30 * 24 * time.Hour
 func (s *server) uncountedEvents() {
 	huma.Register(s.api, get("list-uncounted-events", "/v1/meters/{slug}/uncounted-events", EventsRead, "List events that a meter could not count",
 		"Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. "+
-			"`GET /v1/events/counts` counts all of them.\n\n"+
+			"`GET /v1/events/counts` counts all such events.\n\n"+
 			"- A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.\n"+
-			"- Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.\n"+
+			"- Each API process saves these entries every five seconds. A process that stops can lose unsaved entries. A process holds at most 20,000 unsaved entries, at most half of them for one tenant.\n"+
 			"- Events that a backfill could not count are not listed.\n"+
 			"- An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.\n"+
 			"- A strict tenant rejects such events, so none is listed.\n"+
@@ -46,7 +46,7 @@ type listUncountedInput struct {
 	Slug     string        `path:"slug" maxLength:"64"`
 	Rule     uncountedRule `query:"rule" doc:"The rule that the events break"`
 	Customer string        `query:"customer" maxLength:"255" doc:"The customer's external ID"`
-	Start    SentTime      `query:"start" doc:"Start of the range of ingested_at, inclusive. Default: 30 days before end"`
+	Start    SentTime      `query:"start" doc:"Start of the range of ingested_at, inclusive. Default: 30 days before 'end'"`
 	End      SentTime      `query:"end" doc:"End of the range of ingested_at, exclusive. Default: now"`
 }
 

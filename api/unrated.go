@@ -18,14 +18,14 @@ func (s *server) unrated() {
 		"- A tenant without any price and without a provider has no unrated usage.\n"
 	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List unrated usage", "Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.\n\n"+
 		which+
-		"- A page may have few lines or none while `next_page_token` is set. Continue until it is null.")), s.listUnrated)
+		"- A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.")), s.listUnrated)
 	huma.Register(s.api, heavy(get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of unrated usage", "Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.\n\n"+
 		which)), s.unratedTotals)
 }
 
 // UnratedMonths chooses the periods.
 type UnratedMonths struct {
-	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later"`
+	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"Number of calendar months, the current one included, in the tenant's time zone. Billing periods that ended before these months are excluded"`
 }
 
 // unratedMonths are those of UnratedMonths by default.
@@ -49,7 +49,7 @@ type unratedUsage struct {
 	MeterID      string                `json:"meter_id"`
 	MeterSlug    string                `json:"meter_slug"`
 	Period       unratedPeriod         `json:"period"`
-	Reason       billing.UnratedReason `json:"reason" doc:"before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage"`
+	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter nor the customer's plan has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: the period closed before a provider accepted the usage."`
 	Detail       string                `json:"detail" doc:"Details if the reason is no_subscription_item. Empty for other reasons"`
 	Usage        metering.Decimal      `json:"usage"`
 	EventCount   int64                 `json:"event_count"`
@@ -60,7 +60,7 @@ type unratedUsage struct {
 type unratedPeriod struct {
 	Start time.Time    `json:"start"`
 	End   time.Time    `json:"end"`
-	State unratedState `json:"state" doc:"before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed"`
+	State unratedState `json:"state" doc:"'before': a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed"`
 }
 
 // unratedState is a billing.PeriodState, PeriodBefore included.
@@ -120,7 +120,7 @@ type unratedTotalsInput struct{ UnratedMonths }
 
 type unratedTotalsOutput struct {
 	Body struct {
-		Since  time.Time      `json:"since" doc:"Start of the first of these months. Billing periods that end after this time are included"`
+		Since  time.Time      `json:"since" doc:"Start of the first month. Billing periods that end after this time are included"`
 		Data   []unratedTotal `json:"data" doc:"Totals by reason and currency"`
 		Caveat string         `json:"caveat"`
 	}

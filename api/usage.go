@@ -18,8 +18,8 @@ type Span struct {
 
 // ZonedSpan is a Span with defaults in the time zone of the request.
 type ZonedSpan struct {
-	Start SentTime `query:"start" doc:"Start of the range, inclusive. Default: the start of the current calendar month in timezone"`
-	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in timezone"`
+	Start SentTime `query:"start" doc:"Start of the range, inclusive. Default: the start of the current calendar month in 'timezone'"`
+	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in 'timezone'"`
 }
 
 // within completes the span to a range: what is absent comes from whole.
@@ -59,15 +59,15 @@ type usageWindow struct {
 	WindowStart time.Time        `json:"window_start"`
 	WindowEnd   time.Time        `json:"window_end"`
 	Value       metering.Decimal `json:"value"`
-	LateValue   metering.Decimal `json:"late_value" doc:"Usage that arrived after the window became final. Add it to value for the whole usage"`
-	IsFinal     bool             `json:"is_final" doc:"Whether value is final because the billing period of the window is closed"`
+	LateValue   metering.Decimal `json:"late_value" doc:"Usage that arrived after the window became final. Add late_value to 'value' for the whole usage"`
+	IsFinal     bool             `json:"is_final" doc:"Whether 'value' can no longer change, because the billing period of the window is closed"`
 }
 
 type usageGroup struct {
 	GroupKey json.RawMessage  `json:"group_key" doc:"Value of each property. Empty for a meter without group_by"`
 	Windows  []usageWindow    `json:"windows" doc:"Windows in order of time. Windows without usage are omitted"`
 	Subtotal metering.Decimal `json:"subtotal" doc:"Usage of the group in the whole range, on every page"`
-	Filter   string           `json:"filter" example:"filter.model=large" doc:"Filters that select this group. They replace the request's filters of the same properties. Empty if none is needed"`
+	Filter   string           `json:"filter" example:"filter.model=large" doc:"Filters that select this group. These filters replace the request's filters of the same properties. Empty if no filter is needed"`
 }
 
 type usageResult struct {
@@ -85,15 +85,15 @@ type usageResult struct {
 
 // FilterGaps shows usage that group filters may have missed.
 type FilterGaps struct {
-	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage"`
+	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group '$other'. 'total' excludes this usage, although it can match the filters. '$other' contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage"`
 	Warnings   []string          `json:"warnings,omitempty" doc:"Warnings about group filters that may miss usage"`
 }
 
 type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Windows use timezone. Weeks begin on Monday"`
-	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. With another time zone than the tenant's, at most 10,000 windows. Default: the tenant's time zone" example:"Europe/Berlin"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Windows use 'timezone'. Weeks begin on Monday"`
+	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. At most 10,000 windows if the time zone differs from the tenant's. Default: the tenant's time zone" example:"Europe/Berlin"`
 	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group" example:"[\"model\"]"`
 	ZonedSpan
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of windows per page. A page also ends at 1 MiB"`
@@ -250,7 +250,7 @@ type totalOutput struct {
 	Body struct {
 		Total metering.Decimal `json:"total"`
 
-		Meters      []string `json:"meters,omitempty" doc:"Slugs of the meters in the sum, if there are several. Their units can differ"`
+		Meters      []string `json:"meters,omitempty" doc:"Slugs of the meters in the sum, if there are several. The units of these meters can differ"`
 		Backfilling []string `json:"backfilling,omitempty" doc:"Slugs of meters that are excluded because they are backfilling"`
 	}
 }
@@ -298,7 +298,7 @@ type comparisonOutput struct {
 		CurrentTotal  metering.Decimal `json:"current_total" doc:"Usage of the current calendar month to date"`
 		PreviousTotal metering.Decimal `json:"previous_total" doc:"Usage of the whole previous calendar month"`
 		Delta         metering.Decimal `json:"delta"`
-		PercentChange metering.Decimal `json:"percent_change" doc:"delta as a percentage of previous_total, with two decimals. For a negative previous_total, it has the opposite sign of delta. For 0, it is 100 or -100 with the sign of delta, or 0 if both totals are 0"`
+		PercentChange metering.Decimal `json:"percent_change" doc:"'delta' as a percentage of previous_total, with two decimals. If previous_total is negative, percent_change has the opposite sign of 'delta'. If previous_total is 0, percent_change is 100 or -100 with the sign of 'delta', or 0 if current_total is 0 too"`
 	}
 }
 

@@ -34,24 +34,24 @@ const (
 
 type breakdownInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
-	By          []string             `query:"by,explode" maxItems:"7" doc:"Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix property. selects a property with the name of another dimension: property.customer. Default: none" example:"[\"customer\",\"model\"]"`
-	Granularity metering.Granularity `query:"granularity" doc:"Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window"`
-	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without granularity, only the default range uses timezone. Default: the tenant's time zone" example:"Europe/Berlin"`
+	By          []string             `query:"by,explode" maxItems:"7" doc:"Dimensions of the rows: 'customer', 'plan', or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix 'property.' selects a property with the name of another dimension: 'property.customer'. Default: none" example:"[\"customer\",\"model\"]"`
+	Granularity metering.Granularity `query:"granularity" doc:"Length of the windows. Windows use 'timezone'. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window"`
+	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without 'granularity', only the default range uses 'timezone'. Default: the tenant's time zone" example:"Europe/Berlin"`
 	ZonedSpan
-	Limit     int    `query:"limit" minimum:"1" maximum:"10000" doc:"Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows"`
-	Order     string `query:"order" enum:"value,key" doc:"value: highest value first. key: by customer in order of creation, then by plan and property values in a fixed order, then by window. With limit, it must be value. Default: value with limit or without granularity, otherwise key"`
+	Limit     int    `query:"limit" minimum:"1" maximum:"10000" doc:"Returns this number of rows with the highest values, and the sum of all rows beyond 'limit' as the last row. Default: all rows"`
+	Order     string `query:"order" enum:"value,key" doc:"Order of the rows. Default: 'value' if 'limit' is set or 'granularity' is not, otherwise 'key'. With 'limit', the order must be 'value'.\n- 'value': highest value first.\n- 'key': by customer in order of creation, then by plan and property values in a fixed order, then by window."`
 	Format    string `query:"format" enum:"json,csv" default:"json"`
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of rows per page. A page also ends at 1 MiB"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
 }
 
 type breakdownRow struct {
-	Customer    *string          `json:"customer,omitempty" doc:"The customer's external ID. Present with by=customer" example:"acme"`
-	Plan        *string          `json:"plan,omitempty" doc:"Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan" example:"pro"`
-	GroupKey    json.RawMessage  `json:"group_key,omitempty" doc:"Value of each property in by. Present if by has properties. {\"$other\": true}: the values are unknown"`
-	WindowStart *time.Time       `json:"window_start,omitempty" doc:"Start of the window, cut to the range. Present with granularity"`
+	Customer    *string          `json:"customer,omitempty" doc:"The customer's external ID. Present with 'by=customer'" example:"acme"`
+	Plan        *string          `json:"plan,omitempty" doc:"Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with 'by=plan'" example:"pro"`
+	GroupKey    json.RawMessage  `json:"group_key,omitempty" doc:"Value of each property in 'by'. Present if 'by' contains a property. '{\"$other\": true}': the values are unknown"`
+	WindowStart *time.Time       `json:"window_start,omitempty" doc:"Start of the window, or of the range if the range starts later. Present with 'granularity'"`
 	Value       metering.Decimal `json:"value" doc:"Usage, including late usage"`
-	Other       bool             `json:"other,omitempty" doc:"Whether the row is the sum of all rows beyond limit. It is the last row of the last page"`
+	Other       bool             `json:"other,omitempty" doc:"Whether the row is the sum of all rows beyond 'limit'. Such a row is the last row of the last page"`
 }
 
 // breakdownResult is a List with a total.

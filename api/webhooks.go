@@ -24,7 +24,7 @@ type Webhook struct {
 	CreatedAt      time.Time                `json:"created_at"`
 	Enabled        bool                     `json:"enabled"`
 	DisabledAt     *time.Time               `json:"disabled_at" doc:"Time at which the webhook was disabled. No messages are stored for it since then"`
-	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days"`
+	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"Reason why Odometer disabled the webhook. 'gone': the receiver returned 410. 'failing': deliveries failed for five days"`
 	FailingSince   *time.Time               `json:"failing_since" doc:"Time of the first failure since the last successful delivery"`
 }
 
@@ -36,7 +36,7 @@ func showWebhook(e metering.Endpoint) Webhook {
 }
 
 type createdWebhook struct {
-	Secret string `json:"secret" doc:"Signing secret of the messages (Standard Webhooks). It is shown only in this response"`
+	Secret string `json:"secret" doc:"Signing secret of the messages (Standard Webhooks), shown only in this response"`
 	Webhook
 }
 
@@ -45,8 +45,8 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent"`
-		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ followed by 24 to 64 bytes in base64. Created if omitted"`
+		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"Types of the messages that the webhook receives. 'webhook.test' cannot be selected: test messages are always sent"`
+		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"'whsec_' followed by 24 to 64 bytes in base64. Created if omitted"`
 	}
 }
 
@@ -160,7 +160,7 @@ type updateWebhookInput struct {
 		URL         *string                `json:"url,omitempty" maxLength:"2048"`
 		Description *string                `json:"description,omitempty" maxLength:"255"`
 		EventTypes  []metering.MessageKind `json:"event_types,omitempty" minItems:"1" uniqueItems:"true"`
-		Enabled     *bool                  `json:"enabled,omitempty" doc:"false disables the webhook and discards its waiting messages. true enables it for new messages"`
+		Enabled     *bool                  `json:"enabled,omitempty" doc:"'false' disables the webhook and discards its waiting messages. 'true' enables it for new messages"`
 	}
 }
 
@@ -283,8 +283,8 @@ func (p DeliveryPath) delivery() (endpoint metering.EndpointID, message uuid.UUI
 type attempt struct {
 	At      time.Time `json:"at"`
 	TookMS  int64     `json:"took_ms"`
-	Status  int       `json:"status" doc:"HTTP status of the response. 0 if there was none"`
-	Problem string    `json:"problem" doc:"Error of the attempt. Empty if it succeeded"`
+	Status  int       `json:"status" doc:"HTTP status of the response. 0 if there was no response"`
+	Problem string    `json:"problem" doc:"Error of the attempt. Empty if the attempt succeeded"`
 }
 
 type deliveryDetails struct {

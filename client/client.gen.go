@@ -3315,7 +3315,7 @@ type APIKeyMetadata struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
+	// CreatedBy Creator of the key: a member, another credential, or `operator` for the command line
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
@@ -3354,7 +3354,7 @@ type APIKeyMetadata struct {
 	// Scope The scope, which decides the permissions
 	Scope APIKeyMetadataScope `json:"scope"`
 
-	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
+	// SuccessorId Id of the new key. This key also stays valid until its `expires_at`
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -3369,7 +3369,7 @@ type AcceptAtIssuer struct {
 
 // AcceptInvitation defines model for AcceptInvitation.
 type AcceptInvitation struct {
-	// Password 12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. Another password stays separate
+	// Password 12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. A different password applies to this tenant only
 	Password string `json:"password"`
 
 	// Token The token of the invitation
@@ -3422,7 +3422,7 @@ type AdjustmentLine struct {
 	// Examples: late usage
 	Reason string `json:"reason"`
 
-	// Steps Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts
+	// Steps Steps that compute the amount. After the period that bills the adjustment has closed, the steps contain the reported amounts
 	Steps []Step `json:"steps"`
 }
 
@@ -3447,7 +3447,7 @@ type Alert struct {
 	// Enabled Whether this is enabled
 	Enabled bool `json:"enabled"`
 
-	// Group The only group that counts, or the group of the quotas: value of each group_by property
+	// Group The only group that counts, or the group of the quotas: value of each `group_by` property
 	Group *map[string]interface{} `json:"group,omitempty"`
 
 	// Id The id of this object
@@ -3455,7 +3455,7 @@ type Alert struct {
 	// Examples: alt_42
 	Id string `json:"id"`
 
-	// Meter Slug of the meter. Absent for spend or quotas of all meters, and for silence
+	// Meter Slug of the meter. Absent if a `spend` or `quota` alert covers all meters, and for `silence`
 	//
 	// Examples: calls
 	Meter *string `json:"meter,omitempty"`
@@ -3466,12 +3466,12 @@ type Alert struct {
 	// Name The name
 	Name string `json:"name"`
 
-	// Plan Slug of the plan. Its customers are the scope
+	// Plan Slug of the plan. The customers of the plan are the scope
 	//
 	// Examples: pro
 	Plan *string `json:"plan,omitempty"`
 
-	// Thresholds Usage in units, spend in currency or percentages of a quota, ascending. Empty for silence
+	// Thresholds Units of usage, amounts in `currency` or percentages of a quota, ascending. Empty for `silence`
 	Thresholds []json.Number `json:"thresholds"`
 
 	// Type The type
@@ -3483,22 +3483,22 @@ type AlertType string
 
 // AlertDefinition defines model for AlertDefinition.
 type AlertDefinition struct {
-	// All true: all customers
+	// All `true`: all customers
 	All *bool `json:"all,omitempty"`
 
-	// Currency For spend: the currency of the charges. The tenant's currency if omitted
+	// Currency For `spend`: the currency of the charges. Default: the tenant's currency
 	Currency *string `json:"currency,omitempty"`
 
-	// Customer External ID of a customer. Send either customer, plan or all
+	// Customer External ID of a customer. Send either `customer`, `plan` or `all`
 	Customer *string `json:"customer,omitempty"`
 
-	// Group For usage and quota: the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in $other returns 422
+	// Group For `usage` and `quota`: the value of each `group_by` property of the meter, so that only this group or its quotas count. A group that the meter counts in `$other` returns 422
 	Group *map[string]interface{} `json:"group,omitempty"`
 
-	// Meter Slug of a meter. Required for usage. If omitted for spend or quota, all meters count
+	// Meter Slug of a meter. Required for `usage`. If omitted for `spend` or `quota`, all meters count
 	Meter *string `json:"meter,omitempty"`
 
-	// Minutes For silence: the number of minutes without an event
+	// Minutes For `silence`: the number of minutes without an event
 	Minutes *int64 `json:"minutes,omitempty"`
 
 	// Name The name
@@ -3507,7 +3507,7 @@ type AlertDefinition struct {
 	// Plan Slug of a plan
 	Plan *string `json:"plan,omitempty"`
 
-	// Thresholds For usage, spend and quota: 1 to 10 numbers above 0. For quota: percentages of at most 1,000 with at most 2 decimals
+	// Thresholds For `usage`, `spend` and `quota`: 1 to 10 numbers above 0. For `quota`: percentages of at most 1,000 with at most 2 decimals
 	Thresholds *[]json.Number `json:"thresholds,omitempty"`
 
 	// Type The type
@@ -3521,7 +3521,7 @@ type AlertDefinitionType string
 type AlertTriggered struct {
 	Alert TriggeredAlert `json:"alert"`
 
-	// Currency Currency of value and threshold. Absent except for spend
+	// Currency Currency of `value` and `threshold`. Present only for `spend`
 	Currency *string `json:"currency,omitempty"`
 
 	// CustomerExternalId External ID of the customer
@@ -3544,7 +3544,7 @@ type AlertTriggered struct {
 	OccurredAt time.Time     `json:"occurred_at"`
 	Period     MessagePeriod `json:"period"`
 
-	// QuotaId Id of the quota that reached the threshold. Null except for quota alerts
+	// QuotaId Id of the quota that reached the threshold. Null unless the alert has the type `quota`
 	//
 	// Examples: quo_42
 	QuotaId *string `json:"quota_id"`
@@ -3554,13 +3554,13 @@ type AlertTriggered struct {
 	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
-	// Threshold The threshold that was reached. For silence, the minutes of the alert
+	// Threshold The threshold that was reached. For `silence`, `minutes` of the alert
 	Threshold json.Number `json:"threshold"`
 
-	// Unit Unit of the meter, percent or minutes. Absent if the meter has no unit, and for spend
+	// Unit Unit of the meter, `percent` or `minutes`. Absent if the meter has no unit, and for `spend`
 	Unit *string `json:"unit,omitempty"`
 
-	// Value The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
+	// Value The total, the charge, the percentage or the minutes at `occurred_at`. A percentage is rounded down to 2 decimals
 	Value json.Number `json:"value"`
 }
 
@@ -3572,10 +3572,10 @@ type AskForReset struct {
 
 // AssignPlan defines model for AssignPlan.
 type AssignPlan struct {
-	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
-	// EffectiveFrom Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
+	// EffectiveFrom Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// Plan Slug of the plan. Null to use the meters' own prices
@@ -3596,10 +3596,10 @@ type Attempt struct {
 	// At Time of the attempt
 	At time.Time `json:"at"`
 
-	// Problem Error of the attempt. Empty if it succeeded
+	// Problem Error of the attempt. Empty if the attempt succeeded
 	Problem string `json:"problem"`
 
-	// Status HTTP status of the response. 0 if there was none
+	// Status HTTP status of the response. 0 if there was no response
 	Status int64 `json:"status"`
 
 	// TookMs How long the attempt took, in milliseconds
@@ -3668,7 +3668,7 @@ type AttentionItem struct {
 	Cause    string             `json:"cause"`
 	Customer *AttentionCustomer `json:"customer,omitempty"`
 
-	// Id Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise period/meter for a reconciliation, day/customer/meter for a discrepancy, and reason/currency for unrated usage
+	// Id Id of the sync, hold, webhook or meter. For `event_conflict`, the customer. Otherwise `<period>/<meter>` for a reconciliation, `<day>/<customer>/<meter>` for a discrepancy, and `<reason>/<currency>` for unrated usage
 	//
 	// Examples: hld_42
 	Id string `json:"id"`
@@ -3711,21 +3711,21 @@ type AttentionPage struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 
-	// TotalItems Number of all items. The filters kind and cause do not affect it
+	// TotalItems Number of all items. The filters `kind` and `cause` do not change the number
 	TotalItems int64 `json:"total_items"`
 }
 
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
-	// Action The action, such as api_key.create
+	// Action The action, such as `api_key.create`
 	//
 	// Examples: meter.create
 	Action string `json:"action"`
 
-	// Actor A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller
+	// Actor A credential or a member. Otherwise `operator` for the command line and the Temporal UI, `schedule` for the service itself, and `stranger` for an unauthenticated caller
 	//
 	// Examples: key_12
 	Actor string `json:"actor"`
@@ -3741,7 +3741,7 @@ type AuditEntry struct {
 	// At Time of the action
 	At time.Time `json:"at"`
 
-	// Before The changed fields before the change. A secret is {"set": true}. Personal data is a digest
+	// Before The changed fields before the change. A secret is `{"set": true}`. Personal data is a digest
 	Before *map[string]interface{} `json:"before,omitempty"`
 
 	// Id Number of the entry in the tenant's log, from 1
@@ -3749,7 +3749,7 @@ type AuditEntry struct {
 	// Examples: aud_99
 	Id string `json:"id"`
 
-	// Reason Reason given by the actor. Empty if none was requested
+	// Reason Reason given by the actor. Empty if the action requires no reason
 	//
 	// Examples: the receiver is being moved
 	Reason string `json:"reason"`
@@ -3757,7 +3757,7 @@ type AuditEntry struct {
 	// RequestId X-Request-Id of the request. Empty if there was no request
 	RequestId string `json:"request_id"`
 
-	// Resource Id of the changed resource
+	// Resource Id of the changed resource. Some actions append a second id or a state, such as `per_1 mtr_7`
 	//
 	// Examples: mtr_7
 	Resource string `json:"resource"`
@@ -3765,7 +3765,7 @@ type AuditEntry struct {
 
 // AutoSync defines model for AutoSync.
 type AutoSync struct {
-	// AppliedAt Time at which these settings were applied to the schedule. Null until then
+	// AppliedAt Time at which these settings were applied to the schedule. Null before that time
 	AppliedAt *time.Time `json:"applied_at"`
 
 	// Enabled Whether this is enabled
@@ -3780,7 +3780,7 @@ type AutoSync struct {
 	// Paused Whether the schedule is paused, here or in the Temporal UI
 	Paused bool `json:"paused"`
 
-	// Schedule hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone
+	// Schedule `hourly`, `daily`, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. `hourly`, `daily` and cron expressions use the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
@@ -3795,7 +3795,7 @@ type AutoSyncOutcome struct {
 	// Customers Number of customers that the run handled because they were out of sync. Includes busy and failed customers, and customers without new usage
 	Customers int64 `json:"customers"`
 
-	// Failed Number of customers with a failed or unfinished sync. The list of syncs shows them
+	// Failed Number of customers with a failed or unfinished sync. The list of syncs shows these customers
 	Failed int64 `json:"failed"`
 
 	// Reports Number of reports that were sent
@@ -3838,10 +3838,10 @@ type Because struct {
 
 // BillingPeriod defines model for BillingPeriod.
 type BillingPeriod struct {
-	// Bills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+	// Bills Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
 	Bills *BillingPeriodBills `json:"bills,omitempty"`
 
-	// ClosedAt Time at which the period was closed. Null while it is open
+	// ClosedAt Time at which the period was closed. Null while the period is not closed
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// DueAt Planned closing time: the end of the period plus the grace
@@ -3861,17 +3861,17 @@ type BillingPeriod struct {
 	// Start The first instant that is included
 	Start time.Time `json:"start"`
 
-	// State in_grace: the period has ended and accepts late events until it is closed
+	// State `in_grace`: the period has ended and accepts late events until it is closed
 	State BillingPeriodState `json:"state"`
 
-	// Stream Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
+	// Stream Billing schedule of the period. A subscription with different periods has a schedule of its own. Absent for the first schedule
 	Stream *int64 `json:"stream,omitempty"`
 }
 
-// BillingPeriodBills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+// BillingPeriodBills Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
 type BillingPeriodBills string
 
-// BillingPeriodState in_grace: the period has ended and accepts late events until it is closed
+// BillingPeriodState `in_grace`: the period has ended and accepts late events until it is closed
 type BillingPeriodState string
 
 // BreakdownResult defines model for BreakdownResult.
@@ -3882,10 +3882,10 @@ type BreakdownResult struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 
-	// OtherTotal Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+	// OtherTotal Usage in the group `$other`. `total` excludes this usage, although it can match the filters. `$other` contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
 	OtherTotal *json.Number `json:"other_total,omitempty"`
 	Period     UsagePeriod  `json:"period"`
 
@@ -3898,18 +3898,18 @@ type BreakdownResult struct {
 
 // BreakdownRow defines model for BreakdownRow.
 type BreakdownRow struct {
-	// Customer The customer's external ID. Present with by=customer
+	// Customer The customer's external ID. Present with `by=customer`
 	//
 	// Examples: acme
 	Customer *string `json:"customer,omitempty"`
 
-	// GroupKey Value of each property in by. Present if by has properties. {"$other": true}: the values are unknown
+	// GroupKey Value of each property in `by`. Present if `by` contains a property. `{"$other": true}`: the values are unknown
 	GroupKey *map[string]interface{} `json:"group_key,omitempty"`
 
-	// Other Whether the row is the sum of all rows beyond limit. It is the last row of the last page
+	// Other Whether the row is the sum of all rows beyond `limit`. Such a row is the last row of the last page
 	Other *bool `json:"other,omitempty"`
 
-	// Plan Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan
+	// Plan Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with `by=plan`
 	//
 	// Examples: pro
 	Plan *string `json:"plan,omitempty"`
@@ -3917,7 +3917,7 @@ type BreakdownRow struct {
 	// Value Usage, including late usage
 	Value json.Number `json:"value"`
 
-	// WindowStart Start of the window, cut to the range. Present with granularity
+	// WindowStart Start of the window, or of the range if the range starts later. Present with `granularity`
 	WindowStart *time.Time `json:"window_start,omitempty"`
 }
 
@@ -3954,7 +3954,7 @@ type Comparison struct {
 	// Delta An exact decimal number
 	Delta json.Number `json:"delta"`
 
-	// PercentChange delta as a percentage of previous_total, with two decimals. For a negative previous_total, it has the opposite sign of delta. For 0, it is 100 or -100 with the sign of delta, or 0 if both totals are 0
+	// PercentChange `delta` as a percentage of `previous_total`, with two decimals. If `previous_total` is negative, `percent_change` has the opposite sign of `delta`. If `previous_total` is 0, `percent_change` is 100 or -100 with the sign of `delta`, or 0 if `current_total` is 0 too
 	PercentChange json.Number `json:"percent_change"`
 
 	// PreviousTotal Usage of the whole previous calendar month
@@ -3963,13 +3963,13 @@ type Comparison struct {
 
 // Confirm defines model for Confirm.
 type Confirm struct {
-	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 }
 
 // Confirmation defines model for Confirmation.
 type Confirmation struct {
-	// AsOf Time at which changes was computed. Later usage changes the amounts but not the token
+	// AsOf Time at which `changes` was computed. Later usage changes the amounts in `changes`, not the token
 	AsOf time.Time `json:"as_of"`
 
 	// Changes Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently
@@ -3978,13 +3978,13 @@ type Confirmation struct {
 	// Customers Number of customers with a begun billing period that would be charged differently
 	Customers int64 `json:"customers"`
 
-	// Periods The affected billing periods, one item for each calendar month in which they begin
+	// Periods The affected billing periods, one item for each calendar month in which such periods begin
 	Periods []ChangedPeriods `json:"periods"`
 
-	// Token Value of confirm for the repeated request. The token is valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes
+	// Token Value of `confirm` for the repeated request. The token becomes invalid when a price, plan assignment, meter definition or time zone changes. The token also becomes invalid when a billing period with other dates begins or closes
 	Token string `json:"token"`
 
-	// Uncounted Ids of meters that are missing from changes because their earlier events are not counted yet
+	// Uncounted Ids of meters that are missing from `changes` because their earlier events are not counted yet
 	Uncounted []string `json:"uncounted"`
 }
 
@@ -3996,10 +3996,10 @@ type Connectable struct {
 	// Type The type
 	Type ConnectableType `json:"type"`
 
-	// WebhookEvents For a provider that sends events, the event types to send to webhook_url
+	// WebhookEvents For a provider that sends events, the event types to send to `webhook_url`
 	WebhookEvents *[]string `json:"webhook_events,omitempty"`
 
-	// WebhookUrl For a provider that sends events, the URL of the endpoint to add there. Save its signing secret as webhook_secret
+	// WebhookUrl For a provider that sends events, the URL of the endpoint to add at the provider. Save its signing secret as `webhook_secret`
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
@@ -4017,10 +4017,10 @@ type CountedWindow struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events with an idempotency_key that was already used. They add nothing
+	// Duplicates Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
 	Duplicates int64 `json:"duplicates"`
 
 	// End The first instant that is not included
@@ -4041,35 +4041,35 @@ type CountedWindow struct {
 
 // Counting defines model for Counting.
 type Counting struct {
-	// Aggregation sum adds the events' values; count counts the events
+	// Aggregation `sum` adds the values of the events. `count` adds 1 for each event
 	Aggregation CountingAggregation `json:"aggregation"`
 
 	// Filters Conditions on properties. The meter counts the events that meet all of them
 	Filters []MeterFilter `json:"filters"`
 
-	// GroupBy Properties that usage is grouped by until status is complete
+	// GroupBy Properties that usage is grouped by until `status` is `complete`
 	GroupBy []string `json:"group_by"`
 
-	// ValueProperty Property of events that is their value. Empty: value of the event
+	// ValueProperty Property of events that is their value. Empty: `value` of the event
 	ValueProperty string `json:"value_property"`
 }
 
-// CountingAggregation sum adds the events' values; count counts the events
+// CountingAggregation `sum` adds the values of the events. `count` adds 1 for each event
 type CountingAggregation string
 
 // CreateAPIKey defines model for CreateAPIKey.
 type CreateAPIKey struct {
-	// ExpiresAt Time from which the key is invalid. Without it, the key never expires
+	// ExpiresAt Time from which the key is invalid. Without `expires_at`, the key never expires
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Name The name
 	Name string `json:"name"`
 
-	// Scope Permissions of the key. They cannot exceed those of the creator
+	// Scope Permissions of the key. A key cannot have more permissions than its creator
 	Scope CreateAPIKeyScope `json:"scope"`
 }
 
-// CreateAPIKeyScope Permissions of the key. They cannot exceed those of the creator
+// CreateAPIKeyScope Permissions of the key. A key cannot have more permissions than its creator
 type CreateAPIKeyScope string
 
 // CreateCustomer defines model for CreateCustomer.
@@ -4089,23 +4089,23 @@ type CreateCustomer struct {
 
 // CreateHMACSecret defines model for CreateHMACSecret.
 type CreateHMACSecret struct {
-	// ExpiresAt Time from which the key is invalid. Without it, the key never expires
+	// ExpiresAt Time from which the key is invalid. Without `expires_at`, the key never expires
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Name The name
 	Name string `json:"name"`
 
-	// Scope Permissions of the key. They cannot exceed those of the creator
+	// Scope Permissions of the key. A key cannot have more permissions than its creator
 	Scope CreateHMACSecretScope `json:"scope"`
 
-	// Signatures Accepted signature versions. Recommended: v2, which covers the method and the path. Default: v1_and_v2
+	// Signatures Accepted signature versions. Recommended: `v2`, which covers the method and the path. Default: `v1_and_v2`
 	Signatures *CreateHMACSecretSignatures `json:"signatures,omitempty"`
 }
 
-// CreateHMACSecretScope Permissions of the key. They cannot exceed those of the creator
+// CreateHMACSecretScope Permissions of the key. A key cannot have more permissions than its creator
 type CreateHMACSecretScope string
 
-// CreateHMACSecretSignatures Accepted signature versions. Recommended: v2, which covers the method and the path. Default: v1_and_v2
+// CreateHMACSecretSignatures Accepted signature versions. Recommended: `v2`, which covers the method and the path. Default: `v1_and_v2`
 type CreateHMACSecretSignatures string
 
 // CreateMember defines model for CreateMember.
@@ -4116,16 +4116,16 @@ type CreateMember struct {
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Role Role of the member. owner is allowed only if the tenant has no owner
+	// Role Role of the member. `owner` is allowed only if the tenant has no owner
 	Role CreateMemberRole `json:"role"`
 }
 
-// CreateMemberRole Role of the member. owner is allowed only if the tenant has no owner
+// CreateMemberRole Role of the member. `owner` is allowed only if the tenant has no owner
 type CreateMemberRole string
 
 // CreateMeter defines model for CreateMeter.
 type CreateMeter struct {
-	// Aggregation sum adds the values of events. count adds 1 for each event. Default: sum
+	// Aggregation `sum` adds the values of the events. `count` adds 1 for each event. Default: sum
 	Aggregation *CreateMeterAggregation `json:"aggregation,omitempty"`
 
 	// EventType Type of the events that the meter counts
@@ -4134,7 +4134,7 @@ type CreateMeter struct {
 	// Filters Conditions on properties. The meter counts the events that meet all of them
 	Filters *[]SentFilter `json:"filters,omitempty"`
 
-	// GroupBy Event properties to group usage by. See value_property for paths
+	// GroupBy Event properties to group usage by. See `value_property` for paths
 	GroupBy *[]string `json:"group_by,omitempty"`
 
 	// Name The name
@@ -4149,11 +4149,11 @@ type CreateMeter struct {
 	// UsageScale Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage. Default: 0
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 
-	// ValueProperty Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event
+	// ValueProperty Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as `usage.total_tokens`; a property with the whole name takes precedence. At most 5 names. Empty: `value` of the event
 	ValueProperty *string `json:"value_property,omitempty"`
 }
 
-// CreateMeterAggregation sum adds the values of events. count adds 1 for each event. Default: sum
+// CreateMeterAggregation `sum` adds the values of the events. `count` adds 1 for each event. Default: sum
 type CreateMeterAggregation string
 
 // CreatePlan defines model for CreatePlan.
@@ -4170,10 +4170,10 @@ type CreateWebhook struct {
 	// Description Description for people. Odometer does not use it
 	Description *string `json:"description,omitempty"`
 
-	// EventTypes Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent
+	// EventTypes Types of the messages that the webhook receives. `webhook.test` cannot be selected: test messages are always sent
 	EventTypes []CreateWebhookEventTypes `json:"event_types"`
 
-	// Secret whsec_ followed by 24 to 64 bytes in base64. Created if omitted
+	// Secret `whsec_` followed by 24 to 64 bytes in base64. Created if omitted
 	Secret *string `json:"secret,omitempty"`
 
 	// Url Where messages are sent
@@ -4188,7 +4188,7 @@ type CreatedAPIKey struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
+	// CreatedBy Creator of the key: a member, another credential, or `operator` for the command line
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
@@ -4204,7 +4204,7 @@ type CreatedAPIKey struct {
 	// Examples: key_12
 	Id string `json:"id"`
 
-	// Key The complete key. It is shown only in this response
+	// Key The complete key, shown only in this response
 	Key string `json:"key"`
 
 	// LastFour The last four characters of the secret
@@ -4230,7 +4230,7 @@ type CreatedAPIKey struct {
 	// Scope The scope, which decides the permissions
 	Scope CreatedAPIKeyScope `json:"scope"`
 
-	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
+	// SuccessorId Id of the new key. This key also stays valid until its `expires_at`
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -4242,7 +4242,7 @@ type CreatedHMACSecret struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
+	// CreatedBy Creator of the secret: a member, another credential, or `operator` for the command line
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
@@ -4276,13 +4276,13 @@ type CreatedHMACSecret struct {
 	// Scope The scope, which decides the permissions
 	Scope CreatedHMACSecretScope `json:"scope"`
 
-	// Secret The complete secret. Its bytes are the signing key. It is shown only in this response
+	// Secret The complete secret, shown only in this response. The bytes of the secret are the signing key
 	Secret string `json:"secret"`
 
 	// Signatures Signature versions that the secret accepts
 	Signatures CreatedHMACSecretSignatures `json:"signatures"`
 
-	// SuccessorId Id of the secret that replaces this one. Both are valid until expires_at
+	// SuccessorId Id of the new secret. This secret also stays valid until its `expires_at`
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -4329,7 +4329,7 @@ type CreatedInvitation struct {
 	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
-	// Token Token that accepts the invitation. It is shown only in this response
+	// Token Token that accepts the invitation, shown only in this response
 	Token string `json:"token"`
 
 	// TokenLastFour The last four characters of the token
@@ -4355,7 +4355,7 @@ type CreatedWebhook struct {
 	// DisabledAt Time at which the webhook was disabled. No messages are stored for it since then
 	DisabledAt *time.Time `json:"disabled_at"`
 
-	// DisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
+	// DisabledBecause Reason why Odometer disabled the webhook. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
 
 	// Enabled Whether this is enabled
@@ -4375,7 +4375,7 @@ type CreatedWebhook struct {
 	// Examples: whk_3
 	Id string `json:"id"`
 
-	// Secret Signing secret of the messages (Standard Webhooks). It is shown only in this response
+	// Secret Signing secret of the messages (Standard Webhooks), shown only in this response
 	Secret string `json:"secret"`
 
 	// SecretLastFour The last four characters of the secret
@@ -4385,7 +4385,7 @@ type CreatedWebhook struct {
 	Url string `json:"url"`
 }
 
-// CreatedWebhookDisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
+// CreatedWebhookDisabledBecause Reason why Odometer disabled the webhook. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
 type CreatedWebhookDisabledBecause string
 
 // CreatedWebhookEventTypes defines model for CreatedWebhook.EventTypes.
@@ -4415,7 +4415,7 @@ type CredentialExpiringKind string
 
 // Customer defines model for Customer.
 type Customer struct {
-	// ArchivedAt Time at which the customer was archived. Null if it is not archived
+	// ArchivedAt Time at which the customer was archived. Null if the customer is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
 
 	// BillingProviderId Id of the customer at the billing provider
@@ -4424,7 +4424,7 @@ type Customer struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// ErasedAt Time at which personal data was erased. Null if it was not
+	// ErasedAt Time at which personal data was erased. Null if the customer is not erased
 	ErasedAt *time.Time `json:"erased_at"`
 
 	// ExternalId The customer's external ID
@@ -4468,7 +4468,7 @@ type CustomerPlan struct {
 	// Plan Slug of the plan that charges the current period. Null if the meters' own prices apply
 	Plan *string `json:"plan"`
 
-	// Versions Assignments in order of effective_from
+	// Versions Assignments in order of `effective_from`
 	Versions []Assignment `json:"versions"`
 }
 
@@ -4629,7 +4629,7 @@ type DryRun struct {
 	// Data Days on which a customer would have reached a threshold, by customer and time
 	Data []DryRunFiring `json:"data"`
 
-	// More Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. The others are not listed
+	// More Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. Further customers and firings are not listed
 	More bool `json:"more"`
 }
 
@@ -4645,15 +4645,15 @@ type DryRunFiring struct {
 	Day    openapi_types.Date `json:"day"`
 	Period MessagePeriod      `json:"period"`
 
-	// QuotaId Id of the quota that reached the threshold. Null except for quota alerts
+	// QuotaId Id of the quota that reached the threshold. Null unless the alert has the type `quota`
 	//
 	// Examples: quo_42
 	QuotaId *string `json:"quota_id"`
 
-	// Threshold The threshold that was reached. For silence, the minutes of the alert
+	// Threshold The threshold that was reached. For `silence`, `minutes` of the alert
 	Threshold json.Number `json:"threshold"`
 
-	// Value The total, the charge or the percentage at the end of the day. For silence, the minutes of the alert
+	// Value The total, the charge or the percentage at the end of the day. For `silence`, `minutes` of the alert
 	Value json.Number `json:"value"`
 }
 
@@ -4665,10 +4665,10 @@ type Ended struct {
 
 // EntitledToQuota defines model for EntitledToQuota.
 type EntitledToQuota struct {
-	// Group Group of the meter that is limited. Null if all usage is
+	// Group Group of the meter that is limited. Null if the quota limits all usage
 	Group *map[string]interface{} `json:"group"`
 
-	// Limit Limit of the quota. Null if it is unlimited
+	// Limit Limit of the quota. Null if the quota is unlimited
 	Limit json.Number `json:"limit"`
 
 	// Meter Slug of the meter
@@ -4676,7 +4676,7 @@ type EntitledToQuota struct {
 	// Examples: tokens
 	Meter string `json:"meter"`
 
-	// Mode Whether the quota is hard or soft
+	// Mode Effect of the limit: `hard` or `soft`
 	Mode EntitledToQuotaMode `json:"mode"`
 
 	// Period Time after which usage starts again from zero
@@ -4687,20 +4687,20 @@ type EntitledToQuota struct {
 	// Examples: quo_5
 	QuotaId *string `json:"quota_id"`
 
-	// Remaining limit - used - reserved, at least 0. Null if the quota is unlimited
+	// Remaining `limit` less `used` and `reserved`, at least 0. Null if the quota is unlimited
 	Remaining json.Number `json:"remaining"`
 
 	// Reserved Amount of the reservations of the current period that are not settled, released or expired
 	Reserved json.Number `json:"reserved"`
 
-	// ResetsAt Start of the next period. Null if the period is lifetime
+	// ResetsAt Start of the next period. Null if `period` is `lifetime`
 	ResetsAt *time.Time `json:"resets_at"`
 
 	// Used Total of the meter, or of the quota's group, in the current period, counted as for the bill
 	Used json.Number `json:"used"`
 }
 
-// EntitledToQuotaMode Whether the quota is hard or soft
+// EntitledToQuotaMode Effect of the limit: `hard` or `soft`
 type EntitledToQuotaMode string
 
 // EntitledToQuotaPeriod Time after which usage starts again from zero
@@ -4727,7 +4727,7 @@ type Entitlements struct {
 
 // EraseCustomer defines model for EraseCustomer.
 type EraseCustomer struct {
-	// Confirm The customer's external_id, to confirm the erasure. It cannot be undone
+	// Confirm The customer's `external_id`, to confirm the erasure. An erasure cannot be undone
 	//
 	// Examples: acme
 	Confirm string `json:"confirm"`
@@ -4743,19 +4743,19 @@ type Event struct {
 	// CustomerId The customer's external ID. An unknown ID creates a customer, unless the tenant is strict
 	CustomerId string `json:"customer_id"`
 
-	// EventType Kind of event, such as api_call. Each meter counts the events of one type
+	// EventType Kind of event, such as `api_call`. Each meter counts the events of one type
 	EventType string `json:"event_type"`
 
 	// IdempotencyKey Key that makes repeats safe. A repeat with the same key is accepted and adds nothing
 	IdempotencyKey *string `json:"idempotency_key,omitempty"`
 
-	// Properties Any JSON object of at most 16 KiB. A meter can group usage by its keys
+	// Properties Any JSON object of at most 16 KiB. A meter can group usage by these properties
 	Properties *map[string]interface{} `json:"properties,omitempty"`
 
-	// Timestamp Time of the event. Default: now. At most five years in the past and one hour in the future. With an idempotency_key, not older than the retention of events
+	// Timestamp Time of the event. Default: now. At most five years in the past and one hour in the future. With an `idempotency_key`, not older than the retention of events
 	Timestamp *time.Time `json:"timestamp,omitempty"`
 
-	// Value Quantity that a sum meter adds. Absolute value below 10^18, at most 12 decimals. Default: 1
+	// Value Quantity that a meter with the aggregation `sum` adds. Absolute value below 10^18, at most 12 decimals. Default: 1
 	Value                *json.Number           `json:"value,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -4796,7 +4796,7 @@ type EventConflict struct {
 
 // EventCounter defines model for EventCounter.
 type EventCounter struct {
-	// Late Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's late_policy is report
+	// Late Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's `late_policy` is `report`
 	Late bool `json:"late"`
 
 	// MeterSlug The meter's slug
@@ -4809,10 +4809,10 @@ type EventCounts struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events with an idempotency_key that was already used. They add nothing
+	// Duplicates Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
 	Duplicates int64 `json:"duplicates"`
 
 	// Granularity The width of the windows
@@ -4828,7 +4828,7 @@ type EventCounts struct {
 	// Uncounted Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none
 	Uncounted *[]EventRejections `json:"uncounted,omitempty"`
 
-	// Windows Windows in order of time. They count the hours that begin in the range. Windows without events are omitted
+	// Windows Windows in order of time. A window counts the hours that begin in the range. Windows without events are omitted
 	Windows []CountedWindow `json:"windows"`
 }
 
@@ -4843,10 +4843,10 @@ type EventPage struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 
-	// SearchedUntil The search has covered the range from here to its end. Null: it has covered all stored events
+	// SearchedUntil Every event of the range at or after this time was searched. Null: the whole range was searched
 	SearchedUntil *time.Time `json:"searched_until"`
 }
 
@@ -4915,10 +4915,10 @@ type Explain struct {
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// LateAmount Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
+	// LateAmount Additional charge of this period for late usage. If `late_policy` is `adjust` and this period was billed, another period bills it
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
+	// LateSteps Steps that compute `late_amount`. The last step is the result. Empty for an open period
 	LateSteps []Step `json:"late_steps"`
 
 	// LateUsage Usage that arrived after the closing
@@ -5016,15 +5016,15 @@ type Firing struct {
 	OccurredAt time.Time     `json:"occurred_at"`
 	Period     MessagePeriod `json:"period"`
 
-	// QuotaId Id of the quota that reached the threshold. Null except for quota alerts
+	// QuotaId Id of the quota that reached the threshold. Null unless the alert has the type `quota`
 	//
 	// Examples: quo_42
 	QuotaId *string `json:"quota_id"`
 
-	// Threshold The threshold that was reached. For silence, the minutes of the alert
+	// Threshold The threshold that was reached. For `silence`, `minutes` of the alert
 	Threshold json.Number `json:"threshold"`
 
-	// Value The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
+	// Value The total, the charge, the percentage or the minutes at `occurred_at`. A percentage is rounded down to 2 decimals
 	Value json.Number `json:"value"`
 }
 
@@ -5042,7 +5042,7 @@ type FoundInvitation struct {
 	// Name The name
 	Name string `json:"name"`
 
-	// Reset Whether the invitation resets an existing member. If false, it creates a member
+	// Reset Whether the invitation resets an existing member. If false, the invitation creates a member
 	Reset bool `json:"reset"`
 
 	// Role The role in the tenant
@@ -5060,7 +5060,7 @@ type HMACSecret struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
+	// CreatedBy Creator of the secret: a member, another credential, or `operator` for the command line
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
@@ -5097,7 +5097,7 @@ type HMACSecret struct {
 	// Signatures Signature versions that the secret accepts
 	Signatures HMACSecretSignatures `json:"signatures"`
 
-	// SuccessorId Id of the secret that replaces this one. Both are valid until expires_at
+	// SuccessorId Id of the new secret. This secret also stays valid until its `expires_at`
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -5145,10 +5145,10 @@ type HoldReason struct {
 	// Examples: api-calls
 	MeterSlug *string `json:"meter_slug,omitempty"`
 
-	// Ours Reported units. For charge_differs, the reported amount
+	// Ours Reported units. For `charge_differs`, the reported amount
 	Ours *json.Number `json:"ours,omitempty"`
 
-	// Theirs Units that the provider has counted. For price_differs and charge_differs, the provider's amount
+	// Theirs Units that the provider has counted. For `price_differs` and `charge_differs`, the provider's amount
 	Theirs *json.Number `json:"theirs,omitempty"`
 }
 
@@ -5189,16 +5189,16 @@ type IngestResult struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted
+	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events with an idempotency_key that was already used. They add nothing
+	// Duplicates Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
 	Duplicates int64 `json:"duplicates"`
 
 	// Errors The rejected events and the rules that they break
 	Errors []IngestError `json:"errors"`
 
-	// Rejected Events that break a rule. errors lists them
+	// Rejected Number of rejected events. `errors` lists the rules that they break
 	Rejected int64 `json:"rejected"`
 
 	// Warnings Hints about accepted and rejected events, such as unknown fields or event types without a meter
@@ -5280,7 +5280,7 @@ type InvoiceHeld struct {
 	// Deadline Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider
 	Deadline time.Time `json:"deadline"`
 
-	// HoldId Id of the hold, for POST /v1/billing/holds/{id}/release
+	// HoldId Id of the hold, for `POST /v1/billing/holds/{id}/release`
 	HoldId string `json:"hold_id"`
 
 	// InvoiceId Id of the invoice at the provider
@@ -5298,7 +5298,7 @@ type InvoiceHeld struct {
 
 // InvoiceHold defines model for InvoiceHold.
 type InvoiceHold struct {
-	// Actions Available actions. Each is a path below the hold
+	// Actions Available actions. Each action is a path below the hold
 	//
 	// Examples: ["release"]
 	Actions []string `json:"actions"`
@@ -5358,16 +5358,34 @@ type InvoiceHold struct {
 	// Examples: key_12
 	ReleasedBy string `json:"released_by"`
 
-	// State planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold
+	// State State of the hold:
+	// - `planned`: the provider has not accepted the hold yet.
+	// - `held`: reports are not counted or compared yet.
+	// - `disagrees`: the invoice differs from the reports. Act on the differences.
+	// - `releasing`: the provider is finalizing the invoice.
+	// - `released`: the invoice is final.
+	// - `expired`: the invoice became final at the deadline.
+	// - `finalized`: the invoice was finalized by other means.
+	// - `theirs`: the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.
+	// - `refused`: the provider did not accept the hold.
 	State InvoiceHoldState `json:"state"`
 }
 
-// InvoiceHoldState planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold
+// InvoiceHoldState State of the hold:
+// - `planned`: the provider has not accepted the hold yet.
+// - `held`: reports are not counted or compared yet.
+// - `disagrees`: the invoice differs from the reports. Act on the differences.
+// - `releasing`: the provider is finalizing the invoice.
+// - `released`: the invoice is final.
+// - `expired`: the invoice became final at the deadline.
+// - `finalized`: the invoice was finalized by other means.
+// - `theirs`: the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.
+// - `refused`: the provider did not accept the hold.
 type InvoiceHoldState string
 
 // InvoiceHoldChange defines model for InvoiceHoldChange.
 type InvoiceHoldChange struct {
-	// DeadlineHours Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with grace_hours. Current holds keep their deadlines
+	// DeadlineHours Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with `grace_hours`. Current holds keep their deadlines
 	DeadlineHours *int64 `json:"deadline_hours,omitempty"`
 
 	// Enabled Whether draft invoices with usage are held. Only for providers that make invoices
@@ -5385,7 +5403,7 @@ type InvoiceHoldSettings struct {
 
 // KeyOverlap defines model for KeyOverlap.
 type KeyOverlap struct {
-	// OverlapSeconds Seconds that the old key stays valid with the new one. With 0, it is revoked immediately. Default: 0
+	// OverlapSeconds Seconds that the old key stays valid with the new key. With 0, the old key is revoked immediately. Default: 0
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
@@ -5397,7 +5415,7 @@ type ListAPIKeyMetadata struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5409,7 +5427,7 @@ type ListAlert struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5421,7 +5439,7 @@ type ListAuditEntry struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5433,7 +5451,7 @@ type ListBillingPeriod struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5445,7 +5463,7 @@ type ListCustomer struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5457,7 +5475,7 @@ type ListDelivery struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5469,7 +5487,7 @@ type ListEventConflict struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5481,7 +5499,7 @@ type ListExportedEvent struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5493,7 +5511,7 @@ type ListFiring struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5505,7 +5523,7 @@ type ListHMACSecret struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5517,7 +5535,7 @@ type ListInvitation struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5529,7 +5547,7 @@ type ListInvoiceHold struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5541,7 +5559,7 @@ type ListMember struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5553,7 +5571,7 @@ type ListMeter struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5565,7 +5583,7 @@ type ListOwnSession struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5577,7 +5595,7 @@ type ListPlan struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5589,7 +5607,7 @@ type ListPricing struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5601,7 +5619,7 @@ type ListQuota struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5613,7 +5631,7 @@ type ListReconciliation struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5625,7 +5643,7 @@ type ListStatementReport struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5637,7 +5655,7 @@ type ListSyncRun struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5649,7 +5667,7 @@ type ListUncountedEvent struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5661,7 +5679,7 @@ type ListUnratedUsage struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5673,7 +5691,7 @@ type ListUsageDiscrepancy struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5685,7 +5703,7 @@ type ListWebhook struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken page_token of the next page. Null on the last page
+	// NextPageToken `page_token` of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -5717,7 +5735,7 @@ type Member struct {
 	// Email The person's e-mail
 	Email string `json:"email"`
 
-	// HasPassword Whether the member signs in with a password. If false, only at the tenant's OIDC issuer
+	// HasPassword Whether the member signs in with a password. If false, the member signs in only at the tenant's OIDC issuer
 	HasPassword bool `json:"has_password"`
 
 	// Id The id of this object
@@ -5745,7 +5763,7 @@ type MemberInvited struct {
 	// ExpiresAt Time of expiry
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// InvitationId Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send
+	// InvitationId Id of the invitation. `POST /v1/tenant/invitations/{id}/renew` returns the token to send
 	InvitationId string `json:"invitation_id"`
 
 	// MemberId Id of the member to reset. Absent if accepting the invitation creates a member
@@ -5983,10 +6001,10 @@ type MessagePeriod struct {
 
 // Meter defines model for Meter.
 type Meter struct {
-	// Aggregation sum adds the events' values; count counts the events
+	// Aggregation `sum` adds the values of the events. `count` adds 1 for each event
 	Aggregation MeterAggregation `json:"aggregation"`
 
-	// ArchivedAt Time at which the meter was archived and stopped counting new events. Null if it is not archived
+	// ArchivedAt Time at which the meter was archived and stopped counting new events. Null if the meter is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
 	Backfill   *Backfill  `json:"backfill,omitempty"`
 
@@ -6003,7 +6021,7 @@ type Meter struct {
 	// Filters Conditions on properties. The meter counts the events that meet all of them
 	Filters []MeterFilter `json:"filters"`
 
-	// GroupBy Event properties that usage is grouped by. See value_property for paths
+	// GroupBy Event properties that usage is grouped by. See `value_property` for paths
 	GroupBy []string `json:"group_by"`
 
 	// Id The id of this object
@@ -6017,7 +6035,7 @@ type Meter struct {
 	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 
-	// Status backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503
+	// Status `backfilling` while earlier events are being counted. Meanwhile, usage is counted by the definition in `current`. If `current` is absent, reading usage returns 503
 	Status MeterStatus `json:"status"`
 
 	// Unit Name of the unit of usage, for display
@@ -6026,14 +6044,14 @@ type Meter struct {
 	// UsageScale Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
 	UsageScale int32 `json:"usage_scale"`
 
-	// ValueProperty Property of events that is their value. Empty: value of the event
+	// ValueProperty Property of events that is their value. Empty: `value` of the event
 	ValueProperty string `json:"value_property"`
 }
 
-// MeterAggregation sum adds the events' values; count counts the events
+// MeterAggregation `sum` adds the values of the events. `count` adds 1 for each event
 type MeterAggregation string
 
-// MeterStatus backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503
+// MeterStatus `backfilling` while earlier events are being counted. Meanwhile, usage is counted by the definition in `current`. If `current` is absent, reading usage returns 503
 type MeterStatus string
 
 // MeterDaily defines model for MeterDaily.
@@ -6062,7 +6080,7 @@ type MeterFilter struct {
 	// Property Property of events
 	Property string `json:"property"`
 
-	// Values Strings, numbers or booleans. Absent for exists and not_exists
+	// Values Strings, numbers or booleans. Absent for `exists` and `not_exists`
 	Values *[]interface{} `json:"values,omitempty"`
 }
 
@@ -6074,10 +6092,10 @@ type MeterPreview struct {
 	// Counted Number of events that the definition counts
 	Counted int64 `json:"counted"`
 
-	// CurrentValue Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+	// CurrentValue Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
 	CurrentValue *json.Number `json:"current_value,omitempty"`
 
-	// Customers At most 1,000 customers with events, in order of the absolute difference between value and current_value, largest first, then of creation. Without current_value, in order of the absolute value
+	// Customers At most 1,000 customers with events, in order of the absolute difference between `value` and `current_value`, largest first, then of creation. Without `current_value`, in order of the absolute `value`
 	Customers []PreviewedCustomer `json:"customers"`
 
 	// EventsRead Number of events that were read
@@ -6090,10 +6108,10 @@ type MeterPreview struct {
 	// Sample The latest 100 events that were read, newest first
 	Sample []PreviewedEvent `json:"sample"`
 
-	// Uncounted Events that the definition does not count, by reason, most frequent first. The code is filtered_out, value_missing or value_invalid
+	// Uncounted Events that the definition does not count, by reason, most frequent first. The code is `filtered_out`, `value_missing` or `value_invalid`
 	Uncounted []EventRejections `json:"uncounted"`
 
-	// Value Usage by the definition, including late usage
+	// Value Usage under the definition, including late usage
 	Value json.Number `json:"value"`
 }
 
@@ -6110,7 +6128,7 @@ type Money struct {
 
 // MonthlyRevenue defines model for MonthlyRevenue.
 type MonthlyRevenue struct {
-	// Amount Sum of billed, estimated and unbilled
+	// Amount Sum of `billed`, `estimated` and `unbilled`
 	Amount json.Number `json:"amount"`
 
 	// Billed Charges of closed periods that were reported to a provider in live mode, and their adjustments
@@ -6139,7 +6157,7 @@ type OidcSettings struct {
 	// ClientId The client's id at the issuer
 	ClientId string `json:"client_id"`
 
-	// Configured Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty
+	// Configured Whether the tenant has an OIDC issuer. If false, `issuer` and `client_id` are empty
 	Configured bool `json:"configured"`
 
 	// HasClientSecret Whether a client secret is saved
@@ -6175,7 +6193,7 @@ type OwnSession struct {
 
 // PasswordResetRequested defines model for PasswordResetRequested.
 type PasswordResetRequested struct {
-	// MemberId Id of the member, for POST /v1/tenant/members/{id}/reset
+	// MemberId Id of the member, for `POST /v1/tenant/members/{id}/reset`
 	MemberId string `json:"member_id"`
 
 	// TenantId The tenant's id
@@ -6209,10 +6227,10 @@ type PeriodClosed struct {
 
 // PeriodHead defines model for PeriodHead.
 type PeriodHead struct {
-	// Bills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+	// Bills Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
 	Bills *PeriodHeadBills `json:"bills,omitempty"`
 
-	// ClosedAt Time at which the period was closed. Null while it is open
+	// ClosedAt Time at which the period was closed. Null while the period is not closed
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// DueAt Planned closing time: the end of the period plus the grace
@@ -6229,17 +6247,17 @@ type PeriodHead struct {
 	// Start The first instant that is included
 	Start time.Time `json:"start"`
 
-	// State in_grace: the period has ended and accepts late events until it is closed
+	// State `in_grace`: the period has ended and accepts late events until it is closed
 	State PeriodHeadState `json:"state"`
 
-	// Stream Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
+	// Stream Billing schedule of the period. A subscription with different periods has a schedule of its own. Absent for the first schedule
 	Stream *int64 `json:"stream,omitempty"`
 }
 
-// PeriodHeadBills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+// PeriodHeadBills Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
 type PeriodHeadBills string
 
-// PeriodHeadState in_grace: the period has ended and accepts late events until it is closed
+// PeriodHeadState `in_grace`: the period has ended and accepts late events until it is closed
 type PeriodHeadState string
 
 // PeriodLine defines model for PeriodLine.
@@ -6285,10 +6303,10 @@ type PeriodStatement struct {
 	// Adjustments Adjustments of closed periods that are billed in this period, oldest first
 	Adjustments []ClosedPeriod `json:"adjustments"`
 
-	// Bills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+	// Bills Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
 	Bills *PeriodStatementBills `json:"bills,omitempty"`
 
-	// ClosedAt Time at which the period was closed. Null while it is open
+	// ClosedAt Time at which the period was closed. Null while the period is not closed
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// CustomerId The customer's id
@@ -6317,25 +6335,25 @@ type PeriodStatement struct {
 	// Start The first instant that is included
 	Start time.Time `json:"start"`
 
-	// State in_grace: the period has ended and accepts late events until it is closed
+	// State `in_grace`: the period has ended and accepts late events until it is closed
 	State PeriodStatementState `json:"state"`
 
-	// Stream Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
+	// Stream Billing schedule of the period. A subscription with different periods has a schedule of its own. Absent for the first schedule
 	Stream *int64 `json:"stream,omitempty"`
 
 	// Totals Totals, one for each currency
 	Totals []StatementTotal `json:"totals"`
 }
 
-// PeriodStatementBills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+// PeriodStatementBills Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
 type PeriodStatementBills string
 
-// PeriodStatementState in_grace: the period has ended and accepts late events until it is closed
+// PeriodStatementState `in_grace`: the period has ended and accepts late events until it is closed
 type PeriodStatementState string
 
 // Plan defines model for Plan.
 type Plan struct {
-	// ArchivedAt Time at which the plan was archived. Null if it is not archived
+	// ArchivedAt Time at which the plan was archived. Null if the plan is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
 
 	// CreatedAt Time of creation
@@ -6361,7 +6379,7 @@ type PreviewItem struct {
 	// Amount Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
-	// Backfilling Whether the meter's earlier events are still being counted. If true, usage and amount are 0
+	// Backfilling Whether the meter's earlier events are still being counted. If true, `usage` and `amount` are 0
 	Backfilling *bool `json:"backfilling,omitempty"`
 
 	// Currency ISO 4217 code
@@ -6394,7 +6412,7 @@ type PreviewItem struct {
 
 // PreviewMeter defines model for PreviewMeter.
 type PreviewMeter struct {
-	// Aggregation sum adds the values of events. count adds 1 for each event. Default: sum
+	// Aggregation `sum` adds the values of the events. `count` adds 1 for each event. Default: sum
 	Aggregation *PreviewMeterAggregation `json:"aggregation,omitempty"`
 
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
@@ -6406,22 +6424,22 @@ type PreviewMeter struct {
 	// Filters Conditions on properties. The meter counts the events that meet all of them
 	Filters *[]SentFilter `json:"filters,omitempty"`
 
-	// GroupBy Event properties to group usage by. See value_property for paths
+	// GroupBy Event properties to group usage by. See `value_property` for paths
 	GroupBy *[]string `json:"group_by,omitempty"`
 
-	// Start Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+	// Start Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
 	Start *time.Time `json:"start,omitempty"`
 
-	// ValueProperty Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event
+	// ValueProperty Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as `usage.total_tokens`; a property with the whole name takes precedence. At most 5 names. Empty: `value` of the event
 	ValueProperty *string `json:"value_property,omitempty"`
 }
 
-// PreviewMeterAggregation sum adds the values of events. count adds 1 for each event. Default: sum
+// PreviewMeterAggregation `sum` adds the values of the events. `count` adds 1 for each event. Default: sum
 type PreviewMeterAggregation string
 
 // PreviewMeterChange defines model for PreviewMeterChange.
 type PreviewMeterChange struct {
-	// Aggregation sum adds the events' values; count counts the events
+	// Aggregation `sum` adds the values of the events. `count` adds 1 for each event
 	Aggregation *PreviewMeterChangeAggregation `json:"aggregation,omitempty"`
 
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
@@ -6436,7 +6454,7 @@ type PreviewMeterChange struct {
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Start Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+	// Start Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
 	Start *time.Time `json:"start,omitempty"`
 
 	// Unit Name of the unit of usage, for display
@@ -6445,11 +6463,11 @@ type PreviewMeterChange struct {
 	// UsageScale Number of decimals of reported usage. A change applies to open periods and recounts nothing
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 
-	// ValueProperty Property of events that is their value. Empty: value of the event
+	// ValueProperty Property of events that is their value. Empty: `value` of the event
 	ValueProperty *string `json:"value_property,omitempty"`
 }
 
-// PreviewMeterChangeAggregation sum adds the events' values; count counts the events
+// PreviewMeterChangeAggregation `sum` adds the values of the events. `count` adds 1 for each event
 type PreviewMeterChangeAggregation string
 
 // PreviewedCustomer defines model for PreviewedCustomer.
@@ -6457,7 +6475,7 @@ type PreviewedCustomer struct {
 	// Counted Number of events that the definition counts
 	Counted int64 `json:"counted"`
 
-	// CurrentValue Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+	// CurrentValue Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
 	CurrentValue *json.Number `json:"current_value,omitempty"`
 
 	// CustomerId The customer's external ID
@@ -6466,7 +6484,7 @@ type PreviewedCustomer struct {
 	// EventsRead Number of events that were read
 	EventsRead int64 `json:"events_read"`
 
-	// Value Usage by the definition, including late usage
+	// Value Usage under the definition, including late usage
 	Value json.Number `json:"value"`
 }
 
@@ -6475,26 +6493,32 @@ type PreviewedEvent struct {
 	// CustomerId The customer's external ID
 	CustomerId string `json:"customer_id"`
 
-	// GroupKey Value of each group_by property. Present if the event is counted
+	// GroupKey Value of each `group_by` property. Present if the event is counted
 	GroupKey *map[string]interface{} `json:"group_key,omitempty"`
 
 	// Id The id of this object
 	Id string `json:"id"`
 
-	// Property Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers
+	// Property Property of the first filter that excludes the event, or `value_property`. Absent for a counted event and for events of erased customers
 	Property *string `json:"property,omitempty"`
 
-	// Rule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it, or its customer was erased before the definition was in use. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+	// Rule Whether the definition counts the event, and the reason if it does not:
+	// - `filtered_out`: a filter excludes the event, or the customer was erased before the definition was in use.
+	// - `value_missing`: `value_property` is missing or null.
+	// - `value_invalid`: `value_property` is no number within the bounds.
 	Rule PreviewedEventRule `json:"rule"`
 
 	// Timestamp Time of the event
 	Timestamp time.Time `json:"timestamp"`
 
-	// Value Value of the event by the definition. Present if the event is counted. count adds 1 instead
+	// Value Value that the definition reads from the event. Present if the event is counted. A meter with the aggregation `count` adds 1 instead
 	Value *json.Number `json:"value,omitempty"`
 }
 
-// PreviewedEventRule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it, or its customer was erased before the definition was in use. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+// PreviewedEventRule Whether the definition counts the event, and the reason if it does not:
+// - `filtered_out`: a filter excludes the event, or the customer was erased before the definition was in use.
+// - `value_missing`: `value_property` is missing or null.
+// - `value_invalid`: `value_property` is no number within the bounds.
 type PreviewedEventRule string
 
 // Price defines model for Price.
@@ -6525,7 +6549,7 @@ type Price struct {
 
 // PriceComparison defines model for PriceComparison.
 type PriceComparison struct {
-	// ComparedAt Time at which the provider's prices were read. Null if they are not compared yet
+	// ComparedAt Time at which the provider's prices were read. Null if the prices are not compared yet
 	ComparedAt *time.Time `json:"compared_at"`
 
 	// Differences Meters for which Odometer's price differs from the provider's price. The provider's price is billed
@@ -6558,10 +6582,10 @@ type PriceDifference struct {
 
 // PriceImpact defines model for PriceImpact.
 type PriceImpact struct {
-	// After Total of these customers' charges with the change
+	// After Total charges of the affected customers with the change
 	After json.Number `json:"after"`
 
-	// Before Total of these customers' charges now
+	// Before Total charges of the affected customers now
 	Before json.Number `json:"before"`
 
 	// Currency ISO 4217 code
@@ -6601,7 +6625,7 @@ type Pricing struct {
 
 // Problem defines model for Problem.
 type Problem struct {
-	// Code Error code for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. Future versions can add codes
+	// Code Error code for programs: `confirmation_required`, `conflict`, `forbidden`, `internal`, `invalid`, `malformed`, `meter_backfilling`, `method_not_allowed`, `no_provider`, `not_acceptable`, `not_found`, `overloaded`, `paused`, `provider_refused`, `provider_unavailable`, `rate_limited`, `request_timeout`, `too_large`, `unauthorized`, `unavailable`, `unsupported_media_type`. Future versions can add codes
 	Code         string        `json:"code"`
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
 
@@ -6631,16 +6655,16 @@ type Provider struct {
 	// Examples: acct_1PQ2
 	Account *string `json:"account,omitempty"`
 
-	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+	// Bills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 	Bills *ProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+	// CollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
 	CollectionMethod *ProviderCollectionMethod `json:"collection_method,omitempty"`
 
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills
+	// DaysUntilDue Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills`
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Id The id of this object
@@ -6648,56 +6672,56 @@ type Provider struct {
 	// Examples: con_3
 	Id string `json:"id"`
 
-	// Livemode Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in test mode never count as billed in live mode, and the reverse
+	// Livemode Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in one mode never count as billed in the other mode
 	Livemode *bool `json:"livemode,omitempty"`
 
-	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
+	// Mapping Only for the type `stripe`. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as `meter_slug` in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Product Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
+	// Product Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products`
 	Product *string `json:"product,omitempty"`
 
-	// Products Only for type stripe, and only in a request with bills. Stripe product id for each meter slug
+	// Products Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
-	// Secret The secret, if it was created here. It is shown only in this response
+	// Secret The secret, if Odometer created it. The secret is shown only in this response
 	Secret *string `json:"secret,omitempty"`
 
 	// SecretLastFour Last four characters of the secret
 	SecretLastFour string `json:"secret_last_four"`
 
-	// TaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+	// TaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
 	TaxBehavior *ProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product
+	// TaxCode Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product
 	TaxCode *string `json:"tax_code,omitempty"`
 
 	// Type The type
 	Type ProviderType `json:"type"`
 
-	// Url Only for type webhook. URL that receives the signed statements (Standard Webhooks)
+	// Url Only for the type `webhook`. URL that receives the signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
 	// ValidatedAt Time at which the provider accepted the settings
 	ValidatedAt time.Time `json:"validated_at"`
 
-	// WebhookEvents For a provider that sends events, the event types to send to webhook_url
+	// WebhookEvents For a provider that sends events, the event types to send to `webhook_url`
 	WebhookEvents *[]string `json:"webhook_events,omitempty"`
 
 	// WebhookSecretLastFour For a provider that sends events, the last four characters of the endpoint's signing secret
 	WebhookSecretLastFour *string `json:"webhook_secret_last_four,omitempty"`
 
-	// WebhookUrl For a provider that sends events, the URL of the endpoint to add there
+	// WebhookUrl For a provider that sends events, the URL of the endpoint to add at the provider
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
-// ProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+// ProviderBills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 type ProviderBills string
 
-// ProviderCollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+// ProviderCollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
 type ProviderCollectionMethod string
 
-// ProviderTaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+// ProviderTaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
 type ProviderTaxBehavior string
 
 // ProviderType The type
@@ -6711,7 +6735,7 @@ type ProviderEvent struct {
 
 // ProviderSecret defines model for ProviderSecret.
 type ProviderSecret struct {
-	// Secret The new secret. It is not stored: install it in the receiver, then save the provider with it
+	// Secret The new secret. Odometer does not store the secret: install it in the receiver, then save the provider with it
 	Secret string `json:"secret"`
 }
 
@@ -6725,7 +6749,7 @@ type Quota struct {
 	// Examples: acme
 	Customer *string `json:"customer"`
 
-	// Group Group of the meter that is limited. Null if all usage is
+	// Group Group of the meter that is limited. Null if the quota limits all usage
 	Group *map[string]interface{} `json:"group"`
 
 	// Id The id of this object
@@ -6741,7 +6765,7 @@ type Quota struct {
 	// Examples: tokens
 	Meter string `json:"meter"`
 
-	// Mode Whether the quota is hard or soft
+	// Mode Effect of the limit: `hard` or `soft`
 	Mode QuotaMode `json:"mode"`
 
 	// Period Time after which usage starts again from zero
@@ -6753,7 +6777,7 @@ type Quota struct {
 	Plan *string `json:"plan"`
 }
 
-// QuotaMode Whether the quota is hard or soft
+// QuotaMode Effect of the limit: `hard` or `soft`
 type QuotaMode string
 
 // QuotaPeriod Time after which usage starts again from zero
@@ -6761,10 +6785,10 @@ type QuotaPeriod string
 
 // QuotaAmount defines model for QuotaAmount.
 type QuotaAmount struct {
-	// Amount Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+	// Amount Amount of usage, zero or more: the sum of the events' values for the aggregation `sum`, the number of events for `count`
 	Amount json.Number `json:"amount"`
 
-	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount
+	// Group Group of the usage: an object with a value for each property of the meter's `group_by`. Without `group`, quotas of single groups do not limit the amount
 	Group *map[string]interface{} `json:"group,omitempty"`
 
 	// Meter Slug of the meter
@@ -6773,13 +6797,13 @@ type QuotaAmount struct {
 
 // QuotaCheck defines model for QuotaCheck.
 type QuotaCheck struct {
-	// Amount Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+	// Amount Amount of usage, zero or more: the sum of the events' values for the aggregation `sum`, the number of events for `count`
 	Amount json.Number `json:"amount"`
 
 	// Customer External ID of the customer
 	Customer string `json:"customer"`
 
-	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount
+	// Group Group of the usage: an object with a value for each property of the meter's `group_by`. Without `group`, quotas of single groups do not limit the amount
 	Group *map[string]interface{} `json:"group,omitempty"`
 
 	// Meter Slug of the meter
@@ -6794,7 +6818,7 @@ type QuotaDecision struct {
 	// Exceeded Whether usage, reservations and the amount would together be above a quota, hard or soft
 	Exceeded bool `json:"exceeded"`
 
-	// Limit Limit of the quota. Null if it is unlimited
+	// Limit Limit of the quota. Null if the quota is unlimited
 	Limit json.Number `json:"limit"`
 
 	// QuotaId The id of the quota
@@ -6802,13 +6826,13 @@ type QuotaDecision struct {
 	// Examples: quo_5
 	QuotaId *string `json:"quota_id"`
 
-	// Remaining limit - used - reserved, at least 0. Null if the quota is unlimited
+	// Remaining `limit` less `used` and `reserved`, at least 0. Null if the quota is unlimited
 	Remaining json.Number `json:"remaining"`
 
 	// Reserved Amount of the reservations of the current period that are not settled, released or expired
 	Reserved json.Number `json:"reserved"`
 
-	// ResetsAt Start of the next period. Null if the period is lifetime
+	// ResetsAt Start of the next period. Null if `period` is `lifetime`
 	ResetsAt *time.Time `json:"resets_at"`
 
 	// Used Total of the meter, or of the quota's group, in the current period, counted as for the bill
@@ -6871,7 +6895,7 @@ type QuotaExceededPeriod string
 
 // Readiness defines model for Readiness.
 type Readiness struct {
-	// Bodies exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
+	// Bodies `exhausted` if a request body was refused with 503 for lack of memory in the last 10 seconds. The process still serves other requests, so `status` stays `ok`
 	Bodies ReadinessBodies `json:"bodies"`
 
 	// Clock Whether the clocks of the process and the database agree within 5 seconds
@@ -6887,7 +6911,7 @@ type Readiness struct {
 	Temporal ReadinessTemporal `json:"temporal"`
 }
 
-// ReadinessBodies exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
+// ReadinessBodies `exhausted` if a request body was refused with 503 for lack of memory in the last 10 seconds. The process still serves other requests, so `status` stays `ok`
 type ReadinessBodies string
 
 // ReadinessClock Whether the clocks of the process and the database agree within 5 seconds
@@ -6983,15 +7007,15 @@ type ReconciledTheirs struct {
 	// Amount Invoiced amount of the meter before discounts and tax. Absent if the invoices have no amount of the meter or several currencies
 	Amount *json.Number `json:"amount,omitempty"`
 
-	// Currency Currency of amount
+	// Currency Currency of `amount`
 	//
 	// Examples: USD
 	Currency *string `json:"currency,omitempty"`
 
-	// Quantity Units on final invoices that are not void. They do not change after the state is decided
+	// Quantity Units on final invoices that are not void. The number does not change after `state` is decided
 	Quantity json.Number `json:"quantity"`
 
-	// Unexplained Units of quantity that Odometer did not report. 0 while the state is open
+	// Unexplained Units of `quantity` that Odometer did not report. 0 while `state` is `open`
 	Unexplained json.Number `json:"unexplained"`
 }
 
@@ -7000,13 +7024,13 @@ type Reconciliation struct {
 	// AcceptedQuantity Units that the provider has accepted
 	AcceptedQuantity json.Number `json:"accepted_quantity"`
 
-	// Actions Available decisions. Send each to the path of the same name below the reconciliation, and write_off to write-off
+	// Actions Available decisions. Send a decision to the path with its name below the reconciliation. The path of `write_off` is `write-off`
 	Actions []ReconciliationActions `json:"actions"`
 
-	// BilledQuantity Units that count as billed and are never charged again. Absent while the state is open
+	// BilledQuantity Units that count as billed and are never charged again. Absent while `state` is `open`
 	BilledQuantity *json.Number `json:"billed_quantity,omitempty"`
 
-	// Bills Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge
+	// Bills Unit in which the provider bills the period. With `amounts`, all invoiced and billed quantities are money, in the currency of the charge
 	Bills ReconciliationBills `json:"bills"`
 
 	// CountedQuantity Accepted units that the provider has counted
@@ -7020,10 +7044,10 @@ type Reconciliation struct {
 	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// DecidedAt Time of the decision. Null while the state is open
+	// DecidedAt Time of the decision. Null while `state` is `open`
 	DecidedAt *time.Time `json:"decided_at"`
 
-	// DecidedBy Operator that decided the state. Empty if the rules decided the state, or it is undecided
+	// DecidedBy Operator that decided the state. Empty if the rules decided the state, or if the state is undecided
 	//
 	// Examples: key_12
 	DecidedBy string `json:"decided_by"`
@@ -7032,7 +7056,7 @@ type Reconciliation struct {
 	ExternalId string           `json:"external_id"`
 	Invoiced   ReconciledTheirs `json:"invoiced"`
 
-	// Invoices Invoices of the provider's period that contains this one, as last read
+	// Invoices Invoices of the provider's period that contains this billing period, as last read
 	Invoices []ReconciledInvoice `json:"invoices"`
 
 	// MeterId The meter's id
@@ -7046,7 +7070,7 @@ type Reconciliation struct {
 	Ours   ReconciledOurs   `json:"ours"`
 	Period ReconciledPeriod `json:"period"`
 
-	// Reason Reason why the invoices differ. Empty if they agree
+	// Reason Reason why the invoices differ. Empty if the invoices agree
 	//
 	// Examples: accepted, not billed
 	Reason string `json:"reason"`
@@ -7058,7 +7082,7 @@ type Reconciliation struct {
 // ReconciliationActions defines model for Reconciliation.Actions.
 type ReconciliationActions string
 
-// ReconciliationBills Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge
+// ReconciliationBills Unit in which the provider bills the period. With `amounts`, all invoiced and billed quantities are money, in the currency of the charge
 type ReconciliationBills string
 
 // ReconciliationState The state
@@ -7077,7 +7101,7 @@ type ReconciliationDisputed struct {
 	// Invoiced Units on the provider's final invoices
 	Invoiced json.Number `json:"invoiced"`
 
-	// Kind The kind of discrepancy, as in GET /v1/billing/attention
+	// Kind The kind of discrepancy, as in `GET /v1/billing/attention`
 	Kind ReconciliationDisputedKind `json:"kind"`
 
 	// MeterId The meter's id
@@ -7105,7 +7129,7 @@ type ReconciliationDisputed struct {
 	Units json.Number `json:"units"`
 }
 
-// ReconciliationDisputedKind The kind of discrepancy, as in GET /v1/billing/attention
+// ReconciliationDisputedKind The kind of discrepancy, as in `GET /v1/billing/attention`
 type ReconciliationDisputedKind string
 
 // RefusedReservation defines model for RefusedReservation.
@@ -7121,7 +7145,7 @@ type RefusedReservation struct {
 	// Remaining Amount that the quota has left
 	Remaining json.Number `json:"remaining"`
 
-	// ResetsAt Start of the quota's next period. Null if the period is lifetime
+	// ResetsAt Start of the quota's next period. Null if `period` is `lifetime`
 	ResetsAt *time.Time `json:"resets_at"`
 }
 
@@ -7173,7 +7197,7 @@ type Reserve struct {
 	// ExpiresIn Seconds until the reservation expires. Default: 300
 	ExpiresIn *int64 `json:"expires_in,omitempty"`
 
-	// Id Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and . _ : -
+	// Id Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and `. _ : -`
 	Id *string `json:"id,omitempty"`
 }
 
@@ -7190,11 +7214,11 @@ type ResolveReport struct {
 	// Examples: voided by mistake
 	Reason string `json:"reason"`
 
-	// State Outcome at the provider: accepted if it has the report, otherwise rejected
+	// State Outcome at the provider: `accepted` if the provider has the report, otherwise `rejected`
 	State ResolveReportState `json:"state"`
 }
 
-// ResolveReportState Outcome at the provider: accepted if it has the report, otherwise rejected
+// ResolveReportState Outcome at the provider: `accepted` if the provider has the report, otherwise `rejected`
 type ResolveReportState string
 
 // RetriedSyncs defines model for RetriedSyncs.
@@ -7202,7 +7226,7 @@ type RetriedSyncs struct {
 	// Customers Number of customers for which a sync was requested
 	Customers int64 `json:"customers"`
 
-	// Joined Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too
+	// Joined Number of customers with an earlier sync request that was still waiting. The sync of that earlier request serves this request too
 	Joined int64 `json:"joined"`
 
 	// RemainingCustomers Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
@@ -7266,7 +7290,7 @@ type SaveAutoSync struct {
 	// Paused Whether the schedule is paused
 	Paused *bool `json:"paused,omitempty"`
 
-	// Schedule hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone
+	// Schedule `hourly`, `daily`, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. `hourly`, `daily` and cron expressions use the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
@@ -7284,56 +7308,56 @@ type SaveOIDC struct {
 
 // SaveProvider defines model for SaveProvider.
 type SaveProvider struct {
-	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+	// Bills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 	Bills *SaveProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+	// CollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
 	CollectionMethod *SaveProviderCollectionMethod `json:"collection_method,omitempty"`
 
-	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills
+	// DaysUntilDue Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills`
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
-	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
+	// Mapping Only for the type `stripe`. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as `meter_slug` in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// NewReceiver Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before, or else to the latest receiver, which has moved to it. The statements of that receiver continue. Saving the same URL again keeps the receiver
+	// NewReceiver Only for a provider with a URL. `true`: the URL belongs to a new receiver, which gets only usage that other connections have not billed. `false`: the URL belongs to the receiver that had the URL before, or else to the latest receiver, which has moved to this URL. The statements of that receiver continue. Saving the same URL again keeps the receiver
 	NewReceiver *bool `json:"new_receiver,omitempty"`
 
-	// Product Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
+	// Product Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products`
 	Product *string `json:"product,omitempty"`
 
-	// Products Only for type stripe, and only in a request with bills. Stripe product id for each meter slug
+	// Products Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
-	// Secret Only for type webhook. Signing secret: whsec_ followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one
+	// Secret Only for the type `webhook`. Signing secret: `whsec_` followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretKey Only for type stripe. Secret or restricted API key. Default: the saved one
+	// SecretKey Only for the type `stripe`. Secret or restricted API key. Default: the saved one
 	SecretKey *string `json:"secret_key,omitempty"`
 
-	// TaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+	// TaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
 	TaxBehavior *SaveProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product
+	// TaxCode Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product
 	TaxCode *string `json:"tax_code,omitempty"`
 
 	// Type The type
 	Type SaveProviderType `json:"type"`
 
-	// Url Only for type webhook. URL that receives the signed statements (Standard Webhooks)
+	// Url Only for the type `webhook`. URL that receives the signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// WebhookSecret Only for type stripe. Signing secret of the webhook endpoint at Stripe. Default: the saved one
+	// WebhookSecret Only for the type `stripe`. Signing secret of the webhook endpoint at Stripe. Default: the saved one
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
-// SaveProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+// SaveProviderBills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 type SaveProviderBills string
 
-// SaveProviderCollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+// SaveProviderCollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
 type SaveProviderCollectionMethod string
 
-// SaveProviderTaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+// SaveProviderTaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
 type SaveProviderTaxBehavior string
 
 // SaveProviderType The type
@@ -7341,7 +7365,7 @@ type SaveProviderType string
 
 // SecretOverlap defines model for SecretOverlap.
 type SecretOverlap struct {
-	// OverlapSeconds Seconds that the old secret stays valid with the new one. During this time, webhook messages are signed with both. Default: 86400
+	// OverlapSeconds Seconds that the old secret stays valid with the new secret. During this time, webhook messages are signed with both. Default: 86400
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
@@ -7356,17 +7380,17 @@ type Sent struct {
 
 // SentFilter defines model for SentFilter.
 type SentFilter struct {
-	// Operator The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers
+	// Operator The comparison. A missing or null property meets only `ne`, `not_in` and `not_exists`. `gt`, `gte`, `lt` and `lte` accept only numbers
 	Operator SentFilterOperator `json:"operator"`
 
 	// Property Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence
 	Property string `json:"property"`
 
-	// Values Strings, numbers or booleans: none for exists and not_exists, at least one for in and not_in, and one for all others
+	// Values Strings, numbers or booleans: none for `exists` and `not_exists`, at least one for `in` and `not_in`, and one for every other operator
 	Values *[]interface{} `json:"values,omitempty"`
 }
 
-// SentFilterOperator The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers
+// SentFilterOperator The comparison. A missing or null property meets only `ne`, `not_in` and `not_exists`. `gt`, `gte`, `lt` and `lte` accept only numbers
 type SentFilterOperator string
 
 // Session defines model for Session.
@@ -7385,7 +7409,7 @@ type Session struct {
 	Scope  *SessionScope `json:"scope,omitempty"`
 	Tenant SessionTenant `json:"tenant"`
 
-	// WorkflowsUrl Page of the Temporal UI that lists the workflow runs. Absent if it is not configured
+	// WorkflowsUrl Page of the Temporal UI that lists the workflow runs. Absent if the URL of the Temporal UI is not configured
 	//
 	// Examples: https://temporal.example.com/namespaces/default/workflows
 	WorkflowsUrl *string `json:"workflows_url,omitempty"`
@@ -7428,10 +7452,10 @@ type SetPassword struct {
 
 // SetPlanPricing defines model for SetPlanPricing.
 type SetPlanPricing struct {
-	// BasePrice Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
+	// BasePrice Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
@@ -7449,10 +7473,10 @@ type SetPlanPricing struct {
 
 // SetPricing defines model for SetPricing.
 type SetPricing struct {
-	// BasePrice Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
+	// BasePrice Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
@@ -7473,29 +7497,35 @@ type SetQuota struct {
 	// Customer External ID of the customer
 	Customer *string `json:"customer,omitempty"`
 
-	// Group Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage
+	// Group Limits one group of the meter: an object with a value for each property of the meter's `group_by`. Omit `group` to limit all usage
 	Group *map[string]interface{} `json:"group,omitempty"`
 
-	// Limit Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of its plan
+	// Limit Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of the customer's plan
 	Limit *json.Number `json:"limit"`
 
 	// Meter Slug of the meter
 	Meter string `json:"meter"`
 
-	// Mode hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
+	// Mode `hard`: checks and reservations beyond the limit are not allowed. `soft`: checks and reservations beyond the limit are allowed and marked as exceeded
 	Mode SetQuotaMode `json:"mode"`
 
-	// Period Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never
+	// Period Time after which usage starts again from zero:
+	// - `billing`: the customer's billing period.
+	// - `month`, `day`, `hour`: calendar month, day or hour of the meter's time zone.
+	// - `lifetime`: never.
 	Period SetQuotaPeriod `json:"period"`
 
 	// Plan Slug of a plan: the quota limits each customer of the plan on its own
 	Plan *string `json:"plan,omitempty"`
 }
 
-// SetQuotaMode hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
+// SetQuotaMode `hard`: checks and reservations beyond the limit are not allowed. `soft`: checks and reservations beyond the limit are allowed and marked as exceeded
 type SetQuotaMode string
 
-// SetQuotaPeriod Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never
+// SetQuotaPeriod Time after which usage starts again from zero:
+// - `billing`: the customer's billing period.
+// - `month`, `day`, `hour`: calendar month, day or hour of the meter's time zone.
+// - `lifetime`: never.
 type SetQuotaPeriod string
 
 // SignInAtIssuer defines model for SignInAtIssuer.
@@ -7513,16 +7543,16 @@ type SignedIn struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Member    *Member    `json:"member,omitempty"`
 
-	// Tenants Tenants of the person, if there are several. Sign in again with the tenant_id of one of them
+	// Tenants Tenants of the person, if there are several. Sign in again with the `tenant_id` of one of them
 	Tenants *[]SessionTenant `json:"tenants,omitempty"`
 
-	// Token Token for Authorization: Bearer. Browsers also receive it as a cookie
+	// Token Token for Authorization: Bearer. Browsers also receive the token as a cookie
 	Token *string `json:"token,omitempty"`
 }
 
 // Statement defines model for Statement.
 type Statement struct {
-	// Adjustments Usage that arrived after the closing of its period. period is the closed period
+	// Adjustments Usage that arrived after its period was closed. `period` is the closed period
 	Adjustments []Adjustment `json:"adjustments"`
 
 	// Currency Currency of the lines. If the lines have several currencies, the tenant's currency
@@ -7531,17 +7561,17 @@ type Statement struct {
 	// CustomerExternalId The customer's external ID
 	CustomerExternalId string `json:"customer_external_id"`
 
-	// LedgerEpoch Number that rises when the database is restored from a backup. sequence rises with it
+	// LedgerEpoch Number that rises when the database is restored from a backup. `sequence` rises at the same time
 	LedgerEpoch int64 `json:"ledger_epoch"`
 
 	// Meters One line for each meter
 	Meters []StatementMeter `json:"meters"`
 	Period StatementPeriod  `json:"period"`
 
-	// Sequence Number of the statement. It rises with every statement of the customer
+	// Sequence Number of the statement. The number rises with every statement of the customer
 	Sequence int64 `json:"sequence"`
 
-	// Stream Billing schedule of the period. 0, except for a subscription with other periods
+	// Stream Billing schedule of the period. 0, except for a subscription with different periods
 	Stream int64 `json:"stream"`
 
 	// TenantId The tenant's id
@@ -7568,10 +7598,10 @@ type StatementLine struct {
 	// EventCount The number of events
 	EventCount int64 `json:"event_count"`
 
-	// LateAmount Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
+	// LateAmount Additional charge of this period for late usage. If `late_policy` is `adjust` and this period was billed, another period bills it
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
+	// LateSteps Steps that compute `late_amount`. The last step is the result. Empty for an open period
 	LateSteps []Step `json:"late_steps"`
 
 	// LateUsage Usage that arrived after the closing
@@ -7649,18 +7679,22 @@ type StatementReport struct {
 	// FirstSentAt Time of the first attempt to send the report; null if it was never sent
 	FirstSentAt *time.Time `json:"first_sent_at"`
 
-	// Kind statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines
+	// Kind Kind of report:
+	// - `statement`: the bill of the period.
+	// - `quantity`: units of one meter.
+	// - `charge`: an amount.
+	// - `invoice_action`: finalizes an invoice that Odometer created. Such a report has no lines.
 	Kind StatementReportKind `json:"kind"`
 
 	// Lines The usage and the adjustments of the report
 	Lines []StatementReportLine `json:"lines"`
 
-	// Method How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+	// Method How the provider adds up the number: `usage_record`, `meter_delta`, `meter_window` or `meter_last` for a quantity, `pending_item` for a charge with `bills` set to `amounts`. Otherwise absent
 	//
 	// Examples: meter_delta
 	Method *string `json:"method,omitempty"`
 
-	// Number Sequence number of the report for this customer. For a statement, its sequence
+	// Number Sequence number of the report for this customer. For a statement, `sequence` of the statement
 	Number int64 `json:"number"`
 
 	// Provider Type of the provider
@@ -7673,7 +7707,7 @@ type StatementReport struct {
 	// Examples: cus_NffrFeUfNV2Hib
 	ProviderCustomer *string `json:"provider_customer,omitempty"`
 
-	// ProviderTime Timestamp of the report at the provider. Null if it has none
+	// ProviderTime Timestamp of the report at the provider. Null if the report has no timestamp
 	ProviderTime *time.Time `json:"provider_time"`
 
 	// QuantitySent Number that was sent to the provider. For a charge, an amount of money
@@ -7698,7 +7732,11 @@ type StatementReport struct {
 	Window UsagePeriod `json:"window"`
 }
 
-// StatementReportKind statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines
+// StatementReportKind Kind of report:
+// - `statement`: the bill of the period.
+// - `quantity`: units of one meter.
+// - `charge`: an amount.
+// - `invoice_action`: finalizes an invoice that Odometer created. Such a report has no lines.
 type StatementReportKind string
 
 // StatementReportState The state
@@ -7736,7 +7774,7 @@ type StatementReportLineComponent string
 
 // StatementTotal defines model for StatementTotal.
 type StatementTotal struct {
-	// Adjustments Part of amount that comes from adjustments
+	// Adjustments Part of `amount` that comes from adjustments
 	Adjustments json.Number `json:"adjustments"`
 
 	// Amount Sum of the lines and adjustments
@@ -7750,7 +7788,7 @@ type StatementTotal struct {
 
 // SteeredSync defines model for SteeredSync.
 type SteeredSync struct {
-	// HoldsFor The customer's unfinished syncs, including this one. The request applies to all of them, because one run performs them
+	// HoldsFor The customer's unfinished syncs, including this one. The request applies to all these syncs, because one run performs them
 	//
 	// Examples: ["0192b1a0-0000-7000-8000-000000000000"]
 	HoldsFor []string `json:"holds_for"`
@@ -7764,7 +7802,7 @@ type SteeredSync struct {
 
 // Step defines model for Step.
 type Step struct {
-	// Amount Exact amount in unit
+	// Amount Exact amount in `unit`
 	Amount       json.Number  `json:"amount"`
 	ClosedPeriod *UsagePeriod `json:"closed_period,omitempty"`
 
@@ -7773,19 +7811,19 @@ type Step struct {
 	// Examples: The units that the base price covers.
 	Description string `json:"description"`
 
-	// EventCount Number of counted events. Only for usage
+	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage` and `total_usage`
 	EventCount *int64 `json:"event_count,omitempty"`
 
-	// MeterVersion Version of the meter that counted the usage. Absent for other steps
+	// MeterVersion Version of the meter that counted the usage. Present only in the step `usage`
 	MeterVersion *int64 `json:"meter_version,omitempty"`
 
 	// Name The name of the step
 	Name StepName `json:"name"`
 
-	// PriceVersion Version of the price with this value. Absent for other steps
+	// PriceVersion Version of the price with this value. Present only in the steps `included_units`, `overage_rate` and `base_price`
 	PriceVersion *int64 `json:"price_version,omitempty"`
 
-	// ProviderPrice Id of the provider's own price with this value. Absent for other steps
+	// ProviderPrice Id of the provider's own price with this value. Present only in the steps `provider_charge` and `charge`
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
@@ -7795,14 +7833,14 @@ type Step struct {
 	// Examples: late usage
 	Reason *string `json:"reason,omitempty"`
 
-	// RoundedTo Decimals to which the amount is rounded, half to even. Absent if it is not rounded
+	// RoundedTo Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded
 	RoundedTo *int32      `json:"rounded_to,omitempty"`
 	Series    *StepSeries `json:"series,omitempty"`
 
 	// Steps Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation
 	Steps *[]Step `json:"steps,omitempty"`
 
-	// Unit units, or a currency code
+	// Unit `units`, or a currency code
 	//
 	// Examples: USD
 	Unit string `json:"unit"`
@@ -7821,7 +7859,7 @@ type StepSeries struct {
 	// Kind The kind of reports
 	Kind StepSeriesKind `json:"kind"`
 
-	// Method How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+	// Method How the provider adds up the number: `usage_record`, `meter_delta`, `meter_window` or `meter_last` for a quantity, `pending_item` for a charge with `bills` set to `amounts`. Otherwise absent
 	//
 	// Examples: meter_delta
 	Method *string `json:"method,omitempty"`
@@ -7887,7 +7925,7 @@ type StoredPeriod struct {
 
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
-	// Backfilling Whether the meter's earlier events are still being counted. If true, total_usage is 0
+	// Backfilling Whether the meter's earlier events are still being counted. If true, `total_usage` is 0
 	Backfilling *bool `json:"backfilling,omitempty"`
 
 	// MeterId The meter's id
@@ -7908,7 +7946,7 @@ type SyncBilling struct {
 
 // SyncDelayed defines model for SyncDelayed.
 type SyncDelayed struct {
-	// Cause Cause of the delay, as in GET /v1/billing/attention
+	// Cause Cause of the delay, as in `GET /v1/billing/attention`
 	//
 	// Examples: the sync has not finished
 	Cause string `json:"cause"`
@@ -7924,7 +7962,7 @@ type SyncDelayed struct {
 	// RequestedAt Time at which the sync was requested
 	RequestedAt time.Time `json:"requested_at"`
 
-	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
+	// SyncId Id of the sync, for `GET /v1/billing/syncs/{id}`
 	SyncId string `json:"sync_id"`
 
 	// TenantId The tenant's id
@@ -7946,7 +7984,7 @@ type SyncFailed struct {
 	// Error Reason and fix
 	Error string `json:"error"`
 
-	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
+	// SyncId Id of the sync, for `GET /v1/billing/syncs/{id}`
 	SyncId string `json:"sync_id"`
 
 	// TenantId The tenant's id
@@ -7960,7 +7998,7 @@ type SyncLine struct {
 	// Amount Charge for the usage, rounded to the currency's minor unit. For an adjustment, the additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
-	// Component usage of the period, or adjustment for late usage of a closed period
+	// Component `usage` of the period, or `adjustment` for late usage of a closed period
 	Component SyncLineComponent `json:"component"`
 
 	// Currency ISO 4217 code
@@ -7975,19 +8013,19 @@ type SyncLine struct {
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
-	// Method How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+	// Method How the provider adds up the number: `usage_record`, `meter_delta`, `meter_window` or `meter_last` for a quantity, `pending_item` for a charge with `bills` set to `amounts`. Otherwise absent
 	//
 	// Examples: meter_delta
 	Method *string `json:"method,omitempty"`
 
-	// Number Sequence number of the report for this customer. For a statement, its sequence
+	// Number Sequence number of the report for this customer. For a statement, `sequence` of the statement
 	Number int64       `json:"number"`
 	Period UsagePeriod `json:"period"`
 
-	// Quantity Units that the provider has for this line after it accepts the report: the usage in window, rounded for the provider, less usage reported through other connections
+	// Quantity Units that the provider has for this line after it accepts the report: the usage in `window`, rounded for the provider. Usage that was reported through other connections is deducted
 	Quantity json.Number `json:"quantity"`
 
-	// QuantitySent Number that was sent: quantity, or its increase since the previous report. For a charge, an amount
+	// QuantitySent Number that was sent: `quantity`, or the increase of `quantity` since the previous report. For a charge, an amount
 	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
 
 	// ReportId The report's id
@@ -7999,7 +8037,7 @@ type SyncLine struct {
 	// State State of the report
 	State SyncLineState `json:"state"`
 
-	// Target Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period
+	// Target Object at the provider that receives the report: a subscription item, a meter or a subscription. `own_invoice` is an invoice that Odometer creates for the period
 	//
 	// Examples: si_Na6dzxczY5fwHx
 	Target *string `json:"target,omitempty"`
@@ -8012,7 +8050,7 @@ type SyncLine struct {
 	Window UsagePeriod `json:"window"`
 }
 
-// SyncLineComponent usage of the period, or adjustment for late usage of a closed period
+// SyncLineComponent `usage` of the period, or `adjustment` for late usage of a closed period
 type SyncLineComponent string
 
 // SyncLineKind Kind of the report with this line
@@ -8052,7 +8090,7 @@ type SyncRun struct {
 	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// EngineAnswered False if the workflow engine did not respond within a second. Then paused and next_attempt_at can be unknown. Absent in the list
+	// EngineAnswered False if the workflow engine did not respond within a second. The fields `paused` and `next_attempt_at` can then be absent. The list of syncs does not have this field
 	EngineAnswered *bool `json:"engine_answered,omitempty"`
 
 	// Error Reason and fix of a failed sync
@@ -8070,7 +8108,7 @@ type SyncRun struct {
 	// Id The id of this object
 	Id string `json:"id"`
 
-	// LastError Error of the last attempt. Empty if there was none
+	// LastError Error of the last attempt. Empty if no attempt failed
 	//
 	// Examples: the webhook answered 503
 	LastError *string `json:"last_error,omitempty"`
@@ -8078,7 +8116,7 @@ type SyncRun struct {
 	// Lines Lines that the sync reported or that were already up to date
 	Lines []SyncLine `json:"lines"`
 
-	// NextAttemptAt Time of the next attempt. Absent during an attempt, during a pause, if it is unknown, and in the list
+	// NextAttemptAt Time of the next attempt. Absent during an attempt or a pause, if the time is unknown, and in the list of syncs
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
 	// Note Present if this request joined a sync that was already requested
@@ -8125,7 +8163,7 @@ type SyncSucceeded struct {
 	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
+	// SyncId Id of the sync, for `GET /v1/billing/syncs/{id}`
 	SyncId string `json:"sync_id"`
 
 	// TenantId The tenant's id
@@ -8152,11 +8190,11 @@ type Tenant struct {
 	// Examples: ten_1
 	Id string `json:"id"`
 
-	// IdempotencyConflicts Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
+	// IdempotencyConflicts Treatment of an event with an `idempotency_key` that was used with other content. `accept` stores the event as a conflict and does not count it. `reject` rejects the event
 	IdempotencyConflicts TenantIdempotencyConflicts `json:"idempotency_conflicts"`
 	InvoiceHold          InvoiceHoldSettings        `json:"invoice_hold"`
 
-	// LatePolicy adjust bills late usage as an adjustment in another period. report only shows it
+	// LatePolicy `adjust` bills late usage as an adjustment in another period. `report` shows late usage and does not bill it
 	LatePolicy TenantLatePolicy `json:"late_policy"`
 
 	// Name The name
@@ -8177,10 +8215,10 @@ type Tenant struct {
 	V1BodylessWrites bool `json:"v1_bodyless_writes"`
 }
 
-// TenantIdempotencyConflicts Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
+// TenantIdempotencyConflicts Treatment of an event with an `idempotency_key` that was used with other content. `accept` stores the event as a conflict and does not count it. `reject` rejects the event
 type TenantIdempotencyConflicts string
 
-// TenantLatePolicy adjust bills late usage as an adjustment in another period. report only shows it
+// TenantLatePolicy `adjust` bills late usage as an adjustment in another period. `report` shows late usage and does not bill it
 type TenantLatePolicy string
 
 // Total defines model for Total.
@@ -8188,7 +8226,7 @@ type Total struct {
 	// Backfilling Slugs of meters that are excluded because they are backfilling
 	Backfilling *[]string `json:"backfilling,omitempty"`
 
-	// Meters Slugs of the meters in the sum, if there are several. Their units can differ
+	// Meters Slugs of the meters in the sum, if there are several. The units of these meters can differ
 	Meters *[]string `json:"meters,omitempty"`
 
 	// Total An exact decimal number
@@ -8238,7 +8276,7 @@ type UncountedEvent struct {
 	// Properties The event's properties
 	Properties map[string]interface{} `json:"properties"`
 
-	// Rule value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number below 10^18
+	// Rule `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number below 10^18
 	Rule UncountedEventRule `json:"rule"`
 
 	// Timestamp Time of the event
@@ -8248,7 +8286,7 @@ type UncountedEvent struct {
 	Value json.Number `json:"value"`
 }
 
-// UncountedEventRule value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number below 10^18
+// UncountedEventRule `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number below 10^18
 type UncountedEventRule string
 
 // UnratedPeriod defines model for UnratedPeriod.
@@ -8259,11 +8297,11 @@ type UnratedPeriod struct {
 	// Start The first instant that is included
 	Start time.Time `json:"start"`
 
-	// State before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
+	// State `before`: a calendar month, or part of one, before the first billing period. `in_grace`: the period has ended and accepts late events until it is closed
 	State UnratedPeriodState `json:"state"`
 }
 
-// UnratedPeriodState before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
+// UnratedPeriodState `before`: a calendar month, or part of one, before the first billing period. `in_grace`: the period has ended and accepts late events until it is closed
 type UnratedPeriodState string
 
 // UnratedTotal defines model for UnratedTotal.
@@ -8297,7 +8335,7 @@ type UnratedTotals struct {
 	// Data Totals by reason and currency
 	Data []UnratedTotal `json:"data"`
 
-	// Since Start of the first of these months. Billing periods that end after this time are included
+	// Since Start of the first month. Billing periods that end after this time are included
 	Since time.Time `json:"since"`
 }
 
@@ -8314,7 +8352,7 @@ type UnratedUsage struct {
 	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// Detail Details if the reason is no_subscription_item. Empty for other reasons
+	// Detail Details if the reason is `no_subscription_item`. Empty for other reasons
 	Detail string `json:"detail"`
 
 	// Estimate Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
@@ -8333,14 +8371,28 @@ type UnratedUsage struct {
 	MeterSlug string        `json:"meter_slug"`
 	Period    UnratedPeriod `json:"period"`
 
-	// Reason before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage
+	// Reason Reason why nothing bills the usage:
+	// - `before_first_period`: the usage is older than the customer's first billing period.
+	// - `no_price`: neither the meter nor the customer's plan has a price.
+	// - `no_provider`: the tenant has no billing provider.
+	// - `no_provider_link`: the customer has no `billing_provider_id`.
+	// - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
+	// - `before_subscription`: the period is outside the customer's subscription.
+	// - `closed_unbilled`: the period closed before a provider accepted the usage.
 	Reason UnratedUsageReason `json:"reason"`
 
 	// Usage An exact decimal number
 	Usage json.Number `json:"usage"`
 }
 
-// UnratedUsageReason before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage
+// UnratedUsageReason Reason why nothing bills the usage:
+// - `before_first_period`: the usage is older than the customer's first billing period.
+// - `no_price`: neither the meter nor the customer's plan has a price.
+// - `no_provider`: the tenant has no billing provider.
+// - `no_provider_link`: the customer has no `billing_provider_id`.
+// - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
+// - `before_subscription`: the period is outside the customer's subscription.
+// - `closed_unbilled`: the period closed before a provider accepted the usage.
 type UnratedUsageReason string
 
 // Unresolved defines model for Unresolved.
@@ -8348,7 +8400,7 @@ type Unresolved struct {
 	// Difference Invoiced units less the units in Odometer. Negative if units are missing
 	Difference *json.Number `json:"difference,omitempty"`
 
-	// Invoiced Units on final invoices. Absent while the state is open
+	// Invoiced Units on final invoices. Absent while `state` is `open`
 	Invoiced *json.Number `json:"invoiced,omitempty"`
 
 	// MeterId The meter's id
@@ -8373,16 +8425,16 @@ type UnresolvedState string
 
 // UpdateAlert defines model for UpdateAlert.
 type UpdateAlert struct {
-	// Enabled false disables the alert. true enables it
+	// Enabled `false` disables the alert. `true` enables it
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Minutes For silence: the number of minutes without an event
+	// Minutes For `silence`: the number of minutes without an event
 	Minutes *int64 `json:"minutes,omitempty"`
 
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Thresholds Replaces the thresholds of a usage, spend or quota alert
+	// Thresholds Replaces the thresholds of a `usage`, `spend` or `quota` alert
 	Thresholds *[]json.Number `json:"thresholds,omitempty"`
 }
 
@@ -8391,19 +8443,19 @@ type UpdateMember struct {
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Role New role. Use make-owner to change the owner
+	// Role New role. Use `POST /v1/tenant/members/{id}/make-owner` to change the owner
 	Role *UpdateMemberRole `json:"role,omitempty"`
 }
 
-// UpdateMemberRole New role. Use make-owner to change the owner
+// UpdateMemberRole New role. Use `POST /v1/tenant/members/{id}/make-owner` to change the owner
 type UpdateMemberRole string
 
 // UpdateMeter defines model for UpdateMeter.
 type UpdateMeter struct {
-	// Aggregation sum adds the events' values; count counts the events
+	// Aggregation `sum` adds the values of the events. `count` adds 1 for each event
 	Aggregation *UpdateMeterAggregation `json:"aggregation,omitempty"`
 
-	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Filters Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them
@@ -8421,16 +8473,16 @@ type UpdateMeter struct {
 	// UsageScale Number of decimals of reported usage. A change applies to open periods and recounts nothing
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 
-	// ValueProperty Property of events that is their value. Empty: value of the event
+	// ValueProperty Property of events that is their value. Empty: `value` of the event
 	ValueProperty *string `json:"value_property,omitempty"`
 }
 
-// UpdateMeterAggregation sum adds the events' values; count counts the events
+// UpdateMeterAggregation `sum` adds the values of the events. `count` adds 1 for each event
 type UpdateMeterAggregation string
 
 // UpdateTenant defines model for UpdateTenant.
 type UpdateTenant struct {
-	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Applies to prices without a currency of their own
@@ -8439,11 +8491,11 @@ type UpdateTenant struct {
 	// GraceHours Hours from the end of a billing period to its closing
 	GraceHours *int64 `json:"grace_hours,omitempty"`
 
-	// IdempotencyConflicts Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
+	// IdempotencyConflicts Treatment of an event with an `idempotency_key` that was used for another customer or other content. `reject` rejects the event. `accept` does not count it, and `GET /v1/events/conflicts` lists it
 	IdempotencyConflicts *UpdateTenantIdempotencyConflicts `json:"idempotency_conflicts,omitempty"`
 	InvoiceHold          *InvoiceHoldChange                `json:"invoice_hold,omitempty"`
 
-	// LatePolicy adjust bills late usage as an adjustment; report only shows it
+	// LatePolicy `adjust` bills late usage as an adjustment. `report` shows late usage and does not bill it
 	LatePolicy *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
 
 	// Name The name
@@ -8452,20 +8504,20 @@ type UpdateTenant struct {
 	// RequestsPerMinute Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default
 	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
 
-	// Strict true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists
+	// Strict `true` rejects an event with an unknown field, customer or event type. `false` ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists
 	Strict *bool `json:"strict,omitempty"`
 
-	// Timezone IANA time zone. After a change, meters count all usage again, and use the previous zone until they have. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change
+	// Timezone IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change
 	Timezone *string `json:"timezone,omitempty"`
 
 	// V1BodylessWrites Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead
 	V1BodylessWrites *bool `json:"v1_bodyless_writes,omitempty"`
 }
 
-// UpdateTenantIdempotencyConflicts Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
+// UpdateTenantIdempotencyConflicts Treatment of an event with an `idempotency_key` that was used for another customer or other content. `reject` rejects the event. `accept` does not count it, and `GET /v1/events/conflicts` lists it
 type UpdateTenantIdempotencyConflicts string
 
-// UpdateTenantLatePolicy adjust bills late usage as an adjustment; report only shows it
+// UpdateTenantLatePolicy `adjust` bills late usage as an adjustment. `report` shows late usage and does not bill it
 type UpdateTenantLatePolicy string
 
 // UpdateWebhook defines model for UpdateWebhook.
@@ -8473,7 +8525,7 @@ type UpdateWebhook struct {
 	// Description Description for people. Odometer does not use it
 	Description *string `json:"description,omitempty"`
 
-	// Enabled false disables the webhook and discards its waiting messages. true enables it for new messages
+	// Enabled `false` disables the webhook and discards its waiting messages. `true` enables it for new messages
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// EventTypes The types of messages that the webhook receives
@@ -8491,10 +8543,10 @@ type UsageDisagrees struct {
 	// Day Day in UTC
 	Day openapi_types.Date `json:"day"`
 
-	// Discrepancies Number of discrepancies. GET /v1/billing/discrepancies lists them
+	// Discrepancies Number of discrepancies. `GET /v1/billing/discrepancies` lists them
 	Discrepancies int64 `json:"discrepancies"`
 
-	// Kind The kind of discrepancy, as in GET /v1/billing/attention
+	// Kind The kind of discrepancy, as in `GET /v1/billing/attention`
 	Kind UsageDisagreesKind `json:"kind"`
 
 	// TenantId The tenant's id
@@ -8503,7 +8555,7 @@ type UsageDisagrees struct {
 	TenantId string `json:"tenant_id"`
 }
 
-// UsageDisagreesKind The kind of discrepancy, as in GET /v1/billing/attention
+// UsageDisagreesKind The kind of discrepancy, as in `GET /v1/billing/attention`
 type UsageDisagreesKind string
 
 // UsageDiscrepancy defines model for UsageDiscrepancy.
@@ -8544,12 +8596,12 @@ type UsageDiscrepancy struct {
 
 // UsageGroup defines model for UsageGroup.
 type UsageGroup struct {
-	// Filter Filters that select this group. They replace the request's filters of the same properties. Empty if none is needed
+	// Filter Filters that select this group. These filters replace the request's filters of the same properties. Empty if no filter is needed
 	//
 	// Examples: filter.model=large
 	Filter string `json:"filter"`
 
-	// GroupKey Value of each property. Empty for a meter without group_by
+	// GroupKey Value of each property. Empty for a meter without `group_by`
 	GroupKey map[string]interface{} `json:"group_key"`
 
 	// Subtotal Usage of the group in the whole range, on every page
@@ -8595,10 +8647,10 @@ type UsageResult struct {
 	HasMore bool       `json:"has_more"`
 	Meter   UsageMeter `json:"meter"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken The `page_token` of the next page; null on the last one
 	NextPageToken *string `json:"next_page_token"`
 
-	// OtherTotal Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+	// OtherTotal Usage in the group `$other`. `total` excludes this usage, although it can match the filters. `$other` contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
 	OtherTotal *json.Number `json:"other_total,omitempty"`
 	Period     UsagePeriod  `json:"period"`
 
@@ -8614,10 +8666,10 @@ type UsageResultGranularity string
 
 // UsageWindow defines model for UsageWindow.
 type UsageWindow struct {
-	// IsFinal Whether value is final because the billing period of the window is closed
+	// IsFinal Whether `value` can no longer change, because the billing period of the window is closed
 	IsFinal bool `json:"is_final"`
 
-	// LateValue Usage that arrived after the window became final. Add it to value for the whole usage
+	// LateValue Usage that arrived after the window became final. Add `late_value` to `value` for the whole usage
 	LateValue json.Number `json:"late_value"`
 
 	// Value An exact decimal number
@@ -8641,7 +8693,7 @@ type Webhook struct {
 	// DisabledAt Time at which the webhook was disabled. No messages are stored for it since then
 	DisabledAt *time.Time `json:"disabled_at"`
 
-	// DisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
+	// DisabledBecause Reason why Odometer disabled the webhook. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
 
 	// Enabled Whether this is enabled
@@ -8668,7 +8720,7 @@ type Webhook struct {
 	Url string `json:"url"`
 }
 
-// WebhookDisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
+// WebhookDisabledBecause Reason why Odometer disabled the webhook. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
 type WebhookDisabledBecause string
 
 // WebhookEventTypes defines model for Webhook.EventTypes.
@@ -8676,7 +8728,7 @@ type WebhookEventTypes string
 
 // WebhookDisabled defines model for WebhookDisabled.
 type WebhookDisabled struct {
-	// DisabledBecause Reason. gone: the receiver answered 410. failing: deliveries failed for five days
+	// DisabledBecause Reason. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
 	DisabledBecause WebhookDisabledDisabledBecause `json:"disabled_because"`
 
 	// TenantId The tenant's id
@@ -8690,7 +8742,7 @@ type WebhookDisabled struct {
 	WebhookId string `json:"webhook_id"`
 }
 
-// WebhookDisabledDisabledBecause Reason. gone: the receiver answered 410. failing: deliveries failed for five days
+// WebhookDisabledDisabledBecause Reason. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
 type WebhookDisabledDisabledBecause string
 
 // WebhookTested defines model for WebhookTested.
@@ -8709,13 +8761,13 @@ type ListAlertsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // CreateAlertParams defines parameters for CreateAlert.
 type CreateAlertParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8724,7 +8776,7 @@ type ListFiringsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -8733,19 +8785,19 @@ type ListApiKeysParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // CreateApiKeyParams defines parameters for CreateApiKey.
 type CreateApiKeyParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateApiKeyParams defines parameters for RotateApiKey.
 type RotateApiKeyParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8754,7 +8806,7 @@ type GetAuditLogParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Actor Only entries of this actor
@@ -8763,7 +8815,7 @@ type GetAuditLogParams struct {
 	// Action An action, or the beginning of its name
 	Action *string `form:"action,omitempty" json:"action,omitempty"`
 
-	// Resource Complete id, or the first part of an id
+	// Resource The complete resource, or its first words: `per_1` also matches `per_1 mtr_7`. A part of an id matches nothing
 	Resource *string `form:"resource,omitempty" json:"resource,omitempty"`
 
 	// RequestId Only entries of this request
@@ -8796,13 +8848,13 @@ type ListAttentionParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Kind Only items of this kind
 	Kind *ListAttentionParamsKind `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Cause A cause, as in causes of the response
+	// Cause A cause, as in `causes` of the response
 	Cause *string `form:"cause,omitempty" json:"cause,omitempty"`
 }
 
@@ -8811,7 +8863,7 @@ type ListAttentionParamsKind string
 
 // RetryFailedSyncsParams defines parameters for RetryFailedSyncs.
 type RetryFailedSyncsParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8820,7 +8872,7 @@ type ListDiscrepanciesParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -8835,7 +8887,7 @@ type ExplainBillingParams struct {
 	// Period Id of one of the customer's billing periods
 	Period *string `form:"period,omitempty" json:"period,omitempty"`
 
-	// At A time in the billing period. Use it instead of the parameter period. Default: now
+	// At A time in the billing period. Use `at` or `period`, not both. Default: now
 	At *time.Time `form:"at,omitempty" json:"at,omitempty"`
 }
 
@@ -8844,7 +8896,7 @@ type ListInvoiceHoldsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -8862,7 +8914,7 @@ type ListBillingPeriodsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -8880,7 +8932,7 @@ type ListReconciliationsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -8898,7 +8950,7 @@ type ListReconciliationsParamsState string
 
 // GetRevenueParams defines parameters for GetRevenue.
 type GetRevenueParams struct {
-	// Months Number of months, including the current one. Later months are added if a running billing period ends in them
+	// Months Number of months, including the current one. A later month is added if a running billing period ends in that month
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
@@ -8910,7 +8962,7 @@ type ExportStatementsParams struct {
 	// PageSize Maximum number of customers per page
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page. The Link header contains it
+	// PageToken `next_page_token` of the previous page. The Link header contains it
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -8919,7 +8971,7 @@ type GetStatementParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -8928,7 +8980,7 @@ type ListBillingSyncsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -8946,16 +8998,16 @@ type ListUnratedUsageParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
-	// Months Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later
+	// Months Number of calendar months, the current one included, in the tenant's time zone. Billing periods that ended before these months are excluded
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
 // GetUnratedTotalsParams defines parameters for GetUnratedTotals.
 type GetUnratedTotalsParams struct {
-	// Months Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later
+	// Months Number of calendar months, the current one included, in the tenant's time zone. Billing periods that ended before these months are excluded
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
@@ -8964,19 +9016,19 @@ type ListCustomersParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Archived Whether archived items are included
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
-	// Search Search text: a part of the name or external ID, in upper or lower case, or a complete id of the customer in Odometer or at the billing provider
+	// Search Part of the name or external ID, in upper or lower case. A complete id of the customer, in Odometer or at the billing provider, also matches
 	Search *string `form:"search,omitempty" json:"search,omitempty"`
 }
 
 // CreateCustomerParams defines parameters for CreateCustomer.
 type CreateCustomerParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8994,43 +9046,43 @@ type GetCustomerByIdParams struct {
 
 // ArchiveCustomerParams defines parameters for ArchiveCustomer.
 type ArchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetEntitlementsParams defines parameters for GetEntitlements.
 type GetEntitlementsParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetCustomerPlanParams defines parameters for GetCustomerPlan.
 type GetCustomerPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // AssignPlanParams defines parameters for AssignPlan.
 type AssignPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UpsertCustomerParams defines parameters for UpsertCustomer.
 type UpsertCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
@@ -9039,7 +9091,7 @@ type ListEventsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -9051,7 +9103,7 @@ type ListEventsParams struct {
 	// IdempotencyKey The complete idempotency key
 	IdempotencyKey *string `form:"idempotency_key,omitempty" json:"idempotency_key,omitempty"`
 
-	// Start Start of the range, inclusive. Default: 24 hours before end. With idempotency_key, the default is the oldest stored event
+	// Start Start of the range, inclusive. Default: 24 hours before `end`. With `idempotency_key`, the default is the oldest stored event
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
@@ -9063,13 +9115,13 @@ type ListEventConflictsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // GetEventCountsParams defines parameters for GetEventCounts.
 type GetEventCountsParams struct {
-	// Start Start of the range, inclusive. Default: 24 hours before end. At most 92 days before end
+	// Start Start of the range, inclusive. Default: 24 hours before `end`. At most 92 days before `end`
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
 	// End End of the range, exclusive. Default: now
@@ -9084,19 +9136,22 @@ type GetEventCountsParamsGranularity string
 
 // ExportEventsParams defines parameters for ExportEvents.
 type ExportEventsParams struct {
-	// Format json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet
+	// Format Format of the response:
+	// - `json`: one page of a list.
+	// - `jsonl`: one JSON object per line.
+	// - `csv`: a file for a spreadsheet.
 	Format *ExportEventsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
-	// Start Start of the range, inclusive. Default: 30 days before end
+	// Start Start of the range, inclusive. Default: 30 days before `end`
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// PageSize Number of events per page. Events that arrive meanwhile are added to the page
+	// PageSize Number of events per page. Events that arrive while the page is read are added to the page
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -9108,19 +9163,19 @@ type ListHmacSecretsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // CreateHmacSecretParams defines parameters for CreateHmacSecret.
 type CreateHmacSecretParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateHmacSecretParams defines parameters for RotateHmacSecret.
 type RotateHmacSecretParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9129,7 +9184,7 @@ type ListMetersParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Archived Whether archived items are included
@@ -9138,7 +9193,7 @@ type ListMetersParams struct {
 
 // CreateMeterParams defines parameters for CreateMeter.
 type CreateMeterParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9147,7 +9202,7 @@ type ListUncountedEventsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Rule The rule that the events break
@@ -9156,10 +9211,10 @@ type ListUncountedEventsParams struct {
 	// Customer The customer's external ID
 	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
 
-	// Start Start of the range of ingested_at, inclusive. Default: 30 days before end
+	// Start Start of the range of `ingested_at`, inclusive. Default: 30 days before `end`
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End End of the range of ingested_at, exclusive. Default: now
+	// End End of the range of `ingested_at`, exclusive. Default: now
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
@@ -9171,7 +9226,7 @@ type ListPlansParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Archived Whether archived items are included
@@ -9180,7 +9235,7 @@ type ListPlansParams struct {
 
 // CreatePlanParams defines parameters for CreatePlan.
 type CreatePlanParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9189,7 +9244,7 @@ type ListPricingParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Plan Slug of a plan, to list its prices instead of the meters' own
@@ -9207,7 +9262,7 @@ type ListQuotasParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer External ID of a customer, to list the customer's own quotas
@@ -9222,7 +9277,7 @@ type ListInvitationsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -9231,19 +9286,19 @@ type ListMembersParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // CreateMemberParams defines parameters for CreateMember.
 type CreateMemberParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RemoveMemberParams defines parameters for RemoveMember.
 type RemoveMemberParams struct {
-	// Keys Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are any. revoke ends them. hand_over makes you responsible for them
+	// Keys Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are such credentials. `revoke` revokes the credentials. `hand_over` makes you responsible for the credentials
 	Keys *RemoveMemberParamsKeys `form:"keys,omitempty" json:"keys,omitempty"`
 }
 
@@ -9261,25 +9316,25 @@ type GetUsageParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Granularity Length of the windows. Windows use timezone. Weeks begin on Monday
+	// Granularity Length of the windows. Windows use `timezone`. Weeks begin on Monday
 	Granularity *GetUsageParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
 
-	// Timezone IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. With another time zone than the tenant's, at most 10,000 windows. Default: the tenant's time zone
+	// Timezone IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. At most 10,000 windows if the time zone differs from the tenant's. Default: the tenant's time zone
 	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
 
 	// GroupBy Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group
 	GroupBy *[]string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
-	// Start Start of the range, inclusive. Default: the start of the current calendar month in timezone
+	// Start Start of the range, inclusive. Default: the start of the current calendar month in `timezone`
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End End of the range, exclusive. Default: the end of the current calendar month in timezone
+	// End End of the range, exclusive. Default: the end of the current calendar month in `timezone`
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
 	// PageSize Maximum number of windows per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -9294,34 +9349,36 @@ type GetUsageBreakdownParams struct {
 	// Meter The meter's slug
 	Meter string `form:"meter" json:"meter"`
 
-	// By Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix property. selects a property with the name of another dimension: property.customer. Default: none
+	// By Dimensions of the rows: `customer`, `plan`, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix `property.` selects a property with the name of another dimension: `property.customer`. Default: none
 	By *[]string `form:"by,omitempty" json:"by,omitempty"`
 
-	// Granularity Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window
+	// Granularity Length of the windows. Windows use `timezone`. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window
 	Granularity *GetUsageBreakdownParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
 
-	// Timezone IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without granularity, only the default range uses timezone. Default: the tenant's time zone
+	// Timezone IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without `granularity`, only the default range uses `timezone`. Default: the tenant's time zone
 	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
 
-	// Start Start of the range, inclusive. Default: the start of the current calendar month in timezone
+	// Start Start of the range, inclusive. Default: the start of the current calendar month in `timezone`
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End End of the range, exclusive. Default: the end of the current calendar month in timezone
+	// End End of the range, exclusive. Default: the end of the current calendar month in `timezone`
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// Limit Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows
+	// Limit Returns this number of rows with the highest values, and the sum of all rows beyond `limit` as the last row. Default: all rows
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Order value: highest value first. key: by customer in order of creation, then by plan and property values in a fixed order, then by window. With limit, it must be value. Default: value with limit or without granularity, otherwise key
+	// Order Order of the rows. Default: `value` if `limit` is set or `granularity` is not, otherwise `key`. With `limit`, the order must be `value`.
+	// - `value`: highest value first.
+	// - `key`: by customer in order of creation, then by plan and property values in a fixed order, then by window.
 	Order *GetUsageBreakdownParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// Format The format of the answer
+	// Format The format of the response
 	Format *GetUsageBreakdownParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
 	// PageSize Maximum number of rows per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -9354,19 +9411,22 @@ type ExportUsageParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Format json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet
+	// Format Format of the response:
+	// - `json`: one page of a list.
+	// - `jsonl`: one JSON object per line.
+	// - `csv`: a file for a spreadsheet.
 	Format *ExportUsageParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
-	// Start Start of the range, inclusive. Default: 30 days before end
+	// Start Start of the range, inclusive. Default: 30 days before `end`
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// PageSize Number of events per page. Events that arrive meanwhile are added to the page
+	// PageSize Number of events per page. Events that arrive while the page is read are added to the page
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -9402,7 +9462,7 @@ type GetUsageTotalParams struct {
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9411,7 +9471,7 @@ type ListDeliveriesParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the previous page
+	// PageToken `next_page_token` of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Status Only items in this state
@@ -9423,7 +9483,7 @@ type ListDeliveriesParamsStatus string
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10696,12 +10756,12 @@ type ClientInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan reads the billing periods that the plan charges.
+	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -10716,12 +10776,12 @@ type ClientInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan reads the billing periods that the plan charges.
+	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -10734,7 +10794,7 @@ type ClientInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -10748,7 +10808,7 @@ type ClientInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -10792,7 +10852,7 @@ type ClientInterface interface {
 
 	// ListFirings List an alert's firings
 	//
-	// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
+	// Firings are listed newest first. Odometer keeps a firing for 400 days, and a firing of a `lifetime` quota as long as the alert.
 	//
 	// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -10833,7 +10893,7 @@ type ClientInterface interface {
 
 	// RevokeApiKey Revoke an API key
 	//
-	// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
+	// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing.
 	//
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10969,7 +11029,7 @@ type ClientInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -10982,7 +11042,7 @@ type ClientInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -11060,7 +11120,7 @@ type ClientInterface interface {
 	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11072,7 +11132,7 @@ type ClientInterface interface {
 	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11104,7 +11164,7 @@ type ClientInterface interface {
 	// - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
 	// - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
 	// - A billing period that closes without a provider is never billed.
-	// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
+	// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
 	DeleteBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11140,7 +11200,7 @@ type ClientInterface interface {
 
 	// ListConnectableProviders List the providers that can be connected
 	//
-	// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
+	// For a provider that sends events, the response contains the endpoint to create at the provider: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 	//
 	// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 	ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11156,7 +11216,7 @@ type ClientInterface interface {
 
 	// ListReconciliations List the reconciliations of closed periods
 	//
-	// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
+	// Lists the comparison of each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 	//
 	// Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
 	ListReconciliations(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11270,7 +11330,7 @@ type ClientInterface interface {
 
 	// ExportStatements Export the bills of a month for finance
 	//
-	// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+	// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends exactly at the start of a month belongs to the previous month.
 	//
 	// - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
 	// - The column `amount` adds up to the totals of the bills by currency.
@@ -11330,7 +11390,7 @@ type ClientInterface interface {
 
 	// CancelBillingSyncWithBody Cancel a sync
 	//
-	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -11343,7 +11403,7 @@ type ClientInterface interface {
 
 	// CancelBillingSync Cancel a sync
 	//
-	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -11440,7 +11500,7 @@ type ClientInterface interface {
 	//
 	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
-	// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
+	// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 	//
 	// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
 	ListUnratedUsage(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11527,8 +11587,8 @@ type ClientInterface interface {
 	//
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
-	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11539,8 +11599,8 @@ type ClientInterface interface {
 	//
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
-	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11605,8 +11665,8 @@ type ClientInterface interface {
 	//
 	// Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
 	//
-	// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
-	// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+	// - The default range is the last 24 hours. With `idempotency_key`, the default range covers all stored events.
+	// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until `next_page_token` is null. `searched_until` shows the progress.
 	// - Listing is recorded in the audit log, at most once an hour for each customer.
 	//
 	// Corresponds with GET /v1/events (the `ListEvents` operationId).
@@ -11650,11 +11710,11 @@ type ClientInterface interface {
 
 	// ListEventConflicts List events that were not counted because of their idempotency key
 	//
-	// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+	// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. Only the first event with the key is counted. `GET /v1/events?idempotency_key=` finds that event.
 	//
-	// - To count a conflict, send it again with a new key, then dismiss it.
+	// - To count the event of a conflict, send the event again with a new key, then dismiss the conflict.
 	// - A repeated conflict is listed once.
-	// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+	// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000 conflicts.
 	// - Listing is recorded in the audit log, at most once an hour.
 	//
 	// Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
@@ -11680,7 +11740,7 @@ type ClientInterface interface {
 
 	// GetEventCounts Get the number of accepted, duplicate and rejected events
 	//
-	// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+	// Counts the results of requests by hour, day, week or month. Use these counts to monitor ingestion: bills are computed from usage, never from these counts.
 	//
 	// - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
 	// - Counts are kept for 90 days.
@@ -11733,7 +11793,7 @@ type ClientInterface interface {
 
 	// RevokeHmacSecret Revoke an HMAC secret
 	//
-	// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
+	// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing.
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 	RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11819,7 +11879,7 @@ type ClientInterface interface {
 
 	// CreateMeterWithBody Create a meter
 	//
-	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 	//
@@ -11830,7 +11890,7 @@ type ClientInterface interface {
 
 	// CreateMeter Create a meter
 	//
-	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 	//
@@ -11841,10 +11901,10 @@ type ClientInterface interface {
 
 	// PreviewMeterWithBody Preview the usage of a new meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -11857,10 +11917,10 @@ type ClientInterface interface {
 
 	// PreviewMeter Preview the usage of a new meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -11880,7 +11940,7 @@ type ClientInterface interface {
 
 	// UpdateMeterWithBody Update a meter
 	//
-	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -11891,7 +11951,7 @@ type ClientInterface interface {
 
 	// UpdateMeter Update a meter
 	//
-	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -11902,10 +11962,10 @@ type ClientInterface interface {
 
 	// ArchiveMeterWithBody Archive a meter
 	//
-	// Hides the meter from lists. It stops counting new events.
+	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -11916,10 +11976,10 @@ type ClientInterface interface {
 
 	// ArchiveMeter Archive a meter
 	//
-	// Hides the meter from lists. It stops counting new events.
+	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -11930,16 +11990,16 @@ type ClientInterface interface {
 
 	// PreviewMeterChangeWithBody Preview the usage of a changed meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11948,16 +12008,16 @@ type ClientInterface interface {
 
 	// PreviewMeterChange Preview the usage of a changed meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12028,7 +12088,7 @@ type ClientInterface interface {
 
 	// UnarchiveMeterWithBody Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -12039,7 +12099,7 @@ type ClientInterface interface {
 
 	// UnarchiveMeter Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -12050,10 +12110,10 @@ type ClientInterface interface {
 
 	// ListUncountedEvents List events that a meter could not count
 	//
-	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all such events.
 	//
 	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-	// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
+	// - Each API process saves these entries every five seconds. A process that stops can lose unsaved entries. A process holds at most 20,000 unsaved entries, at most half of them for one tenant.
 	// - Events that a backfill could not count are not listed.
 	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 	// - A strict tenant rejects such events, so none is listed.
@@ -12089,7 +12149,7 @@ type ClientInterface interface {
 
 	// CreatePlanWithBody Create a plan
 	//
-	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+	// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 	//
 	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 	//
@@ -12100,7 +12160,7 @@ type ClientInterface interface {
 
 	// CreatePlan Create a plan
 	//
-	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+	// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 	//
 	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 	//
@@ -12150,7 +12210,7 @@ type ClientInterface interface {
 
 	// SetPlanPricingWithBody Set a meter's price in a plan
 	//
-	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+	// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -12159,7 +12219,7 @@ type ClientInterface interface {
 
 	// SetPlanPricing Set a meter's price in a plan
 	//
-	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+	// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12242,7 +12302,7 @@ type ClientInterface interface {
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 	//
@@ -12257,7 +12317,7 @@ type ClientInterface interface {
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 	//
@@ -12268,11 +12328,11 @@ type ClientInterface interface {
 
 	// CheckQuotasWithBody Check whether customers may use amounts
 	//
-	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
 	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes any type of body and a specified content type.
@@ -12282,11 +12342,11 @@ type ClientInterface interface {
 
 	// CheckQuotas Check whether customers may use amounts
 	//
-	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
 	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes a body of the `application/json` content type.
@@ -12325,8 +12385,8 @@ type ClientInterface interface {
 	//
 	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
-	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 	// - Settle within 30 days after the reservation expires. Later the request returns 404.
 	//
 	// Takes any type of body and a specified content type.
@@ -12340,8 +12400,8 @@ type ClientInterface interface {
 	//
 	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
-	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 	// - Settle within 30 days after the reservation expires. Later the request returns 404.
 	//
 	// Takes a body of the `application/json` content type.
@@ -12355,7 +12415,7 @@ type ClientInterface interface {
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 	// - Returns 503 during the first backfill of a meter with a quota.
@@ -12371,7 +12431,7 @@ type ClientInterface interface {
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 	// - Returns 503 during the first backfill of a meter with a quota.
@@ -12433,7 +12493,7 @@ type ClientInterface interface {
 
 	// RenewInvitation Create a new token for an invitation
 	//
-	// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
+	// The previous token becomes invalid. The new token is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 	//
 	// Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
 	RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12450,7 +12510,7 @@ type ClientInterface interface {
 	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type.
@@ -12463,7 +12523,7 @@ type ClientInterface interface {
 	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type.
@@ -12473,7 +12533,7 @@ type ClientInterface interface {
 
 	// RemoveMember Remove a member
 	//
-	// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
+	// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without `keys`, the request returns 409.
 	//
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 	RemoveMember(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12522,7 +12582,7 @@ type ClientInterface interface {
 
 	// GetOidc Get the tenant's OIDC issuer
 	//
-	// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
+	// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save the issuer.
 	//
 	// Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 	GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12549,10 +12609,10 @@ type ClientInterface interface {
 	//
 	// The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 	//
-	// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+	// - A JSON number, string, true, false or null selects that value: `0` selects the number, `"0"` selects the string. Any other text selects the string.
 	// - Several values of one property are alternatives. Filters of several properties must all match.
 	// - An event without the property counts in the group null.
-	// - `filter` of each group in the response contains the parameters that select it.
+	// - `filter` of each group in the response contains the parameters that select the group.
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12561,7 +12621,7 @@ type ClientInterface interface {
 	//
 	// Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
 	//
-	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all rows beyond the limit.
 	// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
 	// - `filter.<property>=value` selects groups, as in a time series.
 	// - In CSV, the dimensions are columns. The `Link` header contains the next page.
@@ -12602,7 +12662,7 @@ type ClientInterface interface {
 
 	// GetUsageTotal Get usage as one number
 	//
-	// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
 	//
 	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 	//
@@ -12791,12 +12851,12 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, reqEd
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan reads the billing periods that the plan charges.
+// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -12821,12 +12881,12 @@ func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertPar
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan reads the billing periods that the plan charges.
+// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -12849,7 +12909,7 @@ func (c *Client) CreateAlert(ctx context.Context, params *CreateAlertParams, bod
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -12873,7 +12933,7 @@ func (c *Client) DryRunAlertWithBody(ctx context.Context, contentType string, bo
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -12967,7 +13027,7 @@ func (c *Client) UpdateAlert(ctx context.Context, id string, body UpdateAlertJSO
 
 // ListFirings List an alert's firings
 //
-// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
+// Firings are listed newest first. Odometer keeps a firing for 400 days, and a firing of a `lifetime` quota as long as the alert.
 //
 // - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -13048,7 +13108,7 @@ func (c *Client) CreateApiKey(ctx context.Context, params *CreateApiKeyParams, b
 
 // RevokeApiKey Revoke an API key
 //
-// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
+// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing.
 //
 // Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13344,7 +13404,7 @@ func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams,
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -13367,7 +13427,7 @@ func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFail
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -13535,7 +13595,7 @@ func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...Re
 // Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13557,7 +13617,7 @@ func (c *Client) ReleaseInvoiceHoldWithBody(ctx context.Context, id string, cont
 // Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13619,7 +13679,7 @@ func (c *Client) PreviewBilling(ctx context.Context, params *PreviewBillingParam
 // - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
 // - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
 // - A billing period that closes without a provider is never billed.
-// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
+// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
 func (c *Client) DeleteBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13695,7 +13755,7 @@ func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProvid
 
 // ListConnectableProviders List the providers that can be connected
 //
-// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
+// For a provider that sends events, the response contains the endpoint to create at the provider: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 //
 // Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 func (c *Client) ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13731,7 +13791,7 @@ func (c *Client) MakeProviderSecret(ctx context.Context, pType string, reqEditor
 
 // ListReconciliations List the reconciliations of closed periods
 //
-// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
+// Lists the comparison of each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 //
 // Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
 func (c *Client) ListReconciliations(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13945,7 +14005,7 @@ func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEd
 
 // ExportStatements Export the bills of a month for finance
 //
-// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends exactly at the start of a month belongs to the previous month.
 //
 // - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
 // - The column `amount` adds up to the totals of the bills by currency.
@@ -14065,7 +14125,7 @@ func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...Re
 
 // CancelBillingSyncWithBody Cancel a sync
 //
-// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -14088,7 +14148,7 @@ func (c *Client) CancelBillingSyncWithBody(ctx context.Context, id string, conte
 
 // CancelBillingSync Cancel a sync
 //
-// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -14255,7 +14315,7 @@ func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBill
 //
 // - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
-// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
+// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 //
 // Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
 func (c *Client) ListUnratedUsage(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14442,8 +14502,8 @@ func (c *Client) GetEntitlements(ctx context.Context, externalId string, params 
 //
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
-// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14464,8 +14524,8 @@ func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, p
 //
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
-// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14600,8 +14660,8 @@ func (c *Client) UpsertCustomer(ctx context.Context, externalId string, params *
 //
 // Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
 //
-// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
-// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+// - The default range is the last 24 hours. With `idempotency_key`, the default range covers all stored events.
+// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until `next_page_token` is null. `searched_until` shows the progress.
 // - Listing is recorded in the audit log, at most once an hour for each customer.
 //
 // Corresponds with GET /v1/events (the `ListEvents` operationId).
@@ -14695,11 +14755,11 @@ func (c *Client) IngestEvents(ctx context.Context, body IngestEventsJSONRequestB
 
 // ListEventConflicts List events that were not counted because of their idempotency key
 //
-// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. Only the first event with the key is counted. `GET /v1/events?idempotency_key=` finds that event.
 //
-// - To count a conflict, send it again with a new key, then dismiss it.
+// - To count the event of a conflict, send the event again with a new key, then dismiss the conflict.
 // - A repeated conflict is listed once.
-// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000 conflicts.
 // - Listing is recorded in the audit log, at most once an hour.
 //
 // Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
@@ -14755,7 +14815,7 @@ func (c *Client) DismissEventConflict(ctx context.Context, id string, body Dismi
 
 // GetEventCounts Get the number of accepted, duplicate and rejected events
 //
-// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+// Counts the results of requests by hour, day, week or month. Use these counts to monitor ingestion: bills are computed from usage, never from these counts.
 //
 // - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
 // - Counts are kept for 90 days.
@@ -14858,7 +14918,7 @@ func (c *Client) CreateHmacSecret(ctx context.Context, params *CreateHmacSecretP
 
 // RevokeHmacSecret Revoke an HMAC secret
 //
-// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
+// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing.
 //
 // Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15044,7 +15104,7 @@ func (c *Client) ListMeters(ctx context.Context, params *ListMetersParams, reqEd
 
 // CreateMeterWithBody Create a meter
 //
-// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 //
@@ -15065,7 +15125,7 @@ func (c *Client) CreateMeterWithBody(ctx context.Context, params *CreateMeterPar
 
 // CreateMeter Create a meter
 //
-// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 //
@@ -15086,10 +15146,10 @@ func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, bod
 
 // PreviewMeterWithBody Preview the usage of a new meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -15112,10 +15172,10 @@ func (c *Client) PreviewMeterWithBody(ctx context.Context, contentType string, b
 
 // PreviewMeter Preview the usage of a new meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -15155,7 +15215,7 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 
 // UpdateMeterWithBody Update a meter
 //
-// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -15176,7 +15236,7 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 
 // UpdateMeter Update a meter
 //
-// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -15197,10 +15257,10 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 
 // ArchiveMeterWithBody Archive a meter
 //
-// Hides the meter from lists. It stops counting new events.
+// Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -15221,10 +15281,10 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 
 // ArchiveMeter Archive a meter
 //
-// Hides the meter from lists. It stops counting new events.
+// Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -15245,16 +15305,16 @@ func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMete
 
 // PreviewMeterChangeWithBody Preview the usage of a changed meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15273,16 +15333,16 @@ func (c *Client) PreviewMeterChangeWithBody(ctx context.Context, slug string, co
 
 // PreviewMeterChange Preview the usage of a changed meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -15423,7 +15483,7 @@ func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64
 
 // UnarchiveMeterWithBody Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -15444,7 +15504,7 @@ func (c *Client) UnarchiveMeterWithBody(ctx context.Context, slug string, conten
 
 // UnarchiveMeter Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -15465,10 +15525,10 @@ func (c *Client) UnarchiveMeter(ctx context.Context, slug string, body Unarchive
 
 // ListUncountedEvents List events that a meter could not count
 //
-// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all such events.
 //
 // - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
+// - Each API process saves these entries every five seconds. A process that stops can lose unsaved entries. A process holds at most 20,000 unsaved entries, at most half of them for one tenant.
 // - Events that a backfill could not count are not listed.
 // - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 // - A strict tenant rejects such events, so none is listed.
@@ -15544,7 +15604,7 @@ func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEdit
 
 // CreatePlanWithBody Create a plan
 //
-// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 //
 // - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 //
@@ -15565,7 +15625,7 @@ func (c *Client) CreatePlanWithBody(ctx context.Context, params *CreatePlanParam
 
 // CreatePlan Create a plan
 //
-// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 //
 // - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 //
@@ -15675,7 +15735,7 @@ func (c *Client) GetPlanPricing(ctx context.Context, slug string, meter string, 
 
 // SetPlanPricingWithBody Set a meter's price in a plan
 //
-// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15694,7 +15754,7 @@ func (c *Client) SetPlanPricingWithBody(ctx context.Context, slug string, meter 
 
 // SetPlanPricing Set a meter's price in a plan
 //
-// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -15867,7 +15927,7 @@ func (c *Client) ListQuotas(ctx context.Context, params *ListQuotasParams, reqEd
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 // - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-// - Usage is the total that is billed. A negative value in an event lowers it.
+// - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 //
@@ -15892,7 +15952,7 @@ func (c *Client) SetQuotaWithBody(ctx context.Context, contentType string, body 
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 // - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-// - Usage is the total that is billed. A negative value in an event lowers it.
+// - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 //
@@ -15913,11 +15973,11 @@ func (c *Client) SetQuota(ctx context.Context, body SetQuotaJSONRequestBody, req
 
 // CheckQuotasWithBody Check whether customers may use amounts
 //
-// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
 // - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 // - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes any type of body and a specified content type.
@@ -15937,11 +15997,11 @@ func (c *Client) CheckQuotasWithBody(ctx context.Context, contentType string, bo
 
 // CheckQuotas Check whether customers may use amounts
 //
-// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
 // - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 // - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes a body of the `application/json` content type.
@@ -16020,8 +16080,8 @@ func (c *Client) ReleaseReservation(ctx context.Context, id string, reqEditors .
 //
 // - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
-// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 // - Settle within 30 days after the reservation expires. Later the request returns 404.
 //
 // Takes any type of body and a specified content type.
@@ -16045,8 +16105,8 @@ func (c *Client) SettleReservationWithBody(ctx context.Context, id string, conte
 //
 // - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
-// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 // - Settle within 30 days after the reservation expires. Later the request returns 404.
 //
 // Takes a body of the `application/json` content type.
@@ -16070,7 +16130,7 @@ func (c *Client) SettleReservation(ctx context.Context, id string, body SettleRe
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 // - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 // - Returns 503 during the first backfill of a meter with a quota.
@@ -16096,7 +16156,7 @@ func (c *Client) ReserveQuotaWithBody(ctx context.Context, contentType string, b
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 // - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 // - Returns 503 during the first backfill of a meter with a quota.
@@ -16228,7 +16288,7 @@ func (c *Client) RevokeInvitation(ctx context.Context, id string, reqEditors ...
 
 // RenewInvitation Create a new token for an invitation
 //
-// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
+// The previous token becomes invalid. The new token is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 //
 // Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
 func (c *Client) RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16265,7 +16325,7 @@ func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, req
 // Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 // - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type.
@@ -16288,7 +16348,7 @@ func (c *Client) CreateMemberWithBody(ctx context.Context, params *CreateMemberP
 // Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 // - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type.
@@ -16308,7 +16368,7 @@ func (c *Client) CreateMember(ctx context.Context, params *CreateMemberParams, b
 
 // RemoveMember Remove a member
 //
-// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
+// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without `keys`, the request returns 409.
 //
 // Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 func (c *Client) RemoveMember(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16417,7 +16477,7 @@ func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) 
 
 // GetOidc Get the tenant's OIDC issuer
 //
-// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
+// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save the issuer.
 //
 // Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 func (c *Client) GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16474,10 +16534,10 @@ func (c *Client) SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, req
 //
 // The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 //
-// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+// - A JSON number, string, true, false or null selects that value: `0` selects the number, `"0"` selects the string. Any other text selects the string.
 // - Several values of one property are alternatives. Filters of several properties must all match.
 // - An event without the property counts in the group null.
-// - `filter` of each group in the response contains the parameters that select it.
+// - `filter` of each group in the response contains the parameters that select the group.
 //
 // Corresponds with GET /v1/usage (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16496,7 +16556,7 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditor
 //
 // Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
 //
-// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all rows beyond the limit.
 // - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
 // - `filter.<property>=value` selects groups, as in a time series.
 // - In CSV, the dimensions are columns. The `Link` header contains the next page.
@@ -16587,7 +16647,7 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 
 // GetUsageTotal Get usage as one number
 //
-// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
 //
 // A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 //
@@ -24946,12 +25006,12 @@ type ClientWithResponsesInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan reads the billing periods that the plan charges.
+	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -24966,12 +25026,12 @@ type ClientWithResponsesInterface interface {
 	//
 	// - `usage`: the total of a meter in a billing period, or of one of its groups.
 	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+	// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+	// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 	// - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 	// - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-	// - An alert of a plan reads the billing periods that the plan charges.
+	// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
@@ -24984,7 +25044,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -24998,7 +25058,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
-	// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, it compares usage without reservations.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -25046,7 +25106,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListFiringsWithResponse List an alert's firings
 	//
-	// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
+	// Firings are listed newest first. Odometer keeps a firing for 400 days, and a firing of a `lifetime` quota as long as the alert.
 	//
 	// - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 	// - A `spend` alert also requires the permission `billing:read`.
@@ -25091,7 +25151,7 @@ type ClientWithResponsesInterface interface {
 
 	// RevokeApiKeyWithResponse Revoke an API key
 	//
-	// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
+	// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25247,7 +25307,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -25260,7 +25320,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -25350,7 +25410,7 @@ type ClientWithResponsesInterface interface {
 	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25362,7 +25422,7 @@ type ClientWithResponsesInterface interface {
 	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 	//
 	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25398,7 +25458,7 @@ type ClientWithResponsesInterface interface {
 	// - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
 	// - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
 	// - A billing period that closes without a provider is never billed.
-	// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
+	// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25438,7 +25498,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListConnectableProvidersWithResponse List the providers that can be connected
 	//
-	// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
+	// For a provider that sends events, the response contains the endpoint to create at the provider: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25458,7 +25518,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListReconciliationsWithResponse List the reconciliations of closed periods
 	//
-	// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
+	// Lists the comparison of each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25576,7 +25636,7 @@ type ClientWithResponsesInterface interface {
 
 	// ExportStatementsWithResponse Export the bills of a month for finance
 	//
-	// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+	// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends exactly at the start of a month belongs to the previous month.
 	//
 	// - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
 	// - The column `amount` adds up to the totals of the bills by currency.
@@ -25644,7 +25704,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelBillingSyncWithBodyWithResponse Cancel a sync
 	//
-	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -25657,7 +25717,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelBillingSyncWithResponse Cancel a sync
 	//
-	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -25754,7 +25814,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
-	// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
+	// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25857,8 +25917,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
-	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25869,8 +25929,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
-	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+	// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25939,8 +25999,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
 	//
-	// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
-	// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+	// - The default range is the last 24 hours. With `idempotency_key`, the default range covers all stored events.
+	// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until `next_page_token` is null. `searched_until` shows the progress.
 	// - Listing is recorded in the audit log, at most once an hour for each customer.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -25986,11 +26046,11 @@ type ClientWithResponsesInterface interface {
 
 	// ListEventConflictsWithResponse List events that were not counted because of their idempotency key
 	//
-	// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+	// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. Only the first event with the key is counted. `GET /v1/events?idempotency_key=` finds that event.
 	//
-	// - To count a conflict, send it again with a new key, then dismiss it.
+	// - To count the event of a conflict, send the event again with a new key, then dismiss the conflict.
 	// - A repeated conflict is listed once.
-	// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+	// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000 conflicts.
 	// - Listing is recorded in the audit log, at most once an hour.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -26018,7 +26078,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetEventCountsWithResponse Get the number of accepted, duplicate and rejected events
 	//
-	// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+	// Counts the results of requests by hour, day, week or month. Use these counts to monitor ingestion: bills are computed from usage, never from these counts.
 	//
 	// - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
 	// - Counts are kept for 90 days.
@@ -26077,7 +26137,7 @@ type ClientWithResponsesInterface interface {
 
 	// RevokeHmacSecretWithResponse Revoke an HMAC secret
 	//
-	// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
+	// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26167,7 +26227,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateMeterWithBodyWithResponse Create a meter
 	//
-	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 	//
@@ -26178,7 +26238,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateMeterWithResponse Create a meter
 	//
-	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 	//
@@ -26189,10 +26249,10 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewMeterWithBodyWithResponse Preview the usage of a new meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -26205,10 +26265,10 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewMeterWithResponse Preview the usage of a new meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -26230,7 +26290,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithBodyWithResponse Update a meter
 	//
-	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26241,7 +26301,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithResponse Update a meter
 	//
-	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26252,10 +26312,10 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveMeterWithBodyWithResponse Archive a meter
 	//
-	// Hides the meter from lists. It stops counting new events.
+	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26266,10 +26326,10 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveMeterWithResponse Archive a meter
 	//
-	// Hides the meter from lists. It stops counting new events.
+	// Hides the meter from lists. The meter stops counting new events.
 	//
 	// - Usage that the meter has counted is kept and billed. A base price is still charged.
-	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26280,16 +26340,16 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewMeterChangeWithBodyWithResponse Preview the usage of a changed meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26298,16 +26358,16 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewMeterChangeWithResponse Preview the usage of a changed meter
 	//
-	// Measures stored events by the definition, and saves nothing.
+	// Measures stored events under the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+	// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26382,7 +26442,7 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveMeterWithBodyWithResponse Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26393,7 +26453,7 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveMeterWithResponse Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26404,10 +26464,10 @@ type ClientWithResponsesInterface interface {
 
 	// ListUncountedEventsWithResponse List events that a meter could not count
 	//
-	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all such events.
 	//
 	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-	// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
+	// - Each API process saves these entries every five seconds. A process that stops can lose unsaved entries. A process holds at most 20,000 unsaved entries, at most half of them for one tenant.
 	// - Events that a backfill could not count are not listed.
 	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 	// - A strict tenant rejects such events, so none is listed.
@@ -26447,7 +26507,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreatePlanWithBodyWithResponse Create a plan
 	//
-	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+	// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 	//
 	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 	//
@@ -26458,7 +26518,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreatePlanWithResponse Create a plan
 	//
-	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+	// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 	//
 	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 	//
@@ -26514,7 +26574,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPlanPricingWithBodyWithResponse Set a meter's price in a plan
 	//
-	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+	// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26523,7 +26583,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPlanPricingWithResponse Set a meter's price in a plan
 	//
-	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+	// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26614,7 +26674,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 	//
@@ -26629,7 +26689,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 	//
@@ -26640,11 +26700,11 @@ type ClientWithResponsesInterface interface {
 
 	// CheckQuotasWithBodyWithResponse Check whether customers may use amounts
 	//
-	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
 	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -26654,11 +26714,11 @@ type ClientWithResponsesInterface interface {
 
 	// CheckQuotasWithResponse Check whether customers may use amounts
 	//
-	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
 	// - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-	// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+	// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+	// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 	// - Returns 503 during the first backfill of a meter with a quota.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -26699,8 +26759,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
-	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 	// - Settle within 30 days after the reservation expires. Later the request returns 404.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -26714,8 +26774,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
-	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 	// - Settle within 30 days after the reservation expires. Later the request returns 404.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -26729,7 +26789,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 	// - Returns 503 during the first backfill of a meter with a quota.
@@ -26745,7 +26805,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 	// - Returns 503 during the first backfill of a meter with a quota.
@@ -26815,7 +26875,7 @@ type ClientWithResponsesInterface interface {
 
 	// RenewInvitationWithResponse Create a new token for an invitation
 	//
-	// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
+	// The previous token becomes invalid. The new token is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26836,7 +26896,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -26849,7 +26909,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -26859,7 +26919,7 @@ type ClientWithResponsesInterface interface {
 
 	// RemoveMemberWithResponse Remove a member
 	//
-	// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
+	// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without `keys`, the request returns 409.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26916,7 +26976,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetOidcWithResponse Get the tenant's OIDC issuer
 	//
-	// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
+	// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save the issuer.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26945,10 +27005,10 @@ type ClientWithResponsesInterface interface {
 	//
 	// The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 	//
-	// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+	// - A JSON number, string, true, false or null selects that value: `0` selects the number, `"0"` selects the string. Any other text selects the string.
 	// - Several values of one property are alternatives. Filters of several properties must all match.
 	// - An event without the property counts in the group null.
-	// - `filter` of each group in the response contains the parameters that select it.
+	// - `filter` of each group in the response contains the parameters that select the group.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26959,7 +27019,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
 	//
-	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all rows beyond the limit.
 	// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
 	// - `filter.<property>=value` selects groups, as in a time series.
 	// - In CSV, the dimensions are columns. The `Link` header contains the next page.
@@ -27010,7 +27070,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageTotalWithResponse Get usage as one number
 	//
-	// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
 	//
 	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 	//
@@ -34493,12 +34553,12 @@ func (c *ClientWithResponses) ListAlertsWithResponse(ctx context.Context, params
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan reads the billing periods that the plan charges.
+// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -34519,12 +34579,12 @@ func (c *ClientWithResponses) CreateAlertWithBodyWithResponse(ctx context.Contex
 //
 // - `usage`: the total of a meter in a billing period, or of one of its groups.
 // - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+// - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+// - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
 // - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
 // - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-// - An alert of a plan reads the billing periods that the plan charges.
+// - An alert of a plan compares only billing periods to which the prices of the plan apply.
 // - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
@@ -34543,7 +34603,7 @@ func (c *ClientWithResponses) CreateAlertWithResponse(ctx context.Context, param
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -34563,7 +34623,7 @@ func (c *ClientWithResponses) DryRunAlertWithBodyWithResponse(ctx context.Contex
 //
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
-// - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, it compares usage without reservations.
 // - It reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -34641,7 +34701,7 @@ func (c *ClientWithResponses) UpdateAlertWithResponse(ctx context.Context, id st
 
 // ListFiringsWithResponse List an alert's firings
 //
-// Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
+// Firings are listed newest first. Odometer keeps a firing for 400 days, and a firing of a `lifetime` quota as long as the alert.
 //
 // - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
 // - A `spend` alert also requires the permission `billing:read`.
@@ -34710,7 +34770,7 @@ func (c *ClientWithResponses) CreateApiKeyWithResponse(ctx context.Context, para
 
 // RevokeApiKeyWithResponse Revoke an API key
 //
-// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
+// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -34962,7 +35022,7 @@ func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, par
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -34981,7 +35041,7 @@ func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.C
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -35125,7 +35185,7 @@ func (c *ClientWithResponses) GetInvoiceHoldWithResponse(ctx context.Context, id
 // Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -35143,7 +35203,7 @@ func (c *ClientWithResponses) ReleaseInvoiceHoldWithBodyWithResponse(ctx context
 // Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
 //
 // - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -35197,7 +35257,7 @@ func (c *ClientWithResponses) PreviewBillingWithResponse(ctx context.Context, pa
 // - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
 // - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
 // - A billing period that closes without a provider is never billed.
-// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
+// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -35261,7 +35321,7 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 
 // ListConnectableProvidersWithResponse List the providers that can be connected
 //
-// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
+// For a provider that sends events, the response contains the endpoint to create at the provider: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -35293,7 +35353,7 @@ func (c *ClientWithResponses) MakeProviderSecretWithResponse(ctx context.Context
 
 // ListReconciliationsWithResponse List the reconciliations of closed periods
 //
-// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
+// Lists the comparison of each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -35471,7 +35531,7 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 
 // ExportStatementsWithResponse Export the bills of a month for finance
 //
-// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends exactly at the start of a month belongs to the previous month.
 //
 // - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
 // - The column `amount` adds up to the totals of the bills by currency.
@@ -35575,7 +35635,7 @@ func (c *ClientWithResponses) GetBillingSyncWithResponse(ctx context.Context, id
 
 // CancelBillingSyncWithBodyWithResponse Cancel a sync
 //
-// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -35594,7 +35654,7 @@ func (c *ClientWithResponses) CancelBillingSyncWithBodyWithResponse(ctx context.
 
 // CancelBillingSyncWithResponse Cancel a sync
 //
-// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+// Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -35733,7 +35793,7 @@ func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, 
 //
 // - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
-// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
+// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -35896,8 +35956,8 @@ func (c *ClientWithResponses) GetEntitlementsWithResponse(ctx context.Context, e
 //
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
-// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -35914,8 +35974,8 @@ func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Cont
 //
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
-// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+// - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36026,8 +36086,8 @@ func (c *ClientWithResponses) UpsertCustomerWithResponse(ctx context.Context, ex
 //
 // Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
 //
-// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
-// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+// - The default range is the last 24 hours. With `idempotency_key`, the default range covers all stored events.
+// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until `next_page_token` is null. `searched_until` shows the progress.
 // - Listing is recorded in the audit log, at most once an hour for each customer.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -36103,11 +36163,11 @@ func (c *ClientWithResponses) IngestEventsWithResponse(ctx context.Context, body
 
 // ListEventConflictsWithResponse List events that were not counted because of their idempotency key
 //
-// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. Only the first event with the key is counted. `GET /v1/events?idempotency_key=` finds that event.
 //
-// - To count a conflict, send it again with a new key, then dismiss it.
+// - To count the event of a conflict, send the event again with a new key, then dismiss the conflict.
 // - A repeated conflict is listed once.
-// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000 conflicts.
 // - Listing is recorded in the audit log, at most once an hour.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -36153,7 +36213,7 @@ func (c *ClientWithResponses) DismissEventConflictWithResponse(ctx context.Conte
 
 // GetEventCountsWithResponse Get the number of accepted, duplicate and rejected events
 //
-// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+// Counts the results of requests by hour, day, week or month. Use these counts to monitor ingestion: bills are computed from usage, never from these counts.
 //
 // - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
 // - Counts are kept for 90 days.
@@ -36242,7 +36302,7 @@ func (c *ClientWithResponses) CreateHmacSecretWithResponse(ctx context.Context, 
 
 // RevokeHmacSecretWithResponse Revoke an HMAC secret
 //
-// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
+// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -36392,7 +36452,7 @@ func (c *ClientWithResponses) ListMetersWithResponse(ctx context.Context, params
 
 // CreateMeterWithBodyWithResponse Create a meter
 //
-// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 //
@@ -36409,7 +36469,7 @@ func (c *ClientWithResponses) CreateMeterWithBodyWithResponse(ctx context.Contex
 
 // CreateMeterWithResponse Create a meter
 //
-// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 //
@@ -36426,10 +36486,10 @@ func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, param
 
 // PreviewMeterWithBodyWithResponse Preview the usage of a new meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -36448,10 +36508,10 @@ func (c *ClientWithResponses) PreviewMeterWithBodyWithResponse(ctx context.Conte
 
 // PreviewMeterWithResponse Preview the usage of a new meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -36485,7 +36545,7 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 
 // UpdateMeterWithBodyWithResponse Update a meter
 //
-// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -36502,7 +36562,7 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 
 // UpdateMeterWithResponse Update a meter
 //
-// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -36519,10 +36579,10 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 
 // ArchiveMeterWithBodyWithResponse Archive a meter
 //
-// Hides the meter from lists. It stops counting new events.
+// Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -36539,10 +36599,10 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 
 // ArchiveMeterWithResponse Archive a meter
 //
-// Hides the meter from lists. It stops counting new events.
+// Hides the meter from lists. The meter stops counting new events.
 //
 // - Usage that the meter has counted is kept and billed. A base price is still charged.
-// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+// - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -36559,16 +36619,16 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 
 // PreviewMeterChangeWithBodyWithResponse Preview the usage of a changed meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36583,16 +36643,16 @@ func (c *ClientWithResponses) PreviewMeterChangeWithBodyWithResponse(ctx context
 
 // PreviewMeterChangeWithResponse Preview the usage of a changed meter
 //
-// Measures stored events by the definition, and saves nothing.
+// Measures stored events under the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+// - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+// - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36709,7 +36769,7 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 
 // UnarchiveMeterWithBodyWithResponse Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -36726,7 +36786,7 @@ func (c *ClientWithResponses) UnarchiveMeterWithBodyWithResponse(ctx context.Con
 
 // UnarchiveMeterWithResponse Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -36743,10 +36803,10 @@ func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, sl
 
 // ListUncountedEventsWithResponse List events that a meter could not count
 //
-// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all such events.
 //
 // - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
+// - Each API process saves these entries every five seconds. A process that stops can lose unsaved entries. A process holds at most 20,000 unsaved entries, at most half of them for one tenant.
 // - Events that a backfill could not count are not listed.
 // - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 // - A strict tenant rejects such events, so none is listed.
@@ -36810,7 +36870,7 @@ func (c *ClientWithResponses) ListPlansWithResponse(ctx context.Context, params 
 
 // CreatePlanWithBodyWithResponse Create a plan
 //
-// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 //
 // - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 //
@@ -36827,7 +36887,7 @@ func (c *ClientWithResponses) CreatePlanWithBodyWithResponse(ctx context.Context
 
 // CreatePlanWithResponse Create a plan
 //
-// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+// A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
 //
 // - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 //
@@ -36919,7 +36979,7 @@ func (c *ClientWithResponses) GetPlanPricingWithResponse(ctx context.Context, sl
 
 // SetPlanPricingWithBodyWithResponse Set a meter's price in a plan
 //
-// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36934,7 +36994,7 @@ func (c *ClientWithResponses) SetPlanPricingWithBodyWithResponse(ctx context.Con
 
 // SetPlanPricingWithResponse Set a meter's price in a plan
 //
-// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+// Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -37079,7 +37139,7 @@ func (c *ClientWithResponses) ListQuotasWithResponse(ctx context.Context, params
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 // - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-// - Usage is the total that is billed. A negative value in an event lowers it.
+// - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 //
@@ -37100,7 +37160,7 @@ func (c *ClientWithResponses) SetQuotaWithBodyWithResponse(ctx context.Context, 
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
 // - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-// - Usage is the total that is billed. A negative value in an event lowers it.
+// - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
 //
@@ -37117,11 +37177,11 @@ func (c *ClientWithResponses) SetQuotaWithResponse(ctx context.Context, body Set
 
 // CheckQuotasWithBodyWithResponse Check whether customers may use amounts
 //
-// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
 // - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 // - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -37137,11 +37197,11 @@ func (c *ClientWithResponses) CheckQuotasWithBodyWithResponse(ctx context.Contex
 
 // CheckQuotasWithResponse Check whether customers may use amounts
 //
-// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+// Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
 // - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-// - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+// - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+// - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
 // - Returns 503 during the first backfill of a meter with a quota.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -37206,8 +37266,8 @@ func (c *ClientWithResponses) ReleaseReservationWithResponse(ctx context.Context
 //
 // - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
-// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 // - Settle within 30 days after the reservation expires. Later the request returns 404.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -37227,8 +37287,8 @@ func (c *ClientWithResponses) SettleReservationWithBodyWithResponse(ctx context.
 //
 // - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
-// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
 // - Settle within 30 days after the reservation expires. Later the request returns 404.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -37248,7 +37308,7 @@ func (c *ClientWithResponses) SettleReservationWithResponse(ctx context.Context,
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 // - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 // - Returns 503 during the first backfill of a meter with a quota.
@@ -37270,7 +37330,7 @@ func (c *ClientWithResponses) ReserveQuotaWithBodyWithResponse(ctx context.Conte
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
 // - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
 // - Returns 503 during the first backfill of a meter with a quota.
@@ -37382,7 +37442,7 @@ func (c *ClientWithResponses) RevokeInvitationWithResponse(ctx context.Context, 
 
 // RenewInvitationWithResponse Create a new token for an invitation
 //
-// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
+// The previous token becomes invalid. The new token is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37415,7 +37475,7 @@ func (c *ClientWithResponses) ListMembersWithResponse(ctx context.Context, param
 // Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 // - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -37434,7 +37494,7 @@ func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Conte
 // Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
 // - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -37450,7 +37510,7 @@ func (c *ClientWithResponses) CreateMemberWithResponse(ctx context.Context, para
 
 // RemoveMemberWithResponse Remove a member
 //
-// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
+// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without `keys`, the request returns 409.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37543,7 +37603,7 @@ func (c *ClientWithResponses) DeleteOidcWithResponse(ctx context.Context, reqEdi
 
 // GetOidcWithResponse Get the tenant's OIDC issuer
 //
-// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
+// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save the issuer.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37590,10 +37650,10 @@ func (c *ClientWithResponses) SaveOidcWithResponse(ctx context.Context, body Sav
 //
 // The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 //
-// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+// - A JSON number, string, true, false or null selects that value: `0` selects the number, `"0"` selects the string. Any other text selects the string.
 // - Several values of one property are alternatives. Filters of several properties must all match.
 // - An event without the property counts in the group null.
-// - `filter` of each group in the response contains the parameters that select it.
+// - `filter` of each group in the response contains the parameters that select the group.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37610,7 +37670,7 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, params *
 //
 // Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
 //
-// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all rows beyond the limit.
 // - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
 // - `filter.<property>=value` selects groups, as in a time series.
 // - In CSV, the dimensions are columns. The `Link` header contains the next page.
@@ -37691,7 +37751,7 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 
 // GetUsageTotalWithResponse Get usage as one number
 //
-// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
 //
 // A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 //

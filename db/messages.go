@@ -145,7 +145,7 @@ func (CredentialExpiring) Kind() metering.MessageKind { return metering.MessageC
 type WebhookDisabled struct {
 	OfTenant
 	WebhookID string                   `json:"webhook_id" example:"whk_3"`
-	Because   metering.DisabledBecause `json:"disabled_because" doc:"Reason. gone: the receiver answered 410. failing: deliveries failed for five days"`
+	Because   metering.DisabledBecause `json:"disabled_because" doc:"Reason. 'gone': the receiver returned 410. 'failing': deliveries failed for five days"`
 }
 
 // Kind implements MessageData.
@@ -179,11 +179,11 @@ type AlertTriggered struct {
 	OfCustomer
 	ID         string           `json:"id" example:"fir_42" doc:"Id of the firing"`
 	Alert      TriggeredAlert   `json:"alert"`
-	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
+	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For 'silence', 'minutes' of the alert"`
 	Value      metering.Decimal `json:"value" doc:"The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals"`
-	Unit       string           `json:"unit,omitempty" doc:"Unit of the meter, percent or minutes. Absent if the meter has no unit, and for spend"`
-	Currency   string           `json:"currency,omitempty" doc:"Currency of value and threshold. Absent except for spend"`
-	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null except for quota alerts"`
+	Unit       string           `json:"unit,omitempty" doc:"Unit of the meter, 'percent' or 'minutes'. Absent if the meter has no unit, and for 'spend'"`
+	Currency   string           `json:"currency,omitempty" doc:"Currency of 'value' and 'threshold'. Present only for 'spend'"`
+	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null unless the alert has the type 'quota'"`
 	Period     MessagePeriod    `json:"period"`
 	Late       bool             `json:"late" doc:"Whether the period had ended when the threshold was reached"`
 	OccurredAt time.Time        `json:"occurred_at"`

@@ -89,7 +89,7 @@ type edgeName struct {
 // mostEdges bounds the sums of raw events that a read holds.
 const mostEdges = 200_000
 
-var errManyEdges = metering.Invalid("query.start", "and query.end must be at full hours in the tenant's time zone, because too many customers have usage in the hours that the range cuts")
+var errManyEdges = metering.Invalid("query.start", "and query.end must be at full hours in the tenant's time zone, because too many customers have usage in the partial hours of the range")
 
 func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 	r.Limit = min(r.Limit, pageBytes/rowBytes)

@@ -65,12 +65,12 @@ export interface paths {
          *
          *     - `usage`: the total of a meter in a billing period, or of one of its groups.
          *     - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies, and adjustments for late usage of closed periods, are not counted.
-         *     - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after such a period ended is compared with it, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
-         *     - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Only an event that a meter counts starts the wait. A customer without an event in the last 30 days does not fire.
+         *     - `quota`: usage and reservations as a percentage of a quota's `limit`, in each period of the quota. Usage that arrives after its period ended can still reach a threshold of that period, up to 100 periods back. Without `meter`, the alert reads the quotas of all meters.
+         *     - `silence`: no event of a customer for `minutes`, from the `timestamp` of its latest event on. Odometer starts to watch a customer at an event that a meter counts. After that, every event restarts the minutes. A customer without an event in the last 30 days does not fire.
          *     - Each threshold fires once for each customer and billing period, or period of a quota. Silence fires once for each latest event.
          *     - `usage` and `spend` fire until the billing period closes. Usage that arrives later fires nothing.
          *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event or the reservation.
-         *     - An alert of a plan reads the billing periods that the plan charges.
+         *     - An alert of a plan compares only billing periods to which the prices of the plan apply.
          *     - A `spend` alert also requires the permission `billing:read`.
          *     - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
          */
@@ -94,7 +94,7 @@ export interface paths {
          * List the days on which an alert would have fired
          * @description Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
          *
-         *     - It uses the prices, plans, quotas and meters of now. An event counts on the day of its `timestamp`.
+         *     - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
          *     - For `quota`, it compares usage without reservations.
          *     - It reads at most 1,000 customers of the scope, in order of creation.
          *     - A `spend` alert also requires the permission `billing:read`.
@@ -143,7 +143,7 @@ export interface paths {
         };
         /**
          * List an alert's firings
-         * @description Firings are listed newest first. They are kept for 400 days, and those of a `lifetime` quota as long as the alert.
+         * @description Firings are listed newest first. Odometer keeps a firing for 400 days, and a firing of a `lifetime` quota as long as the alert.
          *
          *     - `period` is the billing period. For `quota`, it is the period of the quota. For `silence`, it is the time from the last event until `minutes` had passed.
          *     - A `spend` alert also requires the permission `billing:read`.
@@ -195,7 +195,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke an API key
-         * @description The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
+         * @description The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing.
          */
         post: operations["revoke-api-key"];
         delete?: never;
@@ -467,7 +467,7 @@ export interface paths {
          * Sync every customer whose last sync failed
          * @description Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
          *
-         *     - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
+         *     - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
          *     - If a sync request of a customer is already waiting, no second one is created.
          *     - Workers start the syncs, even if this API process stops.
          */
@@ -618,7 +618,7 @@ export interface paths {
          * @description Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
          *
          *     - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
-         *     - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
+         *     - Returns 503 if the workflow engine or its workers do not respond. The invoice is released when the workers respond.
          */
         post: operations["release-invoice-hold"];
         delete?: never;
@@ -698,7 +698,7 @@ export interface paths {
          *     - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
          *     - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
          *     - A billing period that closes without a provider is never billed.
-         *     - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
+         *     - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause.
          */
         delete: operations["delete-billing-provider"];
         options?: never;
@@ -715,7 +715,7 @@ export interface paths {
         };
         /**
          * List the providers that can be connected
-         * @description For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
+         * @description For a provider that sends events, the response contains the endpoint to create at the provider: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
          */
         get: operations["list-connectable-providers"];
         put?: never;
@@ -757,7 +757,7 @@ export interface paths {
         };
         /**
          * List the reconciliations of closed periods
-         * @description Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
+         * @description Lists the comparison of each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
          */
         get: operations["list-reconciliations"];
         put?: never;
@@ -893,7 +893,7 @@ export interface paths {
         };
         /**
          * Export the bills of a month for finance
-         * @description Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+         * @description Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends exactly at the start of a month belongs to the previous month.
          *
          *     - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
          *     - The column `amount` adds up to the totals of the bills by currency.
@@ -1006,7 +1006,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a sync
-         * @description Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+         * @description Ends the sync as `failed`. Reports that were sent remain. The customer's next sync reports the remaining usage. Resumes a paused customer.
          *
          *     - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
          *     - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -1105,7 +1105,7 @@ export interface paths {
          *
          *     - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
          *     - A tenant without any price and without a provider has no unrated usage.
-         *     - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
+         *     - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
          */
         get: operations["list-unrated-usage"];
         put?: never;
@@ -1281,8 +1281,8 @@ export interface paths {
          * Erase a customer's personal data
          * @description Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
          *
-         *     - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-         *     - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
+         *     - Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.
+         *     - Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully billed or an invoice is held. The error names the cause.
          */
         post: operations["erase-customer"];
         delete?: never;
@@ -1368,8 +1368,8 @@ export interface paths {
          * List events
          * @description Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
          *
-         *     - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
-         *     - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+         *     - The default range is the last 24 hours. With `idempotency_key`, the default range covers all stored events.
+         *     - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until `next_page_token` is null. `searched_until` shows the progress.
          *     - Listing is recorded in the audit log, at most once an hour for each customer.
          */
         get: operations["list-events"];
@@ -1414,11 +1414,11 @@ export interface paths {
         };
         /**
          * List events that were not counted because of their idempotency key
-         * @description Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+         * @description Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. Only the first event with the key is counted. `GET /v1/events?idempotency_key=` finds that event.
          *
-         *     - To count a conflict, send it again with a new key, then dismiss it.
+         *     - To count the event of a conflict, send the event again with a new key, then dismiss the conflict.
          *     - A repeated conflict is listed once.
-         *     - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+         *     - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000 conflicts.
          *     - Listing is recorded in the audit log, at most once an hour.
          */
         get: operations["list-event-conflicts"];
@@ -1459,7 +1459,7 @@ export interface paths {
         };
         /**
          * Get the number of accepted, duplicate and rejected events
-         * @description Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+         * @description Counts the results of requests by hour, day, week or month. Use these counts to monitor ingestion: bills are computed from usage, never from these counts.
          *
          *     - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
          *     - Counts are kept for 90 days.
@@ -1536,7 +1536,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke an HMAC secret
-         * @description Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
+         * @description Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing.
          */
         post: operations["revoke-hmac-secret"];
         delete?: never;
@@ -1640,7 +1640,7 @@ export interface paths {
         put?: never;
         /**
          * Create a meter
-         * @description The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+         * @description The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and the meter's usage returns 503.
          *
          *     - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
          */
@@ -1662,10 +1662,10 @@ export interface paths {
         put?: never;
         /**
          * Preview the usage of a new meter
-         * @description Measures stored events by the definition, and saves nothing.
+         * @description Measures stored events under the definition, and saves nothing.
          *
-         *     - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+         *     - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+         *     - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
          *     - Only a request with `start` waits for its turn as a heavy operation.
@@ -1697,7 +1697,7 @@ export interface paths {
         head?: never;
         /**
          * Update a meter
-         * @description A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+         * @description A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the previous definition, which `current` shows. Closed periods keep their totals.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -1715,10 +1715,10 @@ export interface paths {
         put?: never;
         /**
          * Archive a meter
-         * @description Hides the meter from lists. It stops counting new events.
+         * @description Hides the meter from lists. The meter stops counting new events.
          *
          *     - Usage that the meter has counted is kept and billed. A base price is still charged.
-         *     - A running backfill stops. If it is the meter's first one, the meter has no usage.
+         *     - A running backfill stops. If the backfill is the meter's first one, the meter has no usage.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -1740,16 +1740,16 @@ export interface paths {
         put?: never;
         /**
          * Preview the usage of a changed meter
-         * @description Measures stored events by the definition, and saves nothing.
+         * @description Measures stored events under the definition, and saves nothing.
          *
-         *     - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
+         *     - Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.
+         *     - With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
          *     - Only a request with `start` waits for its turn as a heavy operation.
          *     - A preview is recorded in the audit log like a list of events.
-         *     - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
-         *     - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+         *     - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+         *     - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
          */
         post: operations["preview-meter-change"];
         delete?: never;
@@ -1839,7 +1839,7 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a meter
-         * @description The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
+         * @description The meter counts events again, including events that arrived while the meter was archived. The usage of such an event is not billed if its billing period closed after the event arrived. Until these events are counted, `status` is `backfilling`.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -1859,10 +1859,10 @@ export interface paths {
         };
         /**
          * List events that a meter could not count
-         * @description Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+         * @description Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all such events.
          *
          *     - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-         *     - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
+         *     - Each API process saves these entries every five seconds. A process that stops can lose unsaved entries. A process holds at most 20,000 unsaved entries, at most half of them for one tenant.
          *     - Events that a backfill could not count are not listed.
          *     - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
          *     - A strict tenant rejects such events, so none is listed.
@@ -1912,7 +1912,7 @@ export interface paths {
         put?: never;
         /**
          * Create a plan
-         * @description A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+         * @description A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.
          *
          *     - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
          */
@@ -1997,7 +1997,7 @@ export interface paths {
         get: operations["get-plan-pricing"];
         /**
          * Set a meter's price in a plan
-         * @description Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
+         * @description Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.
          */
         put: operations["set-plan-pricing"];
         post?: never;
@@ -2128,7 +2128,7 @@ export interface paths {
          *
          *     - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
          *     - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
-         *     - Usage is the total that is billed. A negative value in an event lowers it.
+         *     - Usage is the total that is billed. A negative value in an event lowers the usage.
          *     - A quota never rejects an event: usage that happened is always counted.
          *     - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
          */
@@ -2151,11 +2151,11 @@ export interface paths {
         put?: never;
         /**
          * Check whether customers may use amounts
-         * @description Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+         * @description Decides up to 100 checks, each on its own, all at the same point in time. Nothing is reserved: if two requests are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
          *
          *     - `allowed` is false if usage, reservations and the amount would together be above a hard quota. Without a quota, everything is allowed.
-         *     - `exceeded` is true if they would together be above a quota, hard or soft. It does not mean that usage already is.
-         *     - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. They are null without a quota.
+         *     - `exceeded` is true if usage, reservations and the amount together are above a quota, hard or soft. Usage alone can be within that quota.
+         *     - The other fields describe the hard quota that refuses the amount, or otherwise the quota with the least left. If the meter has no quota, these fields are null.
          *     - Returns 503 during the first backfill of a meter with a quota.
          */
         post: operations["check-quotas"];
@@ -2220,8 +2220,8 @@ export interface paths {
          *
          *     - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
          *     - All events are counted, even if they exceed the reservation, or if it is released or expired.
-         *     - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
-         *     - An event without an `idempotency_key` gets one from the reservation and its index.
+         *     - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
+         *     - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
          *     - Settle within 30 days after the reservation expires. Later the request returns 404.
          */
         post: operations["settle-reservation"];
@@ -2246,7 +2246,7 @@ export interface paths {
          *
          *     - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
          *     - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
-         *     - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+         *     - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
          *     - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
          *     - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
          *     - Returns 503 during the first backfill of a meter with a quota.
@@ -2355,7 +2355,7 @@ export interface paths {
         put?: never;
         /**
          * Create a new token for an invitation
-         * @description The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
+         * @description The previous token becomes invalid. The new token is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
          */
         post: operations["renew-invitation"];
         delete?: never;
@@ -2382,7 +2382,7 @@ export interface paths {
          * @description Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
          *
          *     - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
-         *     - A tenant can create, renew and reset at most 20 invitations a minute in total.
+         *     - Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.
          *     - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
          */
         post: operations["create-member"];
@@ -2404,7 +2404,7 @@ export interface paths {
         post?: never;
         /**
          * Remove a member
-         * @description If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
+         * @description If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without `keys`, the request returns 409.
          */
         delete: operations["remove-member"];
         options?: never;
@@ -2468,7 +2468,7 @@ export interface paths {
         };
         /**
          * Get the tenant's OIDC issuer
-         * @description Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
+         * @description Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save the issuer.
          */
         get: operations["get-oidc"];
         /**
@@ -2498,10 +2498,10 @@ export interface paths {
          * Get a meter's usage as a time series
          * @description The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
          *
-         *     - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+         *     - A JSON number, string, true, false or null selects that value: `0` selects the number, `"0"` selects the string. Any other text selects the string.
          *     - Several values of one property are alternatives. Filters of several properties must all match.
          *     - An event without the property counts in the group null.
-         *     - `filter` of each group in the response contains the parameters that select it.
+         *     - `filter` of each group in the response contains the parameters that select the group.
          */
         get: operations["get-usage"];
         put?: never;
@@ -2523,7 +2523,7 @@ export interface paths {
          * Get a meter's usage by customer, plan and property
          * @description Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
          *
-         *     - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+         *     - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all rows beyond the limit.
          *     - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
          *     - `filter.<property>=value` selects groups, as in a time series.
          *     - In CSV, the dimensions are columns. The `Link` header contains the next page.
@@ -2629,7 +2629,7 @@ export interface paths {
         };
         /**
          * Get usage as one number
-         * @description With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+         * @description With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
          *
          *     A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
          */
@@ -2821,7 +2821,7 @@ export interface webhooks {
          * A customer reached a threshold of an alert
          * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Sent once for each alert, customer, threshold and billing period. For `quota`, once for each quota and period of it, and `period` is the period of the quota. For `silence`, once for each last event, and `period` is the time from that event until the alert's minutes had passed.
+         *     Sent once for each alert, customer, threshold and billing period. For `quota`, sent once for each quota and period of the quota, which `period` shows. For `silence`, sent once for each last event. `period` is then the time from that event until the alert's `minutes` had passed.
          */
         post: operations["alert.triggered"];
         delete?: never;
@@ -2865,7 +2865,7 @@ export interface webhooks {
          * Amounts that should be equal differ
          * @description Sent to the webhooks that subscribe to this event type. `kind` is the kind of discrepancy:
          *
-         *     - `reconciliation_disputed`: the final invoices of a closed period bill more than was reported, or another amount. Sent again whenever the difference changes.
+         *     - `reconciliation_disputed`: the final invoices of a closed period bill more than was reported, or a different amount. Sent again whenever the difference changes.
          *     - `usage_discrepancy`: the daily audit found totals that differ from the events. Sent once for each `day`.
          */
         post: operations["discrepancy.detected"];
@@ -2992,7 +2992,7 @@ export interface webhooks {
          * The usage of a customer exceeded a quota
          * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Sent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Usage that arrives after the period ended is compared with that period, up to 100 periods back. Reservations are not counted.
+         *     Sent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Usage that arrives after its period ended can still exceed the limit of that period, up to 100 periods back. Reservations are not counted.
          */
         post: operations["quota.exceeded"];
         delete?: never;
@@ -3074,9 +3074,9 @@ export interface webhooks {
         put?: never;
         /**
          * The current bill of a billing period
-         * @description Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx when it is stored.
+         * @description Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx after you have stored the statement.
          *
-         *     A statement replaces earlier ones with the same customer, `stream` and period. Keep the one with the highest `sequence`.
+         *     A statement replaces earlier statements with the same customer, `stream` and period. Keep the statement with the highest `sequence`.
          */
         post: operations["usage.statement"];
         delete?: never;
@@ -3096,7 +3096,7 @@ export interface webhooks {
         put?: never;
         /**
          * Odometer disabled a webhook because its receiver is gone or fails
-         * @description Sent to the webhooks that subscribe to this event type. The disabled webhook does not receive it. Not sent if the tenant disabled the webhook.
+         * @description Sent to the webhooks that subscribe to this event type. The disabled webhook does not receive this message. Not sent if the tenant disabled the webhook.
          */
         post: operations["webhook.disabled"];
         delete?: never;
@@ -3135,7 +3135,7 @@ export interface components {
              */
             created_at: string;
             /**
-             * @description Creator of the key: a member, another credential, or operator for the command line
+             * @description Creator of the key: a member, another credential, or `operator` for the command line
              * @example member_3
              */
             created_by: string;
@@ -3180,7 +3180,7 @@ export interface components {
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description Id of the key that replaces this one. Both are valid until expires_at */
+            /** @description Id of the new key. This key also stays valid until its `expires_at` */
             successor_id: string | null;
         };
         AcceptAtIssuer: {
@@ -3188,7 +3188,7 @@ export interface components {
             token: string;
         };
         AcceptInvitation: {
-            /** @description 12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. Another password stays separate */
+            /** @description 12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. A different password applies to this tenant only */
             password: string;
             /** @description The token of the invitation */
             token: string;
@@ -3242,7 +3242,7 @@ export interface components {
              * @example late usage
              */
             reason: string;
-            /** @description Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts */
+            /** @description Steps that compute the amount. After the period that bills the adjustment has closed, the steps contain the reported amounts */
             steps: components["schemas"]["Step"][];
         };
         Alert: {
@@ -3265,7 +3265,7 @@ export interface components {
             customer?: string;
             /** @description Whether this is enabled */
             enabled: boolean;
-            /** @description The only group that counts, or the group of the quotas: value of each group_by property */
+            /** @description The only group that counts, or the group of the quotas: value of each `group_by` property */
             group?: {
                 [key: string]: unknown;
             };
@@ -3275,7 +3275,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Slug of the meter. Absent for spend or quotas of all meters, and for silence
+             * @description Slug of the meter. Absent if a `spend` or `quota` alert covers all meters, and for `silence`
              * @example calls
              */
             meter?: string;
@@ -3287,11 +3287,11 @@ export interface components {
             /** @description The name */
             name: string;
             /**
-             * @description Slug of the plan. Its customers are the scope
+             * @description Slug of the plan. The customers of the plan are the scope
              * @example pro
              */
             plan?: string;
-            /** @description Usage in units, spend in currency or percentages of a quota, ascending. Empty for silence */
+            /** @description Units of usage, amounts in `currency` or percentages of a quota, ascending. Empty for `silence` */
             thresholds: string[];
             /**
              * @description The type
@@ -3300,28 +3300,28 @@ export interface components {
             type: "usage" | "spend" | "quota" | "silence";
         };
         AlertDefinition: {
-            /** @description true: all customers */
+            /** @description `true`: all customers */
             all?: boolean;
-            /** @description For spend: the currency of the charges. The tenant's currency if omitted */
+            /** @description For `spend`: the currency of the charges. Default: the tenant's currency */
             currency?: string;
-            /** @description External ID of a customer. Send either customer, plan or all */
+            /** @description External ID of a customer. Send either `customer`, `plan` or `all` */
             customer?: string;
-            /** @description For usage and quota: the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in $other returns 422 */
+            /** @description For `usage` and `quota`: the value of each `group_by` property of the meter, so that only this group or its quotas count. A group that the meter counts in `$other` returns 422 */
             group?: {
                 [key: string]: unknown;
             };
-            /** @description Slug of a meter. Required for usage. If omitted for spend or quota, all meters count */
+            /** @description Slug of a meter. Required for `usage`. If omitted for `spend` or `quota`, all meters count */
             meter?: string;
             /**
              * Format: int64
-             * @description For silence: the number of minutes without an event
+             * @description For `silence`: the number of minutes without an event
              */
             minutes?: number;
             /** @description The name */
             name: string;
             /** @description Slug of a plan */
             plan?: string;
-            /** @description For usage, spend and quota: 1 to 10 numbers above 0. For quota: percentages of at most 1,000 with at most 2 decimals */
+            /** @description For `usage`, `spend` and `quota`: 1 to 10 numbers above 0. For `quota`: percentages of at most 1,000 with at most 2 decimals */
             thresholds?: string[];
             /**
              * @description The type
@@ -3331,7 +3331,7 @@ export interface components {
         };
         AlertTriggered: {
             alert: components["schemas"]["TriggeredAlert"];
-            /** @description Currency of value and threshold. Absent except for spend */
+            /** @description Currency of `value` and `threshold`. Present only for `spend` */
             currency?: string;
             /** @description External ID of the customer */
             customer_external_id: string;
@@ -3354,7 +3354,7 @@ export interface components {
             occurred_at: string;
             period: components["schemas"]["MessagePeriod"];
             /**
-             * @description Id of the quota that reached the threshold. Null except for quota alerts
+             * @description Id of the quota that reached the threshold. Null unless the alert has the type `quota`
              * @example quo_42
              */
             quota_id: string | null;
@@ -3365,14 +3365,14 @@ export interface components {
             tenant_id: string;
             /**
              * Format: decimal
-             * @description The threshold that was reached. For silence, the minutes of the alert
+             * @description The threshold that was reached. For `silence`, `minutes` of the alert
              */
             threshold: string;
-            /** @description Unit of the meter, percent or minutes. Absent if the meter has no unit, and for spend */
+            /** @description Unit of the meter, `percent` or `minutes`. Absent if the meter has no unit, and for `spend` */
             unit?: string;
             /**
              * Format: decimal
-             * @description The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
+             * @description The total, the charge, the percentage or the minutes at `occurred_at`. A percentage is rounded down to 2 decimals
              */
             value: string;
         };
@@ -3381,11 +3381,11 @@ export interface components {
             email: string;
         };
         AssignPlan: {
-            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
             /**
              * Format: date-time
-             * @description Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
+             * @description Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
              */
             effective_from?: string;
             /** @description Slug of the plan. Null to use the meters' own prices */
@@ -3406,11 +3406,11 @@ export interface components {
              * @description Time of the attempt
              */
             at: string;
-            /** @description Error of the attempt. Empty if it succeeded */
+            /** @description Error of the attempt. Empty if the attempt succeeded */
             problem: string;
             /**
              * Format: int64
-             * @description HTTP status of the response. 0 if there was none
+             * @description HTTP status of the response. 0 if there was no response
              */
             status: number;
             /**
@@ -3479,7 +3479,7 @@ export interface components {
             cause: string;
             customer?: components["schemas"]["AttentionCustomer"];
             /**
-             * @description Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise period/meter for a reconciliation, day/customer/meter for a discrepancy, and reason/currency for unrated usage
+             * @description Id of the sync, hold, webhook or meter. For `event_conflict`, the customer. Otherwise `<period>/<meter>` for a reconciliation, `<day>/<customer>/<meter>` for a discrepancy, and `<reason>/<currency>` for unrated usage
              * @example hld_42
              */
             id: string;
@@ -3517,22 +3517,22 @@ export interface components {
             data: components["schemas"]["AttentionItem"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
             /**
              * Format: int64
-             * @description Number of all items. The filters kind and cause do not affect it
+             * @description Number of all items. The filters `kind` and `cause` do not change the number
              */
             total_items: number;
         };
         AuditEntry: {
             /**
-             * @description The action, such as api_key.create
+             * @description The action, such as `api_key.create`
              * @example meter.create
              */
             action: string;
             /**
-             * @description A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller
+             * @description A credential or a member. Otherwise `operator` for the command line and the Temporal UI, `schedule` for the service itself, and `stranger` for an unauthenticated caller
              * @example key_12
              */
             actor: string;
@@ -3550,7 +3550,7 @@ export interface components {
              * @description Time of the action
              */
             at: string;
-            /** @description The changed fields before the change. A secret is {"set": true}. Personal data is a digest */
+            /** @description The changed fields before the change. A secret is `{"set": true}`. Personal data is a digest */
             before?: {
                 [key: string]: unknown;
             };
@@ -3560,14 +3560,14 @@ export interface components {
              */
             id: string;
             /**
-             * @description Reason given by the actor. Empty if none was requested
+             * @description Reason given by the actor. Empty if the action requires no reason
              * @example the receiver is being moved
              */
             reason: string;
             /** @description X-Request-Id of the request. Empty if there was no request */
             request_id: string;
             /**
-             * @description Id of the changed resource
+             * @description Id of the changed resource. Some actions append a second id or a state, such as `per_1 mtr_7`
              * @example mtr_7
              */
             resource: string;
@@ -3575,7 +3575,7 @@ export interface components {
         AutoSync: {
             /**
              * Format: date-time
-             * @description Time at which these settings were applied to the schedule. Null until then
+             * @description Time at which these settings were applied to the schedule. Null before that time
              */
             applied_at: string | null;
             /** @description Whether this is enabled */
@@ -3586,7 +3586,7 @@ export interface components {
             next_runs: string[];
             /** @description Whether the schedule is paused, here or in the Temporal UI */
             paused: boolean;
-            /** @description hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone */
+            /** @description `hourly`, `daily`, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. `hourly`, `daily` and cron expressions use the tenant's time zone */
             schedule: string;
         };
         AutoSyncOutcome: {
@@ -3607,7 +3607,7 @@ export interface components {
             customers: number;
             /**
              * Format: int64
-             * @description Number of customers with a failed or unfinished sync. The list of syncs shows them
+             * @description Number of customers with a failed or unfinished sync. The list of syncs shows these customers
              */
             failed: number;
             /**
@@ -3652,13 +3652,13 @@ export interface components {
         };
         BillingPeriod: {
             /**
-             * @description Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+             * @description Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description Time at which the period was closed. Null while it is open
+             * @description Time at which the period was closed. Null while the period is not closed
              */
             closed_at: string | null;
             /**
@@ -3684,13 +3684,13 @@ export interface components {
              */
             start: string;
             /**
-             * @description in_grace: the period has ended and accepts late events until it is closed
+             * @description `in_grace`: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
             /**
              * Format: int64
-             * @description Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
+             * @description Billing schedule of the period. A subscription with different periods has a schedule of its own. Absent for the first schedule
              */
             stream?: number;
         };
@@ -3699,11 +3699,11 @@ export interface components {
             data: components["schemas"]["BreakdownRow"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
             /**
              * Format: decimal
-             * @description Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+             * @description Usage in the group `$other`. `total` excludes this usage, although it can match the filters. `$other` contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
              */
             other_total?: string;
             period: components["schemas"]["UsagePeriod"];
@@ -3717,18 +3717,18 @@ export interface components {
         };
         BreakdownRow: {
             /**
-             * @description The customer's external ID. Present with by=customer
+             * @description The customer's external ID. Present with `by=customer`
              * @example acme
              */
             customer?: string;
-            /** @description Value of each property in by. Present if by has properties. {"$other": true}: the values are unknown */
+            /** @description Value of each property in `by`. Present if `by` contains a property. `{"$other": true}`: the values are unknown */
             group_key?: {
                 [key: string]: unknown;
             };
-            /** @description Whether the row is the sum of all rows beyond limit. It is the last row of the last page */
+            /** @description Whether the row is the sum of all rows beyond `limit`. Such a row is the last row of the last page */
             other?: boolean;
             /**
-             * @description Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan
+             * @description Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with `by=plan`
              * @example pro
              */
             plan?: string;
@@ -3739,7 +3739,7 @@ export interface components {
             value: string;
             /**
              * Format: date-time
-             * @description Start of the window, cut to the range. Present with granularity
+             * @description Start of the window, or of the range if the range starts later. Present with `granularity`
              */
             window_start?: string;
         };
@@ -3782,7 +3782,7 @@ export interface components {
             delta: string;
             /**
              * Format: decimal
-             * @description delta as a percentage of previous_total, with two decimals. For a negative previous_total, it has the opposite sign of delta. For 0, it is 100 or -100 with the sign of delta, or 0 if both totals are 0
+             * @description `delta` as a percentage of `previous_total`, with two decimals. If `previous_total` is negative, `percent_change` has the opposite sign of `delta`. If `previous_total` is 0, `percent_change` is 100 or -100 with the sign of `delta`, or 0 if `current_total` is 0 too
              */
             percent_change: string;
             /**
@@ -3792,13 +3792,13 @@ export interface components {
             previous_total: string;
         };
         Confirm: {
-            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
         };
         Confirmation: {
             /**
              * Format: date-time
-             * @description Time at which changes was computed. Later usage changes the amounts but not the token
+             * @description Time at which `changes` was computed. Later usage changes the amounts in `changes`, not the token
              */
             as_of: string;
             /** @description Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently */
@@ -3808,11 +3808,11 @@ export interface components {
              * @description Number of customers with a begun billing period that would be charged differently
              */
             customers: number;
-            /** @description The affected billing periods, one item for each calendar month in which they begin */
+            /** @description The affected billing periods, one item for each calendar month in which such periods begin */
             periods: components["schemas"]["ChangedPeriods"][];
-            /** @description Value of confirm for the repeated request. The token is valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes */
+            /** @description Value of `confirm` for the repeated request. The token becomes invalid when a price, plan assignment, meter definition or time zone changes. The token also becomes invalid when a billing period with other dates begins or closes */
             token: string;
-            /** @description Ids of meters that are missing from changes because their earlier events are not counted yet */
+            /** @description Ids of meters that are missing from `changes` because their earlier events are not counted yet */
             uncounted: string[];
         };
         Connectable: {
@@ -3823,9 +3823,9 @@ export interface components {
              * @enum {string}
              */
             type: "stripe" | "webhook";
-            /** @description For a provider that sends events, the event types to send to webhook_url */
+            /** @description For a provider that sends events, the event types to send to `webhook_url` */
             webhook_events?: string[];
-            /** @description For a provider that sends events, the URL of the endpoint to add there. Save its signing secret as webhook_secret */
+            /** @description For a provider that sends events, the URL of the endpoint to add at the provider. Save its signing secret as `webhook_secret` */
             webhook_url?: string;
         };
         Connectables: {
@@ -3840,12 +3840,12 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events with an idempotency_key that was already used. They add nothing
+             * @description Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
              */
             duplicates: number;
             /**
@@ -3870,27 +3870,27 @@ export interface components {
         };
         Counting: {
             /**
-             * @description sum adds the events' values; count counts the events
+             * @description `sum` adds the values of the events. `count` adds 1 for each event
              * @enum {string}
              */
             aggregation: "sum" | "count";
             /** @description Conditions on properties. The meter counts the events that meet all of them */
             filters: components["schemas"]["MeterFilter"][];
-            /** @description Properties that usage is grouped by until status is complete */
+            /** @description Properties that usage is grouped by until `status` is `complete` */
             group_by: string[];
-            /** @description Property of events that is their value. Empty: value of the event */
+            /** @description Property of events that is their value. Empty: `value` of the event */
             value_property: string;
         };
         CreateAPIKey: {
             /**
              * Format: date-time
-             * @description Time from which the key is invalid. Without it, the key never expires
+             * @description Time from which the key is invalid. Without `expires_at`, the key never expires
              */
             expires_at?: string;
             /** @description The name */
             name: string;
             /**
-             * @description Permissions of the key. They cannot exceed those of the creator
+             * @description Permissions of the key. A key cannot have more permissions than its creator
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
@@ -3910,18 +3910,18 @@ export interface components {
         CreateHMACSecret: {
             /**
              * Format: date-time
-             * @description Time from which the key is invalid. Without it, the key never expires
+             * @description Time from which the key is invalid. Without `expires_at`, the key never expires
              */
             expires_at?: string;
             /** @description The name */
             name: string;
             /**
-             * @description Permissions of the key. They cannot exceed those of the creator
+             * @description Permissions of the key. A key cannot have more permissions than its creator
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /**
-             * @description Accepted signature versions. Recommended: v2, which covers the method and the path. Default: v1_and_v2
+             * @description Accepted signature versions. Recommended: `v2`, which covers the method and the path. Default: `v1_and_v2`
              * @enum {string}
              */
             signatures?: "v1_and_v2" | "v2";
@@ -3932,14 +3932,14 @@ export interface components {
             /** @description The name */
             name?: string;
             /**
-             * @description Role of the member. owner is allowed only if the tenant has no owner
+             * @description Role of the member. `owner` is allowed only if the tenant has no owner
              * @enum {string}
              */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
         };
         CreateMeter: {
             /**
-             * @description sum adds the values of events. count adds 1 for each event. Default: sum
+             * @description `sum` adds the values of the events. `count` adds 1 for each event. Default: sum
              * @enum {string}
              */
             aggregation?: "sum" | "count";
@@ -3947,7 +3947,7 @@ export interface components {
             event_type: string;
             /** @description Conditions on properties. The meter counts the events that meet all of them */
             filters?: components["schemas"]["SentFilter"][];
-            /** @description Event properties to group usage by. See value_property for paths */
+            /** @description Event properties to group usage by. See `value_property` for paths */
             group_by?: string[];
             /** @description The name */
             name?: string;
@@ -3960,7 +3960,7 @@ export interface components {
              * @description Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage. Default: 0
              */
             usage_scale?: number;
-            /** @description Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event */
+            /** @description Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as `usage.total_tokens`; a property with the whole name takes precedence. At most 5 names. Empty: `value` of the event */
             value_property?: string;
         };
         CreatePlan: {
@@ -3972,9 +3972,9 @@ export interface components {
         CreateWebhook: {
             /** @description Description for people. Odometer does not use it */
             description?: string;
-            /** @description Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent */
+            /** @description Types of the messages that the webhook receives. `webhook.test` cannot be selected: test messages are always sent */
             event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded")[];
-            /** @description whsec_ followed by 24 to 64 bytes in base64. Created if omitted */
+            /** @description `whsec_` followed by 24 to 64 bytes in base64. Created if omitted */
             secret?: string;
             /** @description Where messages are sent */
             url: string;
@@ -3986,7 +3986,7 @@ export interface components {
              */
             created_at: string;
             /**
-             * @description Creator of the key: a member, another credential, or operator for the command line
+             * @description Creator of the key: a member, another credential, or `operator` for the command line
              * @example member_3
              */
             created_by: string;
@@ -4002,7 +4002,7 @@ export interface components {
              * @example key_12
              */
             id: string;
-            /** @description The complete key. It is shown only in this response */
+            /** @description The complete key, shown only in this response */
             key: string;
             /** @description The last four characters of the secret */
             last_four: string;
@@ -4033,7 +4033,7 @@ export interface components {
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description Id of the key that replaces this one. Both are valid until expires_at */
+            /** @description Id of the new key. This key also stays valid until its `expires_at` */
             successor_id: string | null;
         };
         CreatedHMACSecret: {
@@ -4043,7 +4043,7 @@ export interface components {
              */
             created_at: string;
             /**
-             * @description Creator of the secret: a member, another credential, or operator for the command line
+             * @description Creator of the secret: a member, another credential, or `operator` for the command line
              * @example member_3
              */
             created_by: string;
@@ -4083,14 +4083,14 @@ export interface components {
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description The complete secret. Its bytes are the signing key. It is shown only in this response */
+            /** @description The complete secret, shown only in this response. The bytes of the secret are the signing key */
             secret: string;
             /**
              * @description Signature versions that the secret accepts
              * @enum {string}
              */
             signatures: "v1_and_v2" | "v2";
-            /** @description Id of the secret that replaces this one. Both are valid until expires_at */
+            /** @description Id of the new secret. This secret also stays valid until its `expires_at` */
             successor_id: string | null;
         };
         CreatedInvitation: {
@@ -4133,7 +4133,7 @@ export interface components {
              * @example ten_1
              */
             tenant_id: string;
-            /** @description Token that accepts the invitation. It is shown only in this response */
+            /** @description Token that accepts the invitation, shown only in this response */
             token: string;
             /** @description The last four characters of the token */
             token_last_four: string;
@@ -4157,7 +4157,7 @@ export interface components {
              */
             disabled_at: string | null;
             /**
-             * @description Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
+             * @description Reason why Odometer disabled the webhook. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
@@ -4180,7 +4180,7 @@ export interface components {
              * @example whk_3
              */
             id: string;
-            /** @description Signing secret of the messages (Standard Webhooks). It is shown only in this response */
+            /** @description Signing secret of the messages (Standard Webhooks), shown only in this response */
             secret: string;
             /** @description The last four characters of the secret */
             secret_last_four: string;
@@ -4212,7 +4212,7 @@ export interface components {
         Customer: {
             /**
              * Format: date-time
-             * @description Time at which the customer was archived. Null if it is not archived
+             * @description Time at which the customer was archived. Null if the customer is not archived
              */
             archived_at: string | null;
             /** @description Id of the customer at the billing provider */
@@ -4224,7 +4224,7 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Time at which personal data was erased. Null if it was not
+             * @description Time at which personal data was erased. Null if the customer is not erased
              */
             erased_at: string | null;
             /** @description The customer's external ID */
@@ -4262,7 +4262,7 @@ export interface components {
         CustomerPlan: {
             /** @description Slug of the plan that charges the current period. Null if the meters' own prices apply */
             plan: string | null;
-            /** @description Assignments in order of effective_from */
+            /** @description Assignments in order of `effective_from` */
             versions: components["schemas"]["Assignment"][];
         };
         DailyUsage: {
@@ -4417,7 +4417,7 @@ export interface components {
             customers: number;
             /** @description Days on which a customer would have reached a threshold, by customer and time */
             data: components["schemas"]["DryRunFiring"][];
-            /** @description Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. The others are not listed */
+            /** @description Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. Further customers and firings are not listed */
             more: boolean;
         };
         DryRunFiring: {
@@ -4432,18 +4432,18 @@ export interface components {
             day: string;
             period: components["schemas"]["MessagePeriod"];
             /**
-             * @description Id of the quota that reached the threshold. Null except for quota alerts
+             * @description Id of the quota that reached the threshold. Null unless the alert has the type `quota`
              * @example quo_42
              */
             quota_id: string | null;
             /**
              * Format: decimal
-             * @description The threshold that was reached. For silence, the minutes of the alert
+             * @description The threshold that was reached. For `silence`, `minutes` of the alert
              */
             threshold: string;
             /**
              * Format: decimal
-             * @description The total, the charge or the percentage at the end of the day. For silence, the minutes of the alert
+             * @description The total, the charge or the percentage at the end of the day. For `silence`, `minutes` of the alert
              */
             value: string;
         };
@@ -4452,13 +4452,13 @@ export interface components {
             ended: boolean;
         };
         EntitledToQuota: {
-            /** @description Group of the meter that is limited. Null if all usage is */
+            /** @description Group of the meter that is limited. Null if the quota limits all usage */
             group: {
                 [key: string]: unknown;
             } | null;
             /**
              * Format: decimal
-             * @description Limit of the quota. Null if it is unlimited
+             * @description Limit of the quota. Null if the quota is unlimited
              */
             limit: string;
             /**
@@ -4467,7 +4467,7 @@ export interface components {
              */
             meter: string;
             /**
-             * @description Whether the quota is hard or soft
+             * @description Effect of the limit: `hard` or `soft`
              * @enum {string}
              */
             mode: "soft" | "hard";
@@ -4483,7 +4483,7 @@ export interface components {
             quota_id: string | null;
             /**
              * Format: decimal
-             * @description limit - used - reserved, at least 0. Null if the quota is unlimited
+             * @description `limit` less `used` and `reserved`, at least 0. Null if the quota is unlimited
              */
             remaining: string;
             /**
@@ -4493,7 +4493,7 @@ export interface components {
             reserved: string;
             /**
              * Format: date-time
-             * @description Start of the next period. Null if the period is lifetime
+             * @description Start of the next period. Null if `period` is `lifetime`
              */
             resets_at: string | null;
             /**
@@ -4522,7 +4522,7 @@ export interface components {
         };
         EraseCustomer: {
             /**
-             * @description The customer's external_id, to confirm the erasure. It cannot be undone
+             * @description The customer's `external_id`, to confirm the erasure. An erasure cannot be undone
              * @example acme
              */
             confirm: string;
@@ -4535,22 +4535,22 @@ export interface components {
         Event: {
             /** @description The customer's external ID. An unknown ID creates a customer, unless the tenant is strict */
             customer_id: string;
-            /** @description Kind of event, such as api_call. Each meter counts the events of one type */
+            /** @description Kind of event, such as `api_call`. Each meter counts the events of one type */
             event_type: string;
             /** @description Key that makes repeats safe. A repeat with the same key is accepted and adds nothing */
             idempotency_key?: string;
-            /** @description Any JSON object of at most 16 KiB. A meter can group usage by its keys */
+            /** @description Any JSON object of at most 16 KiB. A meter can group usage by these properties */
             properties?: {
                 [key: string]: unknown;
             };
             /**
              * Format: date-time
-             * @description Time of the event. Default: now. At most five years in the past and one hour in the future. With an idempotency_key, not older than the retention of events
+             * @description Time of the event. Default: now. At most five years in the past and one hour in the future. With an `idempotency_key`, not older than the retention of events
              */
             timestamp?: string;
             /**
              * Format: decimal
-             * @description Quantity that a sum meter adds. Absolute value below 10^18, at most 12 decimals. Default: 1
+             * @description Quantity that a meter with the aggregation `sum` adds. Absolute value below 10^18, at most 12 decimals. Default: 1
              */
             value?: string;
         } & {
@@ -4592,7 +4592,7 @@ export interface components {
             value: string;
         };
         EventCounter: {
-            /** @description Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's late_policy is report */
+            /** @description Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's `late_policy` is `report` */
             late: boolean;
             /** @description The meter's slug */
             meter_slug: string;
@@ -4606,12 +4606,12 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events with an idempotency_key that was already used. They add nothing
+             * @description Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
              */
             duplicates: number;
             /**
@@ -4629,7 +4629,7 @@ export interface components {
             rejections: components["schemas"]["EventRejections"][];
             /** @description Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none */
             uncounted?: components["schemas"]["EventRejections"][];
-            /** @description Windows in order of time. They count the hours that begin in the range. Windows without events are omitted */
+            /** @description Windows in order of time. A window counts the hours that begin in the range. Windows without events are omitted */
             windows: components["schemas"]["CountedWindow"][];
         };
         EventPage: {
@@ -4637,11 +4637,11 @@ export interface components {
             data: components["schemas"]["StoredEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
             /**
              * Format: date-time
-             * @description The search has covered the range from here to its end. Null: it has covered all stored events
+             * @description Every event of the range at or after this time was searched. Null: the whole range was searched
              */
             searched_until: string | null;
         };
@@ -4715,10 +4715,10 @@ export interface components {
             external_id: string;
             /**
              * Format: decimal
-             * @description Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
+             * @description Additional charge of this period for late usage. If `late_policy` is `adjust` and this period was billed, another period bills it
              */
             late_amount: string;
-            /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */
+            /** @description Steps that compute `late_amount`. The last step is the result. Empty for an open period */
             late_steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
@@ -4813,18 +4813,18 @@ export interface components {
             occurred_at: string;
             period: components["schemas"]["MessagePeriod"];
             /**
-             * @description Id of the quota that reached the threshold. Null except for quota alerts
+             * @description Id of the quota that reached the threshold. Null unless the alert has the type `quota`
              * @example quo_42
              */
             quota_id: string | null;
             /**
              * Format: decimal
-             * @description The threshold that was reached. For silence, the minutes of the alert
+             * @description The threshold that was reached. For `silence`, `minutes` of the alert
              */
             threshold: string;
             /**
              * Format: decimal
-             * @description The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals
+             * @description The total, the charge, the percentage or the minutes at `occurred_at`. A percentage is rounded down to 2 decimals
              */
             value: string;
         };
@@ -4840,7 +4840,7 @@ export interface components {
             issuer: string | null;
             /** @description The name */
             name: string;
-            /** @description Whether the invitation resets an existing member. If false, it creates a member */
+            /** @description Whether the invitation resets an existing member. If false, the invitation creates a member */
             reset: boolean;
             /**
              * @description The role in the tenant
@@ -4857,7 +4857,7 @@ export interface components {
              */
             created_at: string;
             /**
-             * @description Creator of the secret: a member, another credential, or operator for the command line
+             * @description Creator of the secret: a member, another credential, or `operator` for the command line
              * @example member_3
              */
             created_by: string;
@@ -4902,7 +4902,7 @@ export interface components {
              * @enum {string}
              */
             signatures: "v1_and_v2" | "v2";
-            /** @description Id of the secret that replaces this one. Both are valid until expires_at */
+            /** @description Id of the new secret. This secret also stays valid until its `expires_at` */
             successor_id: string | null;
         };
         Health: {
@@ -4947,12 +4947,12 @@ export interface components {
             meter_slug?: string;
             /**
              * Format: decimal
-             * @description Reported units. For charge_differs, the reported amount
+             * @description Reported units. For `charge_differs`, the reported amount
              */
             ours?: string;
             /**
              * Format: decimal
-             * @description Units that the provider has counted. For price_differs and charge_differs, the provider's amount
+             * @description Units that the provider has counted. For `price_differs` and `charge_differs`, the provider's amount
              */
             theirs?: string;
         };
@@ -4992,19 +4992,19 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted
+             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events with an idempotency_key that was already used. They add nothing
+             * @description Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
              */
             duplicates: number;
             /** @description The rejected events and the rules that they break */
             errors: components["schemas"]["IngestError"][];
             /**
              * Format: int64
-             * @description Events that break a rule. errors lists them
+             * @description Number of rejected events. `errors` lists the rules that they break
              */
             rejected: number;
             /** @description Hints about accepted and rejected events, such as unknown fields or event types without a meter */
@@ -5085,7 +5085,7 @@ export interface components {
              * @description Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider
              */
             deadline: string;
-            /** @description Id of the hold, for POST /v1/billing/holds/{id}/release */
+            /** @description Id of the hold, for `POST /v1/billing/holds/{id}/release` */
             hold_id: string;
             /** @description Id of the invoice at the provider */
             invoice_id: string;
@@ -5100,7 +5100,7 @@ export interface components {
         };
         InvoiceHold: {
             /**
-             * @description Available actions. Each is a path below the hold
+             * @description Available actions. Each action is a path below the hold
              * @example [
              *       "release"
              *     ]
@@ -5168,7 +5168,16 @@ export interface components {
              */
             released_by: string;
             /**
-             * @description planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold
+             * @description State of the hold:
+             *     - `planned`: the provider has not accepted the hold yet.
+             *     - `held`: reports are not counted or compared yet.
+             *     - `disagrees`: the invoice differs from the reports. Act on the differences.
+             *     - `releasing`: the provider is finalizing the invoice.
+             *     - `released`: the invoice is final.
+             *     - `expired`: the invoice became final at the deadline.
+             *     - `finalized`: the invoice was finalized by other means.
+             *     - `theirs`: the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.
+             *     - `refused`: the provider did not accept the hold.
              * @enum {string}
              */
             state: "planned" | "held" | "disagrees" | "releasing" | "released" | "expired" | "finalized" | "theirs" | "refused";
@@ -5176,7 +5185,7 @@ export interface components {
         InvoiceHoldChange: {
             /**
              * Format: int64
-             * @description Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with grace_hours. Current holds keep their deadlines
+             * @description Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with `grace_hours`. Current holds keep their deadlines
              */
             deadline_hours?: number;
             /** @description Whether draft invoices with usage are held. Only for providers that make invoices */
@@ -5194,7 +5203,7 @@ export interface components {
         KeyOverlap: {
             /**
              * Format: int64
-             * @description Seconds that the old key stays valid with the new one. With 0, it is revoked immediately. Default: 0
+             * @description Seconds that the old key stays valid with the new key. With 0, the old key is revoked immediately. Default: 0
              */
             overlap_seconds?: number;
         };
@@ -5203,7 +5212,7 @@ export interface components {
             data: components["schemas"]["APIKeyMetadata"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListAlert: {
@@ -5211,7 +5220,7 @@ export interface components {
             data: components["schemas"]["Alert"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListAuditEntry: {
@@ -5219,7 +5228,7 @@ export interface components {
             data: components["schemas"]["AuditEntry"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListBillingPeriod: {
@@ -5227,7 +5236,7 @@ export interface components {
             data: components["schemas"]["BillingPeriod"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListCustomer: {
@@ -5235,7 +5244,7 @@ export interface components {
             data: components["schemas"]["Customer"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListDelivery: {
@@ -5243,7 +5252,7 @@ export interface components {
             data: components["schemas"]["Delivery"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListEventConflict: {
@@ -5251,7 +5260,7 @@ export interface components {
             data: components["schemas"]["EventConflict"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListExportedEvent: {
@@ -5259,7 +5268,7 @@ export interface components {
             data: components["schemas"]["ExportedEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListFiring: {
@@ -5267,7 +5276,7 @@ export interface components {
             data: components["schemas"]["Firing"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListHMACSecret: {
@@ -5275,7 +5284,7 @@ export interface components {
             data: components["schemas"]["HMACSecret"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListInvitation: {
@@ -5283,7 +5292,7 @@ export interface components {
             data: components["schemas"]["Invitation"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListInvoiceHold: {
@@ -5291,7 +5300,7 @@ export interface components {
             data: components["schemas"]["InvoiceHold"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListMember: {
@@ -5299,7 +5308,7 @@ export interface components {
             data: components["schemas"]["Member"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListMeter: {
@@ -5307,7 +5316,7 @@ export interface components {
             data: components["schemas"]["Meter"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListOwnSession: {
@@ -5315,7 +5324,7 @@ export interface components {
             data: components["schemas"]["OwnSession"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListPlan: {
@@ -5323,7 +5332,7 @@ export interface components {
             data: components["schemas"]["Plan"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListPricing: {
@@ -5331,7 +5340,7 @@ export interface components {
             data: components["schemas"]["Pricing"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListQuota: {
@@ -5339,7 +5348,7 @@ export interface components {
             data: components["schemas"]["Quota"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListReconciliation: {
@@ -5347,7 +5356,7 @@ export interface components {
             data: components["schemas"]["Reconciliation"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListStatementReport: {
@@ -5355,7 +5364,7 @@ export interface components {
             data: components["schemas"]["StatementReport"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListSyncRun: {
@@ -5363,7 +5372,7 @@ export interface components {
             data: components["schemas"]["SyncRun"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListUncountedEvent: {
@@ -5371,7 +5380,7 @@ export interface components {
             data: components["schemas"]["UncountedEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListUnratedUsage: {
@@ -5379,7 +5388,7 @@ export interface components {
             data: components["schemas"]["UnratedUsage"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListUsageDiscrepancy: {
@@ -5387,7 +5396,7 @@ export interface components {
             data: components["schemas"]["UsageDiscrepancy"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListWebhook: {
@@ -5395,7 +5404,7 @@ export interface components {
             data: components["schemas"]["Webhook"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description page_token of the next page. Null on the last page */
+            /** @description `page_token` of the next page. Null on the last page */
             next_page_token: string | null;
         };
         LogIn: {
@@ -5421,7 +5430,7 @@ export interface components {
             created_at: string;
             /** @description The person's e-mail */
             email: string;
-            /** @description Whether the member signs in with a password. If false, only at the tenant's OIDC issuer */
+            /** @description Whether the member signs in with a password. If false, the member signs in only at the tenant's OIDC issuer */
             has_password: boolean;
             /**
              * @description The id of this object
@@ -5447,7 +5456,7 @@ export interface components {
              * @description Time of expiry
              */
             expires_at: string;
-            /** @description Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send */
+            /** @description Id of the invitation. `POST /v1/tenant/invitations/{id}/renew` returns the token to send */
             invitation_id: string;
             /** @description Id of the member to reset. Absent if accepting the invitation creates a member */
             member_id?: string;
@@ -5667,13 +5676,13 @@ export interface components {
         };
         Meter: {
             /**
-             * @description sum adds the events' values; count counts the events
+             * @description `sum` adds the values of the events. `count` adds 1 for each event
              * @enum {string}
              */
             aggregation: "sum" | "count";
             /**
              * Format: date-time
-             * @description Time at which the meter was archived and stopped counting new events. Null if it is not archived
+             * @description Time at which the meter was archived and stopped counting new events. Null if the meter is not archived
              */
             archived_at: string | null;
             backfill?: components["schemas"]["Backfill"];
@@ -5692,7 +5701,7 @@ export interface components {
             event_type: string;
             /** @description Conditions on properties. The meter counts the events that meet all of them */
             filters: components["schemas"]["MeterFilter"][];
-            /** @description Event properties that usage is grouped by. See value_property for paths */
+            /** @description Event properties that usage is grouped by. See `value_property` for paths */
             group_by: string[];
             /**
              * @description The id of this object
@@ -5704,7 +5713,7 @@ export interface components {
             /** @description The slug, which is the name in paths */
             slug: string;
             /**
-             * @description backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503
+             * @description `backfilling` while earlier events are being counted. Meanwhile, usage is counted by the definition in `current`. If `current` is absent, reading usage returns 503
              * @enum {string}
              */
             status: "backfilling" | "complete";
@@ -5715,7 +5724,7 @@ export interface components {
              * @description Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
              */
             usage_scale: number;
-            /** @description Property of events that is their value. Empty: value of the event */
+            /** @description Property of events that is their value. Empty: `value` of the event */
             value_property: string;
         };
         MeterDaily: {
@@ -5741,7 +5750,7 @@ export interface components {
             operator: "eq" | "ne" | "in" | "not_in" | "exists" | "not_exists" | "gt" | "gte" | "lt" | "lte";
             /** @description Property of events */
             property: string;
-            /** @description Strings, numbers or booleans. Absent for exists and not_exists */
+            /** @description Strings, numbers or booleans. Absent for `exists` and `not_exists` */
             values?: unknown[];
         };
         MeterPreview: {
@@ -5752,10 +5761,10 @@ export interface components {
             counted: number;
             /**
              * Format: decimal
-             * @description Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+             * @description Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
              */
             current_value?: string;
-            /** @description At most 1,000 customers with events, in order of the absolute difference between value and current_value, largest first, then of creation. Without current_value, in order of the absolute value */
+            /** @description At most 1,000 customers with events, in order of the absolute difference between `value` and `current_value`, largest first, then of creation. Without `current_value`, in order of the absolute `value` */
             customers: components["schemas"]["PreviewedCustomer"][];
             /**
              * Format: int64
@@ -5770,11 +5779,11 @@ export interface components {
             period: components["schemas"]["UsagePeriod"];
             /** @description The latest 100 events that were read, newest first */
             sample: components["schemas"]["PreviewedEvent"][];
-            /** @description Events that the definition does not count, by reason, most frequent first. The code is filtered_out, value_missing or value_invalid */
+            /** @description Events that the definition does not count, by reason, most frequent first. The code is `filtered_out`, `value_missing` or `value_invalid` */
             uncounted: components["schemas"]["EventRejections"][];
             /**
              * Format: decimal
-             * @description Usage by the definition, including late usage
+             * @description Usage under the definition, including late usage
              */
             value: string;
         };
@@ -5793,7 +5802,7 @@ export interface components {
         MonthlyRevenue: {
             /**
              * Format: decimal
-             * @description Sum of billed, estimated and unbilled
+             * @description Sum of `billed`, `estimated` and `unbilled`
              */
             amount: string;
             /**
@@ -5827,7 +5836,7 @@ export interface components {
         OidcSettings: {
             /** @description The client's id at the issuer */
             client_id: string;
-            /** @description Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty */
+            /** @description Whether the tenant has an OIDC issuer. If false, `issuer` and `client_id` are empty */
             configured: boolean;
             /** @description Whether a client secret is saved */
             has_client_secret: boolean;
@@ -5863,7 +5872,7 @@ export interface components {
             id: string;
         };
         PasswordResetRequested: {
-            /** @description Id of the member, for POST /v1/tenant/members/{id}/reset */
+            /** @description Id of the member, for `POST /v1/tenant/members/{id}/reset` */
             member_id: string;
             /**
              * @description The tenant's id
@@ -5892,13 +5901,13 @@ export interface components {
         };
         PeriodHead: {
             /**
-             * @description Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+             * @description Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description Time at which the period was closed. Null while it is open
+             * @description Time at which the period was closed. Null while the period is not closed
              */
             closed_at: string | null;
             /**
@@ -5922,13 +5931,13 @@ export interface components {
              */
             start: string;
             /**
-             * @description in_grace: the period has ended and accepts late events until it is closed
+             * @description `in_grace`: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
             /**
              * Format: int64
-             * @description Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
+             * @description Billing schedule of the period. A subscription with different periods has a schedule of its own. Absent for the first schedule
              */
             stream?: number;
         };
@@ -5981,13 +5990,13 @@ export interface components {
             /** @description Adjustments of closed periods that are billed in this period, oldest first */
             adjustments: components["schemas"]["ClosedPeriod"][];
             /**
-             * @description Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
+             * @description Unit in which the provider bills the period: `quantities` or `amounts`. The unit does not change during a period. Absent if the unit is undecided or the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description Time at which the period was closed. Null while it is open
+             * @description Time at which the period was closed. Null while the period is not closed
              */
             closed_at: string | null;
             /**
@@ -6021,13 +6030,13 @@ export interface components {
              */
             start: string;
             /**
-             * @description in_grace: the period has ended and accepts late events until it is closed
+             * @description `in_grace`: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
             /**
              * Format: int64
-             * @description Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
+             * @description Billing schedule of the period. A subscription with different periods has a schedule of its own. Absent for the first schedule
              */
             stream?: number;
             /** @description Totals, one for each currency */
@@ -6036,7 +6045,7 @@ export interface components {
         Plan: {
             /**
              * Format: date-time
-             * @description Time at which the plan was archived. Null if it is not archived
+             * @description Time at which the plan was archived. Null if the plan is not archived
              */
             archived_at: string | null;
             /**
@@ -6064,7 +6073,7 @@ export interface components {
              * @description Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
              */
             amount: string;
-            /** @description Whether the meter's earlier events are still being counted. If true, usage and amount are 0 */
+            /** @description Whether the meter's earlier events are still being counted. If true, `usage` and `amount` are 0 */
             backfilling?: boolean;
             /**
              * @description ISO 4217 code
@@ -6097,7 +6106,7 @@ export interface components {
         };
         PreviewMeter: {
             /**
-             * @description sum adds the values of events. count adds 1 for each event. Default: sum
+             * @description `sum` adds the values of the events. `count` adds 1 for each event. Default: sum
              * @enum {string}
              */
             aggregation?: "sum" | "count";
@@ -6110,19 +6119,19 @@ export interface components {
             event_type: string;
             /** @description Conditions on properties. The meter counts the events that meet all of them */
             filters?: components["schemas"]["SentFilter"][];
-            /** @description Event properties to group usage by. See value_property for paths */
+            /** @description Event properties to group usage by. See `value_property` for paths */
             group_by?: string[];
             /**
              * Format: date-time
-             * @description Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+             * @description Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
              */
             start?: string;
-            /** @description Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event */
+            /** @description Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as `usage.total_tokens`; a property with the whole name takes precedence. At most 5 names. Empty: `value` of the event */
             value_property?: string;
         };
         PreviewMeterChange: {
             /**
-             * @description sum adds the events' values; count counts the events
+             * @description `sum` adds the values of the events. `count` adds 1 for each event
              * @enum {string}
              */
             aggregation?: "sum" | "count";
@@ -6139,7 +6148,7 @@ export interface components {
             name?: string;
             /**
              * Format: date-time
-             * @description Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+             * @description Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
              */
             start?: string;
             /** @description Name of the unit of usage, for display */
@@ -6149,7 +6158,7 @@ export interface components {
              * @description Number of decimals of reported usage. A change applies to open periods and recounts nothing
              */
             usage_scale?: number;
-            /** @description Property of events that is their value. Empty: value of the event */
+            /** @description Property of events that is their value. Empty: `value` of the event */
             value_property?: string;
         };
         PreviewedCustomer: {
@@ -6160,7 +6169,7 @@ export interface components {
             counted: number;
             /**
              * Format: decimal
-             * @description Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+             * @description Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
              */
             current_value?: string;
             /** @description The customer's external ID */
@@ -6172,23 +6181,26 @@ export interface components {
             events_read: number;
             /**
              * Format: decimal
-             * @description Usage by the definition, including late usage
+             * @description Usage under the definition, including late usage
              */
             value: string;
         };
         PreviewedEvent: {
             /** @description The customer's external ID */
             customer_id: string;
-            /** @description Value of each group_by property. Present if the event is counted */
+            /** @description Value of each `group_by` property. Present if the event is counted */
             group_key?: {
                 [key: string]: unknown;
             };
             /** @description The id of this object */
             id: string;
-            /** @description Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers */
+            /** @description Property of the first filter that excludes the event, or `value_property`. Absent for a counted event and for events of erased customers */
             property?: string;
             /**
-             * @description Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it, or its customer was erased before the definition was in use. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+             * @description Whether the definition counts the event, and the reason if it does not:
+             *     - `filtered_out`: a filter excludes the event, or the customer was erased before the definition was in use.
+             *     - `value_missing`: `value_property` is missing or null.
+             *     - `value_invalid`: `value_property` is no number within the bounds.
              * @enum {string}
              */
             rule: "counted" | "filtered_out" | "value_missing" | "value_invalid";
@@ -6199,7 +6211,7 @@ export interface components {
             timestamp: string;
             /**
              * Format: decimal
-             * @description Value of the event by the definition. Present if the event is counted. count adds 1 instead
+             * @description Value that the definition reads from the event. Present if the event is counted. A meter with the aggregation `count` adds 1 instead
              */
             value?: string;
         };
@@ -6243,7 +6255,7 @@ export interface components {
         PriceComparison: {
             /**
              * Format: date-time
-             * @description Time at which the provider's prices were read. Null if they are not compared yet
+             * @description Time at which the provider's prices were read. Null if the prices are not compared yet
              */
             compared_at: string | null;
             /** @description Meters for which Odometer's price differs from the provider's price. The provider's price is billed */
@@ -6273,12 +6285,12 @@ export interface components {
         PriceImpact: {
             /**
              * Format: decimal
-             * @description Total of these customers' charges with the change
+             * @description Total charges of the affected customers with the change
              */
             after: string;
             /**
              * Format: decimal
-             * @description Total of these customers' charges now
+             * @description Total charges of the affected customers now
              */
             before: string;
             /**
@@ -6313,7 +6325,7 @@ export interface components {
             versions: components["schemas"]["Price"][];
         };
         Problem: {
-            /** @description Error code for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. Future versions can add codes */
+            /** @description Error code for programs: `confirmation_required`, `conflict`, `forbidden`, `internal`, `invalid`, `malformed`, `meter_backfilling`, `method_not_allowed`, `no_provider`, `not_acceptable`, `not_found`, `overloaded`, `paused`, `provider_refused`, `provider_unavailable`, `rate_limited`, `request_timeout`, `too_large`, `unauthorized`, `unavailable`, `unsupported_media_type`. Future versions can add codes */
             code: string;
             confirmation?: components["schemas"]["Confirmation"];
             /** @description Description of this error */
@@ -6342,12 +6354,12 @@ export interface components {
              */
             account?: string;
             /**
-             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+             * @description Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+             * @description Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
@@ -6356,53 +6368,53 @@ export interface components {
              * @description Time of creation
              */
             created_at: string;
-            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills */
+            /** @description Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills` */
             days_until_due?: number;
             /**
              * @description The id of this object
              * @example con_3
              */
             id: string;
-            /** @description Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in test mode never count as billed in live mode, and the reverse */
+            /** @description Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in one mode never count as billed in the other mode */
             livemode?: boolean;
-            /** @description Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata */
+            /** @description Only for the type `stripe`. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as `meter_slug` in its metadata */
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
+            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products` */
             product?: string;
-            /** @description Only for type stripe, and only in a request with bills. Stripe product id for each meter slug */
+            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug */
             products?: {
                 [key: string]: string;
             };
-            /** @description The secret, if it was created here. It is shown only in this response */
+            /** @description The secret, if Odometer created it. The secret is shown only in this response */
             secret?: string;
             /** @description Last four characters of the secret */
             secret_last_four: string;
             /**
-             * @description Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+             * @description Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product */
+            /** @description Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
             /**
              * @description The type
              * @enum {string}
              */
             type: "stripe" | "webhook";
-            /** @description Only for type webhook. URL that receives the signed statements (Standard Webhooks) */
+            /** @description Only for the type `webhook`. URL that receives the signed statements (Standard Webhooks) */
             url?: string;
             /**
              * Format: date-time
              * @description Time at which the provider accepted the settings
              */
             validated_at: string;
-            /** @description For a provider that sends events, the event types to send to webhook_url */
+            /** @description For a provider that sends events, the event types to send to `webhook_url` */
             webhook_events?: string[];
             /** @description For a provider that sends events, the last four characters of the endpoint's signing secret */
             webhook_secret_last_four?: string;
-            /** @description For a provider that sends events, the URL of the endpoint to add there */
+            /** @description For a provider that sends events, the URL of the endpoint to add at the provider */
             webhook_url?: string;
         };
         ProviderEvent: {
@@ -6410,7 +6422,7 @@ export interface components {
             received: boolean;
         };
         ProviderSecret: {
-            /** @description The new secret. It is not stored: install it in the receiver, then save the provider with it */
+            /** @description The new secret. Odometer does not store the secret: install it in the receiver, then save the provider with it */
             secret: string;
         };
         Quota: {
@@ -6424,7 +6436,7 @@ export interface components {
              * @example acme
              */
             customer: string | null;
-            /** @description Group of the meter that is limited. Null if all usage is */
+            /** @description Group of the meter that is limited. Null if the quota limits all usage */
             group: {
                 [key: string]: unknown;
             } | null;
@@ -6444,7 +6456,7 @@ export interface components {
              */
             meter: string;
             /**
-             * @description Whether the quota is hard or soft
+             * @description Effect of the limit: `hard` or `soft`
              * @enum {string}
              */
             mode: "soft" | "hard";
@@ -6462,10 +6474,10 @@ export interface components {
         QuotaAmount: {
             /**
              * Format: decimal
-             * @description Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+             * @description Amount of usage, zero or more: the sum of the events' values for the aggregation `sum`, the number of events for `count`
              */
             amount: string;
-            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount */
+            /** @description Group of the usage: an object with a value for each property of the meter's `group_by`. Without `group`, quotas of single groups do not limit the amount */
             group?: {
                 [key: string]: unknown;
             };
@@ -6475,12 +6487,12 @@ export interface components {
         QuotaCheck: {
             /**
              * Format: decimal
-             * @description Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+             * @description Amount of usage, zero or more: the sum of the events' values for the aggregation `sum`, the number of events for `count`
              */
             amount: string;
             /** @description External ID of the customer */
             customer: string;
-            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups do not limit the amount */
+            /** @description Group of the usage: an object with a value for each property of the meter's `group_by`. Without `group`, quotas of single groups do not limit the amount */
             group?: {
                 [key: string]: unknown;
             };
@@ -6494,7 +6506,7 @@ export interface components {
             exceeded: boolean;
             /**
              * Format: decimal
-             * @description Limit of the quota. Null if it is unlimited
+             * @description Limit of the quota. Null if the quota is unlimited
              */
             limit: string;
             /**
@@ -6504,7 +6516,7 @@ export interface components {
             quota_id: string | null;
             /**
              * Format: decimal
-             * @description limit - used - reserved, at least 0. Null if the quota is unlimited
+             * @description `limit` less `used` and `reserved`, at least 0. Null if the quota is unlimited
              */
             remaining: string;
             /**
@@ -6514,7 +6526,7 @@ export interface components {
             reserved: string;
             /**
              * Format: date-time
-             * @description Start of the next period. Null if the period is lifetime
+             * @description Start of the next period. Null if `period` is `lifetime`
              */
             resets_at: string | null;
             /**
@@ -6580,7 +6592,7 @@ export interface components {
         };
         Readiness: {
             /**
-             * @description exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
+             * @description `exhausted` if a request body was refused with 503 for lack of memory in the last 10 seconds. The process still serves other requests, so `status` stays `ok`
              * @enum {string}
              */
             bodies: "ok" | "exhausted";
@@ -6696,18 +6708,18 @@ export interface components {
              */
             amount?: string;
             /**
-             * @description Currency of amount
+             * @description Currency of `amount`
              * @example USD
              */
             currency?: string;
             /**
              * Format: decimal
-             * @description Units on final invoices that are not void. They do not change after the state is decided
+             * @description Units on final invoices that are not void. The number does not change after `state` is decided
              */
             quantity: string;
             /**
              * Format: decimal
-             * @description Units of quantity that Odometer did not report. 0 while the state is open
+             * @description Units of `quantity` that Odometer did not report. 0 while `state` is `open`
              */
             unexplained: string;
         };
@@ -6717,15 +6729,15 @@ export interface components {
              * @description Units that the provider has accepted
              */
             accepted_quantity: string;
-            /** @description Available decisions. Send each to the path of the same name below the reconciliation, and write_off to write-off */
+            /** @description Available decisions. Send a decision to the path with its name below the reconciliation. The path of `write_off` is `write-off` */
             actions: ("waive" | "rebill" | "write_off")[];
             /**
              * Format: decimal
-             * @description Units that count as billed and are never charged again. Absent while the state is open
+             * @description Units that count as billed and are never charged again. Absent while `state` is `open`
              */
             billed_quantity?: string;
             /**
-             * @description Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge
+             * @description Unit in which the provider bills the period. With `amounts`, all invoiced and billed quantities are money, in the currency of the charge
              * @enum {string}
              */
             bills: "quantities" | "amounts";
@@ -6743,18 +6755,18 @@ export interface components {
             customer_name: string;
             /**
              * Format: date-time
-             * @description Time of the decision. Null while the state is open
+             * @description Time of the decision. Null while `state` is `open`
              */
             decided_at: string | null;
             /**
-             * @description Operator that decided the state. Empty if the rules decided the state, or it is undecided
+             * @description Operator that decided the state. Empty if the rules decided the state, or if the state is undecided
              * @example key_12
              */
             decided_by: string;
             /** @description External ID of the customer */
             external_id: string;
             invoiced: components["schemas"]["ReconciledTheirs"];
-            /** @description Invoices of the provider's period that contains this one, as last read */
+            /** @description Invoices of the provider's period that contains this billing period, as last read */
             invoices: components["schemas"]["ReconciledInvoice"][];
             /** @description The meter's id */
             meter_id: string;
@@ -6765,7 +6777,7 @@ export interface components {
             ours: components["schemas"]["ReconciledOurs"];
             period: components["schemas"]["ReconciledPeriod"];
             /**
-             * @description Reason why the invoices differ. Empty if they agree
+             * @description Reason why the invoices differ. Empty if the invoices agree
              * @example accepted, not billed
              */
             reason: string;
@@ -6789,7 +6801,7 @@ export interface components {
              */
             invoiced: string;
             /**
-             * @description The kind of discrepancy, as in GET /v1/billing/attention
+             * @description The kind of discrepancy, as in `GET /v1/billing/attention`
              * @enum {string}
              */
             kind: "reconciliation_disputed";
@@ -6836,7 +6848,7 @@ export interface components {
             remaining: string;
             /**
              * Format: date-time
-             * @description Start of the quota's next period. Null if the period is lifetime
+             * @description Start of the quota's next period. Null if `period` is `lifetime`
              */
             resets_at: string | null;
         };
@@ -6881,7 +6893,7 @@ export interface components {
              * @description Seconds until the reservation expires. Default: 300
              */
             expires_in?: number;
-            /** @description Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and . _ : - */
+            /** @description Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and `. _ : -` */
             id?: string;
         };
         ResetAsked: {
@@ -6895,7 +6907,7 @@ export interface components {
              */
             reason: string;
             /**
-             * @description Outcome at the provider: accepted if it has the report, otherwise rejected
+             * @description Outcome at the provider: `accepted` if the provider has the report, otherwise `rejected`
              * @enum {string}
              */
             state: "accepted" | "rejected";
@@ -6908,7 +6920,7 @@ export interface components {
             customers: number;
             /**
              * Format: int64
-             * @description Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too
+             * @description Number of customers with an earlier sync request that was still waiting. The sync of that earlier request serves this request too
              */
             joined: number;
             /**
@@ -6960,7 +6972,7 @@ export interface components {
             enabled: boolean;
             /** @description Whether the schedule is paused */
             paused?: boolean;
-            /** @description hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone */
+            /** @description `hourly`, `daily`, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. `hourly`, `daily` and cron expressions use the tenant's time zone */
             schedule: string;
         };
         SaveOIDC: {
@@ -6973,54 +6985,54 @@ export interface components {
         };
         SaveProvider: {
             /**
-             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+             * @description Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+             * @description Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
-            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills */
+            /** @description Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills` */
             days_until_due?: number;
-            /** @description Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata */
+            /** @description Only for the type `stripe`. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as `meter_slug` in its metadata */
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before, or else to the latest receiver, which has moved to it. The statements of that receiver continue. Saving the same URL again keeps the receiver */
+            /** @description Only for a provider with a URL. `true`: the URL belongs to a new receiver, which gets only usage that other connections have not billed. `false`: the URL belongs to the receiver that had the URL before, or else to the latest receiver, which has moved to this URL. The statements of that receiver continue. Saving the same URL again keeps the receiver */
             new_receiver?: boolean;
-            /** @description Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
+            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products` */
             product?: string;
-            /** @description Only for type stripe, and only in a request with bills. Stripe product id for each meter slug */
+            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug */
             products?: {
                 [key: string]: string;
             };
-            /** @description Only for type webhook. Signing secret: whsec_ followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one */
+            /** @description Only for the type `webhook`. Signing secret: `whsec_` followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one */
             secret?: string;
-            /** @description Only for type stripe. Secret or restricted API key. Default: the saved one */
+            /** @description Only for the type `stripe`. Secret or restricted API key. Default: the saved one */
             secret_key?: string;
             /**
-             * @description Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+             * @description Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product */
+            /** @description Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
             /**
              * @description The type
              * @enum {string}
              */
             type: "stripe" | "webhook";
-            /** @description Only for type webhook. URL that receives the signed statements (Standard Webhooks) */
+            /** @description Only for the type `webhook`. URL that receives the signed statements (Standard Webhooks) */
             url?: string;
-            /** @description Only for type stripe. Signing secret of the webhook endpoint at Stripe. Default: the saved one */
+            /** @description Only for the type `stripe`. Signing secret of the webhook endpoint at Stripe. Default: the saved one */
             webhook_secret?: string;
         };
         SecretOverlap: {
             /**
              * Format: int64
-             * @description Seconds that the old secret stays valid with the new one. During this time, webhook messages are signed with both. Default: 86400
+             * @description Seconds that the old secret stays valid with the new secret. During this time, webhook messages are signed with both. Default: 86400
              */
             overlap_seconds?: number;
         };
@@ -7032,13 +7044,13 @@ export interface components {
         };
         SentFilter: {
             /**
-             * @description The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers
+             * @description The comparison. A missing or null property meets only `ne`, `not_in` and `not_exists`. `gt`, `gte`, `lt` and `lte` accept only numbers
              * @enum {string}
              */
             operator: "eq" | "ne" | "in" | "not_in" | "exists" | "not_exists" | "gt" | "gte" | "lt" | "lte";
             /** @description Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence */
             property: string;
-            /** @description Strings, numbers or booleans: none for exists and not_exists, at least one for in and not_in, and one for all others */
+            /** @description Strings, numbers or booleans: none for `exists` and `not_exists`, at least one for `in` and `not_in`, and one for every other operator */
             values?: unknown[];
         };
         Session: {
@@ -7059,7 +7071,7 @@ export interface components {
             scope?: "admin" | "read_write" | "read_only" | "ingest_only";
             tenant: components["schemas"]["SessionTenant"];
             /**
-             * @description Page of the Temporal UI that lists the workflow runs. Absent if it is not configured
+             * @description Page of the Temporal UI that lists the workflow runs. Absent if the URL of the Temporal UI is not configured
              * @example https://temporal.example.com/namespaces/default/workflows
              */
             workflows_url?: string;
@@ -7092,10 +7104,10 @@ export interface components {
         SetPlanPricing: {
             /**
              * Format: decimal
-             * @description Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
+             * @description Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
@@ -7118,10 +7130,10 @@ export interface components {
         SetPricing: {
             /**
              * Format: decimal
-             * @description Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
+             * @description Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
@@ -7144,24 +7156,27 @@ export interface components {
         SetQuota: {
             /** @description External ID of the customer */
             customer?: string;
-            /** @description Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage */
+            /** @description Limits one group of the meter: an object with a value for each property of the meter's `group_by`. Omit `group` to limit all usage */
             group?: {
                 [key: string]: unknown;
             };
             /**
              * Format: decimal
-             * @description Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of its plan
+             * @description Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of the customer's plan
              */
             limit: string | null;
             /** @description Slug of the meter */
             meter: string;
             /**
-             * @description hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
+             * @description `hard`: checks and reservations beyond the limit are not allowed. `soft`: checks and reservations beyond the limit are allowed and marked as exceeded
              * @enum {string}
              */
             mode: "soft" | "hard";
             /**
-             * @description Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: calendar month, day or hour of the meter's time zone. lifetime: never
+             * @description Time after which usage starts again from zero:
+             *     - `billing`: the customer's billing period.
+             *     - `month`, `day`, `hour`: calendar month, day or hour of the meter's time zone.
+             *     - `lifetime`: never.
              * @enum {string}
              */
             period: "billing" | "month" | "day" | "hour" | "lifetime";
@@ -7181,13 +7196,13 @@ export interface components {
              */
             expires_at?: string;
             member?: components["schemas"]["Member"];
-            /** @description Tenants of the person, if there are several. Sign in again with the tenant_id of one of them */
+            /** @description Tenants of the person, if there are several. Sign in again with the `tenant_id` of one of them */
             tenants?: components["schemas"]["SessionTenant"][];
-            /** @description Token for Authorization: Bearer. Browsers also receive it as a cookie */
+            /** @description Token for Authorization: Bearer. Browsers also receive the token as a cookie */
             token?: string;
         };
         Statement: {
-            /** @description Usage that arrived after the closing of its period. period is the closed period */
+            /** @description Usage that arrived after its period was closed. `period` is the closed period */
             adjustments: components["schemas"]["Adjustment"][];
             /** @description Currency of the lines. If the lines have several currencies, the tenant's currency */
             currency: string;
@@ -7195,7 +7210,7 @@ export interface components {
             customer_external_id: string;
             /**
              * Format: int64
-             * @description Number that rises when the database is restored from a backup. sequence rises with it
+             * @description Number that rises when the database is restored from a backup. `sequence` rises at the same time
              */
             ledger_epoch: number;
             /** @description One line for each meter */
@@ -7203,12 +7218,12 @@ export interface components {
             period: components["schemas"]["StatementPeriod"];
             /**
              * Format: int64
-             * @description Number of the statement. It rises with every statement of the customer
+             * @description Number of the statement. The number rises with every statement of the customer
              */
             sequence: number;
             /**
              * Format: int64
-             * @description Billing schedule of the period. 0, except for a subscription with other periods
+             * @description Billing schedule of the period. 0, except for a subscription with different periods
              */
             stream: number;
             /** @description The tenant's id */
@@ -7240,10 +7255,10 @@ export interface components {
             event_count: number;
             /**
              * Format: decimal
-             * @description Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
+             * @description Additional charge of this period for late usage. If `late_policy` is `adjust` and this period was billed, another period bills it
              */
             late_amount: string;
-            /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */
+            /** @description Steps that compute `late_amount`. The last step is the result. Empty for an open period */
             late_steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
@@ -7330,20 +7345,24 @@ export interface components {
              */
             first_sent_at: string | null;
             /**
-             * @description statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines
+             * @description Kind of report:
+             *     - `statement`: the bill of the period.
+             *     - `quantity`: units of one meter.
+             *     - `charge`: an amount.
+             *     - `invoice_action`: finalizes an invoice that Odometer created. Such a report has no lines.
              * @enum {string}
              */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
             /** @description The usage and the adjustments of the report */
             lines: components["schemas"]["StatementReportLine"][];
             /**
-             * @description How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+             * @description How the provider adds up the number: `usage_record`, `meter_delta`, `meter_window` or `meter_last` for a quantity, `pending_item` for a charge with `bills` set to `amounts`. Otherwise absent
              * @example meter_delta
              */
             method?: string;
             /**
              * Format: int64
-             * @description Sequence number of the report for this customer. For a statement, its sequence
+             * @description Sequence number of the report for this customer. For a statement, `sequence` of the statement
              */
             number: number;
             /**
@@ -7358,7 +7377,7 @@ export interface components {
             provider_customer?: string;
             /**
              * Format: date-time
-             * @description Timestamp of the report at the provider. Null if it has none
+             * @description Timestamp of the report at the provider. Null if the report has no timestamp
              */
             provider_time: string | null;
             /**
@@ -7422,7 +7441,7 @@ export interface components {
         StatementTotal: {
             /**
              * Format: decimal
-             * @description Part of amount that comes from adjustments
+             * @description Part of `amount` that comes from adjustments
              */
             adjustments: string;
             /**
@@ -7438,7 +7457,7 @@ export interface components {
         };
         SteeredSync: {
             /**
-             * @description The customer's unfinished syncs, including this one. The request applies to all of them, because one run performs them
+             * @description The customer's unfinished syncs, including this one. The request applies to all these syncs, because one run performs them
              * @example [
              *       "0192b1a0-0000-7000-8000-000000000000"
              *     ]
@@ -7454,7 +7473,7 @@ export interface components {
         Step: {
             /**
              * Format: decimal
-             * @description Exact amount in unit
+             * @description Exact amount in `unit`
              */
             amount: string;
             closed_period?: components["schemas"]["UsagePeriod"];
@@ -7465,12 +7484,12 @@ export interface components {
             description: string;
             /**
              * Format: int64
-             * @description Number of counted events. Only for usage
+             * @description Number of counted events. Present only in the steps `usage`, `late_usage` and `total_usage`
              */
             event_count?: number;
             /**
              * Format: int64
-             * @description Version of the meter that counted the usage. Absent for other steps
+             * @description Version of the meter that counted the usage. Present only in the step `usage`
              */
             meter_version?: number;
             /**
@@ -7480,11 +7499,11 @@ export interface components {
             name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "price_line" | "priced_units" | "price_rate" | "part";
             /**
              * Format: int64
-             * @description Version of the price with this value. Absent for other steps
+             * @description Version of the price with this value. Present only in the steps `included_units`, `overage_rate` and `base_price`
              */
             price_version?: number;
             /**
-             * @description Id of the provider's own price with this value. Absent for other steps
+             * @description Id of the provider's own price with this value. Present only in the steps `provider_charge` and `charge`
              * @example price_1Q2
              */
             provider_price?: string;
@@ -7495,14 +7514,14 @@ export interface components {
             reason?: string;
             /**
              * Format: int32
-             * @description Decimals to which the amount is rounded, half to even. Absent if it is not rounded
+             * @description Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded
              */
             rounded_to?: number;
             series?: components["schemas"]["StepSeries"];
             /** @description Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation */
             steps?: components["schemas"]["Step"][];
             /**
-             * @description units, or a currency code
+             * @description `units`, or a currency code
              * @example USD
              */
             unit: string;
@@ -7519,7 +7538,7 @@ export interface components {
              */
             kind: "statement" | "quantity" | "charge";
             /**
-             * @description How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+             * @description How the provider adds up the number: `usage_record`, `meter_delta`, `meter_window` or `meter_last` for a quantity, `pending_item` for a charge with `bills` set to `amounts`. Otherwise absent
              * @example meter_delta
              */
             method?: string;
@@ -7584,7 +7603,7 @@ export interface components {
             start: string;
         };
         SummaryItem: {
-            /** @description Whether the meter's earlier events are still being counted. If true, total_usage is 0 */
+            /** @description Whether the meter's earlier events are still being counted. If true, `total_usage` is 0 */
             backfilling?: boolean;
             /** @description The meter's id */
             meter_id: string;
@@ -7602,7 +7621,7 @@ export interface components {
         };
         SyncDelayed: {
             /**
-             * @description Cause of the delay, as in GET /v1/billing/attention
+             * @description Cause of the delay, as in `GET /v1/billing/attention`
              * @example the sync has not finished
              */
             cause: string;
@@ -7618,7 +7637,7 @@ export interface components {
              * @description Time at which the sync was requested
              */
             requested_at: string;
-            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
+            /** @description Id of the sync, for `GET /v1/billing/syncs/{id}` */
             sync_id: string;
             /**
              * @description The tenant's id
@@ -7636,7 +7655,7 @@ export interface components {
             customer_id: string;
             /** @description Reason and fix */
             error: string;
-            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
+            /** @description Id of the sync, for `GET /v1/billing/syncs/{id}` */
             sync_id: string;
             /**
              * @description The tenant's id
@@ -7651,7 +7670,7 @@ export interface components {
              */
             amount: string;
             /**
-             * @description usage of the period, or adjustment for late usage of a closed period
+             * @description `usage` of the period, or `adjustment` for late usage of a closed period
              * @enum {string}
              */
             component: "usage" | "adjustment";
@@ -7667,24 +7686,24 @@ export interface components {
             /** @description The meter's slug */
             meter_slug: string;
             /**
-             * @description How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+             * @description How the provider adds up the number: `usage_record`, `meter_delta`, `meter_window` or `meter_last` for a quantity, `pending_item` for a charge with `bills` set to `amounts`. Otherwise absent
              * @example meter_delta
              */
             method?: string;
             /**
              * Format: int64
-             * @description Sequence number of the report for this customer. For a statement, its sequence
+             * @description Sequence number of the report for this customer. For a statement, `sequence` of the statement
              */
             number: number;
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description Units that the provider has for this line after it accepts the report: the usage in window, rounded for the provider, less usage reported through other connections
+             * @description Units that the provider has for this line after it accepts the report: the usage in `window`, rounded for the provider. Usage that was reported through other connections is deducted
              */
             quantity: string;
             /**
              * Format: decimal
-             * @description Number that was sent: quantity, or its increase since the previous report. For a charge, an amount
+             * @description Number that was sent: `quantity`, or the increase of `quantity` since the previous report. For a charge, an amount
              */
             quantity_sent?: string;
             /** @description The report's id */
@@ -7697,7 +7716,7 @@ export interface components {
              */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
             /**
-             * @description Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period
+             * @description Object at the provider that receives the report: a subscription item, a meter or a subscription. `own_invoice` is an invoice that Odometer creates for the period
              * @example si_Na6dzxczY5fwHx
              */
             target?: string;
@@ -7744,7 +7763,7 @@ export interface components {
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
-            /** @description False if the workflow engine did not respond within a second. Then paused and next_attempt_at can be unknown. Absent in the list */
+            /** @description False if the workflow engine did not respond within a second. The fields `paused` and `next_attempt_at` can then be absent. The list of syncs does not have this field */
             engine_answered?: boolean;
             /** @description Reason and fix of a failed sync */
             error: string;
@@ -7760,7 +7779,7 @@ export interface components {
             /** @description The id of this object */
             id: string;
             /**
-             * @description Error of the last attempt. Empty if there was none
+             * @description Error of the last attempt. Empty if no attempt failed
              * @example the webhook answered 503
              */
             last_error?: string;
@@ -7768,7 +7787,7 @@ export interface components {
             lines: components["schemas"]["SyncLine"][];
             /**
              * Format: date-time
-             * @description Time of the next attempt. Absent during an attempt, during a pause, if it is unknown, and in the list
+             * @description Time of the next attempt. Absent during an attempt or a pause, if the time is unknown, and in the list of syncs
              */
             next_attempt_at?: string;
             /**
@@ -7812,7 +7831,7 @@ export interface components {
              * @example cus_42
              */
             customer_id: string;
-            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
+            /** @description Id of the sync, for `GET /v1/billing/syncs/{id}` */
             sync_id: string;
             /**
              * @description The tenant's id
@@ -7842,13 +7861,13 @@ export interface components {
              */
             id: string;
             /**
-             * @description Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
+             * @description Treatment of an event with an `idempotency_key` that was used with other content. `accept` stores the event as a conflict and does not count it. `reject` rejects the event
              * @enum {string}
              */
             idempotency_conflicts: "accept" | "reject";
             invoice_hold: components["schemas"]["InvoiceHoldSettings"];
             /**
-             * @description adjust bills late usage as an adjustment in another period. report only shows it
+             * @description `adjust` bills late usage as an adjustment in another period. `report` shows late usage and does not bill it
              * @enum {string}
              */
             late_policy: "adjust" | "report";
@@ -7872,7 +7891,7 @@ export interface components {
         Total: {
             /** @description Slugs of meters that are excluded because they are backfilling */
             backfilling?: string[];
-            /** @description Slugs of the meters in the sum, if there are several. Their units can differ */
+            /** @description Slugs of the meters in the sum, if there are several. The units of these meters can differ */
             meters?: string[];
             /**
              * Format: decimal
@@ -7916,7 +7935,7 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * @description value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number below 10^18
+             * @description `value_missing`: the event has no `value_property`, or null. `value_invalid`: its `value_property` is not a number below 10^18
              * @enum {string}
              */
             rule: "value_missing" | "value_invalid";
@@ -7943,7 +7962,7 @@ export interface components {
              */
             start: string;
             /**
-             * @description before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
+             * @description `before`: a calendar month, or part of one, before the first billing period. `in_grace`: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed" | "before";
@@ -7982,7 +8001,7 @@ export interface components {
             data: components["schemas"]["UnratedTotal"][];
             /**
              * Format: date-time
-             * @description Start of the first of these months. Billing periods that end after this time are included
+             * @description Start of the first month. Billing periods that end after this time are included
              */
             since: string;
         };
@@ -7996,7 +8015,7 @@ export interface components {
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
-            /** @description Details if the reason is no_subscription_item. Empty for other reasons */
+            /** @description Details if the reason is `no_subscription_item`. Empty for other reasons */
             detail: string;
             /**
              * Format: decimal
@@ -8016,7 +8035,14 @@ export interface components {
             meter_slug: string;
             period: components["schemas"]["UnratedPeriod"];
             /**
-             * @description before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage
+             * @description Reason why nothing bills the usage:
+             *     - `before_first_period`: the usage is older than the customer's first billing period.
+             *     - `no_price`: neither the meter nor the customer's plan has a price.
+             *     - `no_provider`: the tenant has no billing provider.
+             *     - `no_provider_link`: the customer has no `billing_provider_id`.
+             *     - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
+             *     - `before_subscription`: the period is outside the customer's subscription.
+             *     - `closed_unbilled`: the period closed before a provider accepted the usage.
              * @enum {string}
              */
             reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
@@ -8034,7 +8060,7 @@ export interface components {
             difference?: string;
             /**
              * Format: decimal
-             * @description Units on final invoices. Absent while the state is open
+             * @description Units on final invoices. Absent while `state` is `open`
              */
             invoiced?: string;
             /** @description The meter's id */
@@ -8056,34 +8082,34 @@ export interface components {
             units: string;
         };
         UpdateAlert: {
-            /** @description false disables the alert. true enables it */
+            /** @description `false` disables the alert. `true` enables it */
             enabled?: boolean;
             /**
              * Format: int64
-             * @description For silence: the number of minutes without an event
+             * @description For `silence`: the number of minutes without an event
              */
             minutes?: number;
             /** @description The name */
             name?: string;
-            /** @description Replaces the thresholds of a usage, spend or quota alert */
+            /** @description Replaces the thresholds of a `usage`, `spend` or `quota` alert */
             thresholds?: string[];
         };
         UpdateMember: {
             /** @description The name */
             name?: string;
             /**
-             * @description New role. Use make-owner to change the owner
+             * @description New role. Use `POST /v1/tenant/members/{id}/make-owner` to change the owner
              * @enum {string}
              */
             role?: "admin" | "developer" | "billing" | "viewer";
         };
         UpdateMeter: {
             /**
-             * @description sum adds the events' values; count counts the events
+             * @description `sum` adds the values of the events. `count` adds 1 for each event
              * @enum {string}
              */
             aggregation?: "sum" | "count";
-            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
             /** @description Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them */
             filters?: components["schemas"]["SentFilter"][];
@@ -8098,11 +8124,11 @@ export interface components {
              * @description Number of decimals of reported usage. A change applies to open periods and recounts nothing
              */
             usage_scale?: number;
-            /** @description Property of events that is their value. Empty: value of the event */
+            /** @description Property of events that is their value. Empty: `value` of the event */
             value_property?: string;
         };
         UpdateTenant: {
-            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
             /** @description ISO 4217 code. Applies to prices without a currency of their own */
             currency?: string;
@@ -8112,13 +8138,13 @@ export interface components {
              */
             grace_hours?: number;
             /**
-             * @description Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
+             * @description Treatment of an event with an `idempotency_key` that was used for another customer or other content. `reject` rejects the event. `accept` does not count it, and `GET /v1/events/conflicts` lists it
              * @enum {string}
              */
             idempotency_conflicts?: "accept" | "reject";
             invoice_hold?: components["schemas"]["InvoiceHoldChange"];
             /**
-             * @description adjust bills late usage as an adjustment; report only shows it
+             * @description `adjust` bills late usage as an adjustment. `report` shows late usage and does not bill it
              * @enum {string}
              */
             late_policy?: "adjust" | "report";
@@ -8129,9 +8155,9 @@ export interface components {
              * @description Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default
              */
             requests_per_minute?: number;
-            /** @description true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists */
+            /** @description `true` rejects an event with an unknown field, customer or event type. `false` ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists */
             strict?: boolean;
-            /** @description IANA time zone. After a change, meters count all usage again, and use the previous zone until they have. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change */
+            /** @description IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change */
             timezone?: string;
             /** @description Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead */
             v1_bodyless_writes?: boolean;
@@ -8139,7 +8165,7 @@ export interface components {
         UpdateWebhook: {
             /** @description Description for people. Odometer does not use it */
             description?: string;
-            /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
+            /** @description `false` disables the webhook and discards its waiting messages. `true` enables it for new messages */
             enabled?: boolean;
             /** @description The types of messages that the webhook receives */
             event_types?: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded")[];
@@ -8154,11 +8180,11 @@ export interface components {
             day: string;
             /**
              * Format: int64
-             * @description Number of discrepancies. GET /v1/billing/discrepancies lists them
+             * @description Number of discrepancies. `GET /v1/billing/discrepancies` lists them
              */
             discrepancies: number;
             /**
-             * @description The kind of discrepancy, as in GET /v1/billing/attention
+             * @description The kind of discrepancy, as in `GET /v1/billing/attention`
              * @enum {string}
              */
             kind: "usage_discrepancy";
@@ -8212,11 +8238,11 @@ export interface components {
         };
         UsageGroup: {
             /**
-             * @description Filters that select this group. They replace the request's filters of the same properties. Empty if none is needed
+             * @description Filters that select this group. These filters replace the request's filters of the same properties. Empty if no filter is needed
              * @example filter.model=large
              */
             filter: string;
-            /** @description Value of each property. Empty for a meter without group_by */
+            /** @description Value of each property. Empty for a meter without `group_by` */
             group_key: {
                 [key: string]: unknown;
             };
@@ -8261,11 +8287,11 @@ export interface components {
             /** @description Whether another page follows */
             has_more: boolean;
             meter: components["schemas"]["UsageMeter"];
-            /** @description The page_token of the next page; null on the last one */
+            /** @description The `page_token` of the next page; null on the last one */
             next_page_token: string | null;
             /**
              * Format: decimal
-             * @description Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+             * @description Usage in the group `$other`. `total` excludes this usage, although it can match the filters. `$other` contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
              */
             other_total?: string;
             period: components["schemas"]["UsagePeriod"];
@@ -8278,11 +8304,11 @@ export interface components {
             warnings?: string[];
         };
         UsageWindow: {
-            /** @description Whether value is final because the billing period of the window is closed */
+            /** @description Whether `value` can no longer change, because the billing period of the window is closed */
             is_final: boolean;
             /**
              * Format: decimal
-             * @description Usage that arrived after the window became final. Add it to value for the whole usage
+             * @description Usage that arrived after the window became final. Add `late_value` to `value` for the whole usage
              */
             late_value: string;
             /**
@@ -8315,7 +8341,7 @@ export interface components {
              */
             disabled_at: string | null;
             /**
-             * @description Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
+             * @description Reason why Odometer disabled the webhook. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
@@ -8345,7 +8371,7 @@ export interface components {
         };
         WebhookDisabled: {
             /**
-             * @description Reason. gone: the receiver answered 410. failing: deliveries failed for five days
+             * @description Reason. `gone`: the receiver returned 410. `failing`: deliveries failed for five days
              * @enum {string}
              */
             disabled_because: "tenant" | "gone" | "failing";
@@ -8459,7 +8485,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -8501,7 +8527,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8716,7 +8742,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -8762,7 +8788,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -8804,7 +8830,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8890,7 +8916,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8939,13 +8965,13 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Only entries of this actor */
                 actor?: string;
                 /** @description An action, or the beginning of its name */
                 action?: string;
-                /** @description Complete id, or the first part of an id */
+                /** @description The complete resource, or its first words: `per_1` also matches `per_1 mtr_7`. A part of an id matches nothing */
                 resource?: string;
                 /** @description Only entries of this request */
                 request_id?: string;
@@ -9369,11 +9395,11 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Only items of this kind */
                 kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
-                /** @description A cause, as in causes of the response */
+                /** @description A cause, as in `causes` of the response */
                 cause?: string;
             };
             header?: never;
@@ -9415,7 +9441,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -9577,7 +9603,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -9624,7 +9650,7 @@ export interface operations {
                 meter: string;
                 /** @description Id of one of the customer's billing periods */
                 period?: string;
-                /** @description A time in the billing period. Use it instead of the parameter period. Default: now */
+                /** @description A time in the billing period. Use `at` or `period`, not both. Default: now */
                 at?: string;
             };
             header?: never;
@@ -9667,7 +9693,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
@@ -9800,7 +9826,7 @@ export interface operations {
             query: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer: string;
@@ -10083,7 +10109,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
@@ -10314,7 +10340,7 @@ export interface operations {
     "get-revenue": {
         parameters: {
             query?: {
-                /** @description Number of months, including the current one. Later months are added if a running billing period ends in them */
+                /** @description Number of months, including the current one. A later month is added if a running billing period ends in that month */
                 months?: number;
             };
             header?: never;
@@ -10359,7 +10385,7 @@ export interface operations {
                 month: string;
                 /** @description Maximum number of customers per page */
                 page_size?: number;
-                /** @description next_page_token of the previous page. The Link header contains it */
+                /** @description `next_page_token` of the previous page. The Link header contains it */
                 page_token?: string;
             };
             header?: never;
@@ -10406,7 +10432,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -10469,7 +10495,7 @@ export interface operations {
                     "application/json": components["schemas"]["SyncRun"];
                 };
             };
-            /** @description Still running: read status_url */
+            /** @description Still running: read `status_url` */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -10503,7 +10529,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
@@ -10771,9 +10797,9 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
-                /** @description Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later */
+                /** @description Number of calendar months, the current one included, in the tenant's time zone. Billing periods that ended before these months are excluded */
                 months?: number;
             };
             header?: never;
@@ -10814,7 +10840,7 @@ export interface operations {
     "get-unrated-totals": {
         parameters: {
             query?: {
-                /** @description Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later */
+                /** @description Number of calendar months, the current one included, in the tenant's time zone. Billing periods that ended before these months are excluded */
                 months?: number;
             };
             header?: never;
@@ -10857,11 +10883,11 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Whether archived items are included */
                 archived?: boolean;
-                /** @description Search text: a part of the name or external ID, in upper or lower case, or a complete id of the customer in Odometer or at the billing provider */
+                /** @description Part of the name or external ID, in upper or lower case. A complete id of the customer, in Odometer or at the billing provider, also matches */
                 search?: string;
             };
             header?: never;
@@ -10903,7 +10929,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -11070,12 +11096,12 @@ export interface operations {
     "archive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
                 external_id: string;
             };
             cookie?: never;
@@ -11114,12 +11140,12 @@ export interface operations {
     "get-entitlements": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
                 external_id: string;
             };
             cookie?: never;
@@ -11158,12 +11184,12 @@ export interface operations {
     "erase-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
                 external_id: string;
             };
             cookie?: never;
@@ -11206,12 +11232,12 @@ export interface operations {
     "get-customer-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
                 external_id: string;
             };
             cookie?: never;
@@ -11250,12 +11276,12 @@ export interface operations {
     "assign-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
                 external_id: string;
             };
             cookie?: never;
@@ -11298,12 +11324,12 @@ export interface operations {
     "unarchive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
                 external_id: string;
             };
             cookie?: never;
@@ -11342,12 +11368,12 @@ export interface operations {
     "upsert-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
                 external_id: string;
             };
             cookie?: never;
@@ -11401,7 +11427,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
@@ -11409,7 +11435,7 @@ export interface operations {
                 event_type?: string;
                 /** @description The complete idempotency key */
                 idempotency_key?: string;
-                /** @description Start of the range, inclusive. Default: 24 hours before end. With idempotency_key, the default is the oldest stored event */
+                /** @description Start of the range, inclusive. Default: 24 hours before `end`. With `idempotency_key`, the default is the oldest stored event */
                 start?: string;
                 /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
                 end?: string;
@@ -11592,7 +11618,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -11676,7 +11702,7 @@ export interface operations {
     "get-event-counts": {
         parameters: {
             query?: {
-                /** @description Start of the range, inclusive. Default: 24 hours before end. At most 92 days before end */
+                /** @description Start of the range, inclusive. Default: 24 hours before `end`. At most 92 days before `end` */
                 start?: string;
                 /** @description End of the range, exclusive. Default: now */
                 end?: string;
@@ -11721,15 +11747,20 @@ export interface operations {
     "export-events": {
         parameters: {
             query?: {
-                /** @description json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet */
+                /**
+                 * @description Format of the response:
+                 *     - `json`: one page of a list.
+                 *     - `jsonl`: one JSON object per line.
+                 *     - `csv`: a file for a spreadsheet.
+                 */
                 format?: "json" | "jsonl" | "csv";
-                /** @description Start of the range, inclusive. Default: 30 days before end */
+                /** @description Start of the range, inclusive. Default: 30 days before `end` */
                 start?: string;
                 /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
                 end?: string;
-                /** @description Number of events per page. Events that arrive meanwhile are added to the page */
+                /** @description Number of events per page. Events that arrive while the page is read are added to the page */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -11778,7 +11809,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -11820,7 +11851,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -11906,7 +11937,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -12083,7 +12114,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Whether archived items are included */
                 archived?: boolean;
@@ -12127,7 +12158,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -12610,15 +12641,15 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description The rule that the events break */
                 rule?: "value_missing" | "value_invalid";
                 /** @description The customer's external ID */
                 customer?: string;
-                /** @description Start of the range of ingested_at, inclusive. Default: 30 days before end */
+                /** @description Start of the range of `ingested_at`, inclusive. Default: 30 days before `end` */
                 start?: string;
-                /** @description End of the range of ingested_at, exclusive. Default: now */
+                /** @description End of the range of `ingested_at`, exclusive. Default: now */
                 end?: string;
             };
             header?: never;
@@ -12706,7 +12737,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Whether archived items are included */
                 archived?: boolean;
@@ -12750,7 +12781,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -13146,7 +13177,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Slug of a plan, to list its prices instead of the meters' own */
                 plan?: string;
@@ -13259,7 +13290,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description External ID of a customer, to list the customer's own quotas */
                 customer?: string;
@@ -13720,7 +13751,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -13845,7 +13876,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -13887,7 +13918,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -13931,7 +13962,7 @@ export interface operations {
     "remove-member": {
         parameters: {
             query?: {
-                /** @description Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are any. revoke ends them. hand_over makes you responsible for them */
+                /** @description Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are such credentials. `revoke` revokes the credentials. `hand_over` makes you responsible for the credentials */
                 keys?: "hand_over" | "revoke";
             };
             header?: never;
@@ -14233,19 +14264,19 @@ export interface operations {
                 meter: string;
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description Length of the windows. Windows use timezone. Weeks begin on Monday */
+                /** @description Length of the windows. Windows use `timezone`. Weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. With another time zone than the tenant's, at most 10,000 windows. Default: the tenant's time zone */
+                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. At most 10,000 windows if the time zone differs from the tenant's. Default: the tenant's time zone */
                 timezone?: string;
                 /** @description Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group */
                 group_by?: string[];
-                /** @description Start of the range, inclusive. Default: the start of the current calendar month in timezone */
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in `timezone` */
                 start?: string;
-                /** @description End of the range, exclusive. Default: the end of the current calendar month in timezone */
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in `timezone` */
                 end?: string;
                 /** @description Maximum number of windows per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -14297,25 +14328,29 @@ export interface operations {
                 };
                 /** @description The meter's slug */
                 meter: string;
-                /** @description Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix property. selects a property with the name of another dimension: property.customer. Default: none */
+                /** @description Dimensions of the rows: `customer`, `plan`, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix `property.` selects a property with the name of another dimension: `property.customer`. Default: none */
                 by?: string[];
-                /** @description Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window */
+                /** @description Length of the windows. Windows use `timezone`. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without granularity, only the default range uses timezone. Default: the tenant's time zone */
+                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without `granularity`, only the default range uses `timezone`. Default: the tenant's time zone */
                 timezone?: string;
-                /** @description Start of the range, inclusive. Default: the start of the current calendar month in timezone */
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in `timezone` */
                 start?: string;
-                /** @description End of the range, exclusive. Default: the end of the current calendar month in timezone */
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in `timezone` */
                 end?: string;
-                /** @description Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows */
+                /** @description Returns this number of rows with the highest values, and the sum of all rows beyond `limit` as the last row. Default: all rows */
                 limit?: number;
-                /** @description value: highest value first. key: by customer in order of creation, then by plan and property values in a fixed order, then by window. With limit, it must be value. Default: value with limit or without granularity, otherwise key */
+                /**
+                 * @description Order of the rows. Default: `value` if `limit` is set or `granularity` is not, otherwise `key`. With `limit`, the order must be `value`.
+                 *     - `value`: highest value first.
+                 *     - `key`: by customer in order of creation, then by plan and property values in a fixed order, then by window.
+                 */
                 order?: "value" | "key";
-                /** @description The format of the answer */
+                /** @description The format of the response */
                 format?: "json" | "csv";
                 /** @description Maximum number of rows per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -14447,15 +14482,20 @@ export interface operations {
             query: {
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet */
+                /**
+                 * @description Format of the response:
+                 *     - `json`: one page of a list.
+                 *     - `jsonl`: one JSON object per line.
+                 *     - `csv`: a file for a spreadsheet.
+                 */
                 format?: "json" | "jsonl" | "csv";
-                /** @description Start of the range, inclusive. Default: 30 days before end */
+                /** @description Start of the range, inclusive. Default: 30 days before `end` */
                 start?: string;
                 /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
                 end?: string;
-                /** @description Number of events per page. Events that arrive meanwhile are added to the page */
+                /** @description Number of events per page. Events that arrive while the page is read are added to the page */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -14633,7 +14673,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -14806,7 +14846,7 @@ export interface operations {
             query?: {
                 /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the previous page */
+                /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Only items in this state */
                 status?: "pending" | "delivered" | "failed";
@@ -14939,7 +14979,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret */
                 "Idempotency-Key"?: string;
             };
             path: {

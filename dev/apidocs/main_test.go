@@ -63,3 +63,9 @@ func TestLongTextsAreWrapped(t *testing.T) {
 	require.Equal(t, strings.Repeat("w", width)+" -\n", wrapped(strings.Repeat("w", width)+" -"), "a line that begins with - is a list")
 	require.Equal(t, "one\n\ntwo\n", wrapped("one\n\ntwo"))
 }
+
+func TestListsInCellsHaveALineForEachItem(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "The state:<br>• `a`: one \\| two.<br>• `b`: three.<br>Default: `a`.", cell("The state:\n\n- `a`: one | two.\n- `b`: three.\nDefault: `a`."))
+	require.Equal(t, "One. Two.", cell("One.\n\nTwo."))
+}

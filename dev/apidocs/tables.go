@@ -16,7 +16,7 @@ import (
 // operationsPart lists the operations of a page, and then describes each.
 func (s *site) operationsPart(p *page) string {
 	var text strings.Builder
-	text.WriteString("| request | purpose | permission | answer |\n|---|---|---|---|\n")
+	text.WriteString("| request | purpose | permission | response |\n|---|---|---|---|\n")
 	for _, o := range p.operations {
 		fmt.Fprintf(&text, "| [`%s`](#%s) | %s | %s | %s |\n", o.title(), anchorOf(o.title()), cell(o.Summary), permission(o.Permission), strings.Join(successes(o), ", "))
 	}
@@ -37,7 +37,7 @@ func (s *site) facts(p *page, o operation) []string {
 		facts = append(facts, "Body: "+s.contentOf(p, *o.RequestBody))
 	}
 	for _, status := range successes(o) {
-		fact := "Answer: " + status
+		fact := "Response: " + status
 		if content := s.contentOf(p, o.Responses[status]); content != "" {
 			fact += ", " + content
 		}
@@ -220,7 +220,7 @@ func (s *site) meaning(f schema, description string) string {
 	}
 	parts = append(parts, bounds(f))
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
-	return cell(strings.Join(parts, " "))
+	return cell(strings.Join(parts, "\n"))
 }
 
 // listsAll reports whether a text names all values already.
@@ -323,7 +323,27 @@ func wrapped(text string) string {
 
 var mark = regexp.MustCompile(`^([-+*>]|#+|\d+[.)])$`)
 
-// cell makes a text fit into a cell of a table.
+// cell returns a text on one line, as a cell of a table needs it. The items of a list, and the
+// text after a list, start with a line break of HTML.
 func cell(text string) string {
-	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+	var out strings.Builder
+	inList := false
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		isItem := words[0] == "-"
+		switch {
+		case isItem:
+			words[0] = "<br>•"
+		case inList:
+			words[0] = "<br>" + words[0]
+		case out.Len() > 0:
+			out.WriteString(" ")
+		}
+		out.WriteString(strings.Join(words, " "))
+		inList = isItem
+	}
+	return strings.ReplaceAll(out.String(), "|", `\|`)
 }

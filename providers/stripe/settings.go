@@ -9,24 +9,24 @@ import (
 )
 
 var settings = []providers.Setting{
-	{Name: "secret_key", Use: providers.CallSecret, MaxLength: 255, Doc: "Only for type stripe. Secret or restricted API key"},
-	{Name: "webhook_secret", Use: providers.EventSecret, MaxLength: 255, Doc: "Only for type stripe. Signing secret of the webhook endpoint at Stripe"},
-	{Name: "mapping", Use: providers.Mapping, MaxLength: 1000, Doc: "Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata"},
+	{Name: "secret_key", Use: providers.CallSecret, MaxLength: 255, Doc: "Only for the type 'stripe'. Secret or restricted API key"},
+	{Name: "webhook_secret", Use: providers.EventSecret, MaxLength: 255, Doc: "Only for the type 'stripe'. Signing secret of the webhook endpoint at Stripe"},
+	{Name: "mapping", Use: providers.Mapping, MaxLength: 1000, Doc: "Only for the type 'stripe'. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as meter_slug in its metadata"},
 	{
 		Name: "bills", Use: providers.Bills, Values: bills(),
-		Doc: "Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. " +
+		Doc: "Only for the type 'stripe'. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. " +
 			"A change applies from each customer's next billing period. Default: the saved value, at first `quantities`",
 	},
-	{Name: "product", Use: providers.Product, MaxLength: 255, Doc: "Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products"},
-	{Name: "products", Use: providers.Products, MaxLength: 1000, Doc: "Only for type stripe, and only in a request with bills. Stripe product id for each meter slug"},
-	{Name: "tax_behavior", Use: providers.TaxBehavior, Values: []string{"exclusive", "inclusive", "unspecified"}, Doc: "Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax"},
-	{Name: "tax_code", Use: providers.TaxCode, MaxLength: 255, Doc: "Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product"},
+	{Name: "product", Use: providers.Product, MaxLength: 255, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Stripe product for the lines of meters that are not in 'products'. 'amounts' requires 'product' or 'products'"},
+	{Name: "products", Use: providers.Products, MaxLength: 1000, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Stripe product id for each meter slug"},
+	{Name: "tax_behavior", Use: providers.TaxBehavior, Values: []string{"exclusive", "inclusive", "unspecified"}, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Whether amounts include tax. Default: the setting of Stripe Tax"},
+	{Name: "tax_code", Use: providers.TaxCode, MaxLength: 255, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Tax code of the lines. Default: the tax code of the product"},
 	{
 		Name: "collection_method", Use: providers.CollectionMethod, Values: []string{automatically, sent},
-		Doc: "Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. " +
+		Doc: "Only for the type 'stripe', and only in a request with 'bills'. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. " +
 			"`send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`",
 	},
-	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills"},
+	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Days until the invoice is due. Required with collection_method `send_invoice`. Only for the type 'stripe', and only in a request with 'bills'"},
 }
 
 // https://docs.stripe.com/api/invoices/create#create_invoice-collection_method

@@ -32,8 +32,8 @@ func (Provider) Describe() providers.Description {
 }
 
 var settings = []providers.Setting{
-	{Name: "url", Use: providers.Address, MaxLength: 2048, Doc: "Only for type webhook. URL that receives the signed statements (Standard Webhooks)"},
-	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Only for type webhook. Signing secret: whsec_ followed by 24 to 64 bytes in base64. Created if omitted and none is saved"},
+	{Name: "url", Use: providers.Address, MaxLength: 2048, Doc: "Only for the type 'webhook'. URL that receives the signed statements (Standard Webhooks)"},
+	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Only for the type 'webhook'. Signing secret: 'whsec_' followed by 24 to 64 bytes in base64. Created if omitted and none is saved"},
 }
 
 // Validate delivers a signed ping. A webhook is whoever takes messages at its URL.
@@ -94,13 +94,13 @@ type Tried struct{}
 type Statement struct {
 	TenantID           string           `json:"tenant_id"`
 	CustomerExternalID string           `json:"customer_external_id"`
-	Stream             int              `json:"stream" doc:"Billing schedule of the period. 0, except for a subscription with other periods"`
+	Stream             int              `json:"stream" doc:"Billing schedule of the period. 0, except for a subscription with different periods"`
 	Period             StatementPeriod  `json:"period"`
-	LedgerEpoch        int64            `json:"ledger_epoch" doc:"Number that rises when the database is restored from a backup. sequence rises with it"`
-	Sequence           int64            `json:"sequence" doc:"Number of the statement. It rises with every statement of the customer"`
+	LedgerEpoch        int64            `json:"ledger_epoch" doc:"Number that rises when the database is restored from a backup. 'sequence' rises at the same time"`
+	Sequence           int64            `json:"sequence" doc:"Number of the statement. The number rises with every statement of the customer"`
 	Currency           string           `json:"currency" doc:"Currency of the lines. If the lines have several currencies, the tenant's currency"`
 	Meters             []StatementMeter `json:"meters"`
-	Adjustments        []Adjustment     `json:"adjustments" doc:"Usage that arrived after the closing of its period. period is the closed period"`
+	Adjustments        []Adjustment     `json:"adjustments" doc:"Usage that arrived after its period was closed. 'period' is the closed period"`
 }
 
 // StatementPeriod is the billing period that a statement is about, half-open.

@@ -54,6 +54,57 @@ func TestRetiredWordsAreGone(t *testing.T) {
 	}
 }
 
+var (
+	codeBlock     = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	lineInside    = regexp.MustCompile(`\n {2,}`)
+	generatedPart = regexp.MustCompile(`(?s)<!-- generated:.*?<!-- end -->`)
+)
+
+// TestPhrasesAreGone reads the documents and the texts of the OpenAPI document.
+func TestPhrasesAreGone(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		paths = append(paths, found...)
+	}
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		text := generatedPart.ReplaceAllString(codeBlock.ReplaceAllString(read(t, path), ""), "")
+		text = strings.ReplaceAll(lineInside.ReplaceAllString(text, " "), "\n- ", "\n\n")
+		for paragraph := range strings.SplitSeq(text, "\n\n") {
+			require.Empty(t, words.PhrasesIn(strings.ReplaceAll(paragraph, "\n", " ")), "%s: %s", path, paragraph)
+		}
+	}
+	var document any
+	require.NoError(t, json.Unmarshal([]byte(read(t, "api/openapi.json")), &document))
+	for _, text := range textsIn(document) {
+		for line := range strings.Lines(text) {
+			require.Empty(t, words.PhrasesIn(strings.TrimPrefix(line, "- ")), "api/openapi.json: %s", line)
+		}
+	}
+}
+
+// textsIn returns the summaries and descriptions of a part of an OpenAPI document.
+func textsIn(part any) (found []string) {
+	switch part := part.(type) {
+	case map[string]any:
+		for key, value := range part {
+			if text, ok := value.(string); ok && (key == "summary" || key == "description") {
+				found = append(found, text)
+			}
+			found = append(found, textsIn(value)...)
+		}
+	case []any:
+		for _, item := range part {
+			found = append(found, textsIn(item)...)
+		}
+	}
+	return found
+}
+
 // retired are the retired words of a file, its name included.
 func retired(t *testing.T, path string) []string {
 	t.Helper()

@@ -28,3 +28,16 @@ func TestRetiredWordsAreFoundWherever(t *testing.T) {
 	require.Equal(t, []string{"zone"}, words.In("zone", words.Fields))
 	require.Empty(t, words.In("timezone", words.Fields))
 }
+
+func TestPhrasesAreFound(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"Other values are 422.", "A second webhook is 409 if it exists", "It ends. Of these reports, some remain.",
+		"in another currency than yours", "20 a minute of a tenant",
+	} {
+		require.Len(t, words.PhrasesIn(text), 1, text)
+	}
+	for _, text := range []string{"Other values return 422.", "The limit is 429 units", "Types other than these", "20 a minute per tenant"} {
+		require.Empty(t, words.PhrasesIn(text), text)
+	}
+}

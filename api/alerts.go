@@ -28,15 +28,15 @@ func (s *server) alerts() {
 	huma.Register(s.api, reading(heavy(post("dry-run-alert", path+"/dry-run", AlertsWrite, "List the days on which an alert would have fired",
 		"Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.\n\n"+
 			"- The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.\n"+
-			"- For `quota`, it compares usage without reservations.\n"+
-			"- It reads at most 1,000 customers of the scope, in order of creation.\n"+
+			"- For `quota`, the dry run compares usage without reservations.\n"+
+			"- The dry run reads at most 1,000 customers of the scope, in order of creation.\n"+
 			"- A `spend` alert also requires the permission `billing:read`."))), s.dryRunAlert)
 	huma.Register(s.api, get("list-alerts", path, AlertsRead, "List alerts",
 		"Alerts are listed in order of creation."), s.listAlerts)
 	huma.Register(s.api, get("get-alert", path+"/{id}", AlertsRead, "Get an alert",
 		"The response contains the scope, the thresholds and whether the alert is enabled."), s.getAlert)
 	huma.Register(s.api, patch("update-alert", path+"/{id}", AlertsWrite, "Update, disable or enable an alert",
-		"Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`."), s.updateAlert)
+		"Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`."), s.updateAlert)
 	huma.Register(s.api, remove("delete-alert", path+"/{id}", AlertsWrite, "Delete an alert and its firings",
 		"Messages that were already sent stay in the deliveries of webhooks."), s.deleteAlert)
 	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",

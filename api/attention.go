@@ -25,7 +25,7 @@ func (s *server) attention() {
 	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync failed",
 		"Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.\n\n"+
 			"- One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.\n"+
-			"- If a sync request of a customer is already waiting, no second one is created.\n"+
+			"- If a sync request of a customer is already waiting, no second request is created.\n"+
 			"- Workers start the syncs, even if this API process stops."))), s.retryFailed)
 }
 

@@ -106,7 +106,7 @@ const byExternalID = "by-external-id"
 // CustomerPath names a customer in a path.
 type CustomerPath struct {
 	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id to send it in the query parameter external_id"`
-	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains 'by-external-id', and not allowed otherwise. The IDs '.', '..' and 'by-external-id' can be sent only here: a path cannot contain the first two, and 'by-external-id' in a path refers to this parameter"`
+	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains 'by-external-id', and not allowed otherwise. The IDs '.', '..' and 'by-external-id' can be sent only here. A path cannot contain the first two, and 'by-external-id' in a path refers to this parameter"`
 }
 
 // externalID returns the external ID that the path or the query has.

@@ -61,7 +61,7 @@ type countedWindow struct {
 type CountedEvents struct {
 	Accepted   int64             `json:"accepted" doc:"Accepted events, including duplicates"`
 	Duplicates int64             `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. Duplicates add nothing"`
-	Conflicts  int64             `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them"`
+	Conflicts  int64             `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. The usage of these events is not counted. GET /v1/events/conflicts lists them"`
 	Rejected   int64             `json:"rejected" doc:"Events that break a rule"`
 	Rejections []eventRejections `json:"rejections" doc:"Rejected events by rule, most frequent first"`
 	Uncounted  []eventRejections `json:"uncounted,omitempty" doc:"Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none"`

@@ -27,7 +27,7 @@ type ingestResult struct {
 	Accepted   int           `json:"accepted" doc:"Accepted events, including duplicates"`
 	Rejected   int           `json:"rejected" doc:"Number of rejected events. 'errors' lists the rules that they break"`
 	Duplicates int           `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. Duplicates add nothing"`
-	Conflicts  int           `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted"`
+	Conflicts  int           `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. The usage of these events is not counted"`
 	Warnings   []string      `json:"warnings" doc:"Hints about accepted and rejected events, such as unknown fields or event types without a meter"`
 	Errors     []ingestError `json:"errors"`
 

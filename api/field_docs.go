@@ -67,7 +67,7 @@ var fieldDocs = map[string]string{
 	"mode":                 "Effect of the limit: 'hard' or 'soft'",
 	"name":                 "The name",
 	"next_attempt_at":      "Time of the next attempt; null if none is planned",
-	"next_page_token":      "The page_token of the next page; null on the last one",
+	"next_page_token":      "The page_token of the next page; null on the last page",
 	"next_runs":            "Times of the next runs",
 	"occurred_at":          "Time at which Odometer found that the threshold is reached",
 	"password":             "The person's password",

@@ -17,7 +17,7 @@ const previewTime = time.Minute
 
 // PreviewSpan is the range of a preview.
 type PreviewSpan struct {
-	Start *SentTime `json:"start,omitempty" doc:"Start of the range, inclusive. At most 92 days before 'end'. Without 'start', the preview reads the latest 100 events before 'end'. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds"`
+	Start *SentTime `json:"start,omitempty" doc:"Start of the range, inclusive. At most 92 days before 'end'. Without 'start', the preview reads the latest 100 events before 'end'. The preview reads fewer events if they exceed 1 MiB or if the search takes about two seconds"`
 	End   *SentTime `json:"end,omitempty" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 }
 

@@ -245,7 +245,7 @@ type MeterChange struct {
 	Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
 
 	ValueProperty *string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: 'value' of the event"`
-	Filters       *[]SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them"`
+	Filters       *[]SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved conditions. The meter counts the events that meet all of them"`
 
 	GroupBy    *[]string `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
 	UsageScale *int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`

@@ -92,7 +92,7 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 		schema.Enum = append(schema.Enum, value)
 	}
 	if setting.Use == providers.CallSecret || setting.Use == providers.EventSecret {
-		schema.Description += ". Default: the saved one"
+		schema.Description += ". Default: the saved value"
 	}
 	return schema
 }

@@ -31,7 +31,7 @@ func (s *server) reservations() {
 	s.describeReserve()
 	huma.Register(s.api, limited(post("settle-reservation", settle, QuotasWrite, "Settle a reservation with the events of the usage",
 		"Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.\n\n"+
-			"- Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.\n"+
+			"- Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.\n"+
 			"- All events are counted, even if they exceed the reservation, or if it is released or expired.\n"+
 			"- A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.\n"+
 			"- Odometer derives a missing `idempotency_key` from the reservation and the index of the event.\n"+

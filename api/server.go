@@ -183,11 +183,11 @@ func (s *server) routes() {
 			"Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT "+
 			"/v1/customers/by-external-id/plan?external_id=a%2Fb`."), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id",
-		"The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too."), s.customerByID)
+		"This API assigned the `id`, such as `cus_12`. Erased customers are found too."), s.customerByID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer",
 		"The `external_id` is your own name for the customer. Events send it as `customer_id`."), s.getCustomer)
 	huma.Register(s.api, put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or update a customer",
-		"Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist."), s.upsertCustomer)
+		"Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist."), s.upsertCustomer)
 	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
 
 	huma.Register(s.api, accepted(post("erase-customer", "/v1/customers/{external_id}/erase", CustomersErase, "Erase a customer's personal data",
@@ -313,7 +313,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider",
 		"Secrets are not returned, only their last four characters."), s.getProvider)
 	huma.Register(s.api, s.settingsBody(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider",
-		"The settings are tested at the provider first. Omit a secret to keep the saved one.\n\n"+
+		"The settings are tested at the provider first. Omit a secret to keep the saved secret.\n\n"+
 			"The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.")), s.saveProvider)
 	s.describeProvider()
 	huma.Register(s.api, remove("delete-billing-provider", "/v1/billing/provider", BillingWrite, "Delete the billing provider",
@@ -324,7 +324,7 @@ func (s *server) routes() {
 			"- Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause."), s.deleteProvider)
 	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
 		"Only the provider calls this endpoint. The provider's signature is the credential.\n\n"+
-			"- 200 means that the event is stored. It is processed once, even if it is delivered several times.\n"+
+			"- 200 means that the event is stored. The event is processed once, even if it is delivered several times.\n"+
 			"- Events of other accounts, or of the account's other mode, return 200 and are discarded.")), s.providerEvent)
 	s.describeProviderEvent()
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider",
@@ -383,7 +383,7 @@ func (s *server) routes() {
 			"- A key cannot have more permissions than its creator.\n"+
 			"- A tenant has at most 1,000 valid keys. Beyond that the request returns 409.")), s.createAPIKey)
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys",
-		"Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored."), s.listAPIKeys)
+		"Keys are listed newest first, including revoked and expired keys. The keys themselves are not stored."), s.listAPIKeys)
 	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key",
 		"The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing."), s.revokeAPIKey)
 	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Rotate an API key",
@@ -395,7 +395,7 @@ func (s *server) routes() {
 			"- A tenant has at most two valid secrets. Beyond that the request returns 409.\n"+
 			"- With `signatures` set to `v2`, the secret cannot sign requests in v1.")), s.createHMACSecret)
 	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets",
-		"Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown."), s.listHMACSecrets)
+		"Secrets are listed newest first, including revoked and expired secrets. The secrets themselves are not shown."), s.listHMACSecrets)
 	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret",
 		"Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing."), s.revokeHMACSecret)
 	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Rotate an HMAC secret",
@@ -409,7 +409,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-webhook", "/v1/webhooks/{id}", HooksRead, "Get a webhook",
 		"The secret is not returned."), s.getWebhook)
 	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Update, disable or enable a webhook",
-		"Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.\n\n"+
+		"Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.\n\n"+
 			"A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`."), s.updateWebhook)
 	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Delete a webhook and its deliveries",
 		"Messages that were not delivered yet are discarded."), s.deleteWebhook)
@@ -427,7 +427,7 @@ func (s *server) routes() {
 			sendsOfWebhook+"\n\n"+ofCharges)), s.redeliver)
 
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log",
-		"Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.\n\n"+
+		"Entries are listed newest first. Entries contain the actor, the action, the changed fields, the time and the address.\n\n"+
 			"- The log also records refused requests, exports of events, requested syncs and tests of webhooks.\n"+
 			"- Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals."), s.auditLog)
 
@@ -463,7 +463,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings",
 		"Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events."), s.getTenant)
 	huma.Register(s.api, heavy(patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings",
-		"Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.\n\n"+
+		"Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.\n\n"+
 			howToConfirm)), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members",
 		"Members are listed in the order in which they joined."), s.listMembers)
@@ -479,8 +479,8 @@ func (s *server) routes() {
 	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Make a member the owner",
 		"The previous owner becomes an admin."), s.makeOwner)
 	huma.Register(s.api, post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to set a new password",
-		"Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays "+
-			"the same.\n\n"+
+		"Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants does "+
+			"not change.\n\n"+
 			"- Only the owner can reset the owner.\n"+
 			"- Resets count toward the limit of 20 invitations a minute."), s.resetMember)
 	huma.Register(s.api, get("list-invitations", "/v1/tenant/invitations", TenantManage, "List pending invitations",

@@ -28,7 +28,7 @@ var syncVerbs = []syncVerb{
 		(*server).retrySync,
 	},
 	{
-		"pause", "Pause a customer's syncs", "Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.\n\n" +
+		"pause", "Pause a customer's syncs", "Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.\n\n" +
 			"- Events are still accepted, and billing periods still close.\n- A repeat changes nothing.",
 		"The customer is paused. Every sync in holds_for and every later request waits until it is resumed. " +
 			"Auto-Sync and the closing of periods report nothing for this customer.",

@@ -22,7 +22,7 @@ func filtering(op huma.Operation) huma.Operation {
 	explode := true
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name: filterParameter, In: "query", Style: "form", Explode: &explode,
-		Description: "Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.",
+		Description: "Filters by property. Send each filter as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.",
 		Schema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
 		Example:     map[string]string{metering.FilterPrefix + "model": "large"},
 	})

@@ -14,7 +14,7 @@ import (
 // unrated registers the operations on usage that nothing will bill.
 func (s *server) unrated() {
 	const path = "/v1/billing/unrated"
-	const which = "- Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.\n" +
+	const which = "- Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.\n" +
 		"- A tenant without any price and without a provider has no unrated usage.\n"
 	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List unrated usage", "Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.\n\n"+
 		which+

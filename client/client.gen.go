@@ -4017,7 +4017,7 @@ type CountedWindow struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
+	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. The usage of these events is not counted. `GET /v1/events/conflicts` lists them
 	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
@@ -4809,7 +4809,7 @@ type EventCounts struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
+	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. The usage of these events is not counted. `GET /v1/events/conflicts` lists them
 	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
@@ -5189,7 +5189,7 @@ type IngestResult struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted
+	// Conflicts Duplicates with an `idempotency_key` that was used for another customer or other content. The usage of these events is not counted
 	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events with an `idempotency_key` that was already used. Duplicates add nothing
@@ -6427,7 +6427,7 @@ type PreviewMeter struct {
 	// GroupBy Event properties to group usage by. See `value_property` for paths
 	GroupBy *[]string `json:"group_by,omitempty"`
 
-	// Start Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
+	// Start Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. The preview reads fewer events if they exceed 1 MiB or if the search takes about two seconds
 	Start *time.Time `json:"start,omitempty"`
 
 	// ValueProperty Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as `usage.total_tokens`; a property with the whole name takes precedence. At most 5 names. Empty: `value` of the event
@@ -6445,7 +6445,7 @@ type PreviewMeterChange struct {
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
 	End *time.Time `json:"end,omitempty"`
 
-	// Filters Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them
+	// Filters Conditions on properties, which replace the saved conditions. The meter counts the events that meet all of them
 	Filters *[]SentFilter `json:"filters,omitempty"`
 
 	// GroupBy The event properties to group usage by
@@ -6454,7 +6454,7 @@ type PreviewMeterChange struct {
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Start Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
+	// Start Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. The preview reads fewer events if they exceed 1 MiB or if the search takes about two seconds
 	Start *time.Time `json:"start,omitempty"`
 
 	// Unit Name of the unit of usage, for display
@@ -7329,10 +7329,10 @@ type SaveProvider struct {
 	// Products Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
-	// Secret Only for the type `webhook`. Signing secret: `whsec_` followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one
+	// Secret Only for the type `webhook`. Signing secret: `whsec_` followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved value
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretKey Only for the type `stripe`. Secret or restricted API key. Default: the saved one
+	// SecretKey Only for the type `stripe`. Secret or restricted API key. Default: the saved value
 	SecretKey *string `json:"secret_key,omitempty"`
 
 	// TaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
@@ -7347,7 +7347,7 @@ type SaveProvider struct {
 	// Url Only for the type `webhook`. URL that receives the signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// WebhookSecret Only for the type `stripe`. Signing secret of the webhook endpoint at Stripe. Default: the saved one
+	// WebhookSecret Only for the type `stripe`. Signing secret of the webhook endpoint at Stripe. Default: the saved value
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
@@ -8458,7 +8458,7 @@ type UpdateMeter struct {
 	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Filters Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them
+	// Filters Conditions on properties, which replace the saved conditions. The meter counts the events that meet all of them
 	Filters *[]SentFilter `json:"filters,omitempty"`
 
 	// GroupBy The event properties to group usage by
@@ -8647,7 +8647,7 @@ type UsageResult struct {
 	HasMore bool       `json:"has_more"`
 	Meter   UsageMeter `json:"meter"`
 
-	// NextPageToken The `page_token` of the next page; null on the last one
+	// NextPageToken The `page_token` of the next page; null on the last page
 	NextPageToken *string `json:"next_page_token"`
 
 	// OtherTotal Usage in the group `$other`. `total` excludes this usage, although it can match the filters. `$other` contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
@@ -9046,43 +9046,43 @@ type GetCustomerByIdParams struct {
 
 // ArchiveCustomerParams defines parameters for ArchiveCustomer.
 type ArchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetEntitlementsParams defines parameters for GetEntitlements.
 type GetEntitlementsParams struct {
-	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetCustomerPlanParams defines parameters for GetCustomerPlan.
 type GetCustomerPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // AssignPlanParams defines parameters for AssignPlan.
 type AssignPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UpsertCustomerParams defines parameters for UpsertCustomer.
 type UpsertCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
@@ -9307,7 +9307,7 @@ type RemoveMemberParamsKeys string
 
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
-	// Filter Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
+	// Filter Filters by property. Send each filter as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
 	Filter *map[string]string `form:"filter,omitempty" json:"filter,omitempty"`
 
 	// Meter The meter's slug
@@ -9343,7 +9343,7 @@ type GetUsageParamsGranularity string
 
 // GetUsageBreakdownParams defines parameters for GetUsageBreakdown.
 type GetUsageBreakdownParams struct {
-	// Filter Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
+	// Filter Filters by property. Send each filter as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
 	Filter *map[string]string `form:"filter,omitempty" json:"filter,omitempty"`
 
 	// Meter The meter's slug
@@ -10795,8 +10795,8 @@ type ClientInterface interface {
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-	// - For `quota`, it compares usage without reservations.
-	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - For `quota`, the dry run compares usage without reservations.
+	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type.
@@ -10809,8 +10809,8 @@ type ClientInterface interface {
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-	// - For `quota`, it compares usage without reservations.
-	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - For `quota`, the dry run compares usage without reservations.
+	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type.
@@ -10834,7 +10834,7 @@ type ClientInterface interface {
 
 	// UpdateAlertWithBody Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10843,7 +10843,7 @@ type ClientInterface interface {
 
 	// UpdateAlert Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10862,7 +10862,7 @@ type ClientInterface interface {
 
 	// ListApiKeys List API keys
 	//
-	// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
+	// Keys are listed newest first, including revoked and expired keys. The keys themselves are not stored.
 	//
 	// Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
 	ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10918,7 +10918,7 @@ type ClientInterface interface {
 
 	// GetAuditLog List the audit log
 	//
-	// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+	// Entries are listed newest first. Entries contain the actor, the action, the changed fields, the time and the address.
 	//
 	// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
 	// - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
@@ -11030,7 +11030,7 @@ type ClientInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-	// - If a sync request of a customer is already waiting, no second one is created.
+	// - If a sync request of a customer is already waiting, no second request is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes any type of body and a specified content type.
@@ -11043,7 +11043,7 @@ type ClientInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-	// - If a sync request of a customer is already waiting, no second one is created.
+	// - If a sync request of a customer is already waiting, no second request is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes a body of the `application/json` content type.
@@ -11178,7 +11178,7 @@ type ClientInterface interface {
 
 	// SaveBillingProviderWithBody Save the billing provider
 	//
-	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 	//
 	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
@@ -11189,7 +11189,7 @@ type ClientInterface interface {
 
 	// SaveBillingProvider Save the billing provider
 	//
-	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 	//
 	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
@@ -11416,7 +11416,7 @@ type ClientInterface interface {
 
 	// PauseBillingSyncWithBody Pause a customer's syncs
 	//
-	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 	//
 	// - Events are still accepted, and billing periods still close.
 	// - A repeat changes nothing.
@@ -11430,7 +11430,7 @@ type ClientInterface interface {
 
 	// PauseBillingSync Pause a customer's syncs
 	//
-	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 	//
 	// - Events are still accepted, and billing periods still close.
 	// - A repeat changes nothing.
@@ -11498,7 +11498,7 @@ type ClientInterface interface {
 	//
 	// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 	//
-	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 	//
@@ -11509,7 +11509,7 @@ type ClientInterface interface {
 	//
 	// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 	//
-	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	//
 	// Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
@@ -11557,7 +11557,7 @@ type ClientInterface interface {
 
 	// GetCustomerById Get a customer by its id
 	//
-	// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
+	// This API assigned the `id`, such as `cus_12`. Erased customers are found too.
 	//
 	// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 	GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11645,7 +11645,7 @@ type ClientInterface interface {
 
 	// UpsertCustomerWithBody Create or update a customer
 	//
-	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+	// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -11654,7 +11654,7 @@ type ClientInterface interface {
 
 	// UpsertCustomer Create or update a customer
 	//
-	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+	// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11762,7 +11762,7 @@ type ClientInterface interface {
 
 	// ListHmacSecrets List HMAC secrets
 	//
-	// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
+	// Secrets are listed newest first, including revoked and expired secrets. The secrets themselves are not shown.
 	//
 	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
 	ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12269,7 +12269,7 @@ type ClientInterface interface {
 	//
 	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
-	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes any type of body and a specified content type.
@@ -12281,7 +12281,7 @@ type ClientInterface interface {
 	//
 	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
-	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes a body of the `application/json` content type.
@@ -12301,7 +12301,7 @@ type ClientInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -12316,7 +12316,7 @@ type ClientInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -12383,7 +12383,7 @@ type ClientInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+	// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -12398,7 +12398,7 @@ type ClientInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+	// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -12457,7 +12457,7 @@ type ClientInterface interface {
 
 	// UpdateTenantWithBody Update the tenant's settings
 	//
-	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -12468,7 +12468,7 @@ type ClientInterface interface {
 
 	// UpdateTenant Update the tenant's settings
 	//
-	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -12565,7 +12565,7 @@ type ClientInterface interface {
 
 	// ResetMember Invite a member to set a new password
 	//
-	// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+	// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants does not change.
 	//
 	// - Only the owner can reset the owner.
 	// - Resets count toward the limit of 20 invitations a minute.
@@ -12714,7 +12714,7 @@ type ClientInterface interface {
 
 	// UpdateWebhookWithBody Update, disable or enable a webhook
 	//
-	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+	// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
@@ -12725,7 +12725,7 @@ type ClientInterface interface {
 
 	// UpdateWebhook Update, disable or enable a webhook
 	//
-	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+	// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
@@ -12910,8 +12910,8 @@ func (c *Client) CreateAlert(ctx context.Context, params *CreateAlertParams, bod
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-// - For `quota`, it compares usage without reservations.
-// - It reads at most 1,000 customers of the scope, in order of creation.
+// - For `quota`, the dry run compares usage without reservations.
+// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type.
@@ -12934,8 +12934,8 @@ func (c *Client) DryRunAlertWithBody(ctx context.Context, contentType string, bo
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-// - For `quota`, it compares usage without reservations.
-// - It reads at most 1,000 customers of the scope, in order of creation.
+// - For `quota`, the dry run compares usage without reservations.
+// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type.
@@ -12989,7 +12989,7 @@ func (c *Client) GetAlert(ctx context.Context, id string, reqEditors ...RequestE
 
 // UpdateAlertWithBody Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -13008,7 +13008,7 @@ func (c *Client) UpdateAlertWithBody(ctx context.Context, id string, contentType
 
 // UpdateAlert Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13047,7 +13047,7 @@ func (c *Client) ListFirings(ctx context.Context, id string, params *ListFirings
 
 // ListApiKeys List API keys
 //
-// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
+// Keys are listed newest first, including revoked and expired keys. The keys themselves are not stored.
 //
 // Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
 func (c *Client) ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13163,7 +13163,7 @@ func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiK
 
 // GetAuditLog List the audit log
 //
-// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+// Entries are listed newest first. Entries contain the actor, the action, the changed fields, the time and the address.
 //
 // - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
 // - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
@@ -13405,7 +13405,7 @@ func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams,
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-// - If a sync request of a customer is already waiting, no second one is created.
+// - If a sync request of a customer is already waiting, no second request is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes any type of body and a specified content type.
@@ -13428,7 +13428,7 @@ func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFail
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-// - If a sync request of a customer is already waiting, no second one is created.
+// - If a sync request of a customer is already waiting, no second request is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes a body of the `application/json` content type.
@@ -13713,7 +13713,7 @@ func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEd
 
 // SaveBillingProviderWithBody Save the billing provider
 //
-// The settings are tested at the provider first. Omit a secret to keep the saved one.
+// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 //
 // The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
@@ -13734,7 +13734,7 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 
 // SaveBillingProvider Save the billing provider
 //
-// The settings are tested at the provider first. Omit a secret to keep the saved one.
+// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 //
 // The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
@@ -14171,7 +14171,7 @@ func (c *Client) CancelBillingSync(ctx context.Context, id string, body CancelBi
 
 // PauseBillingSyncWithBody Pause a customer's syncs
 //
-// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 //
 // - Events are still accepted, and billing periods still close.
 // - A repeat changes nothing.
@@ -14195,7 +14195,7 @@ func (c *Client) PauseBillingSyncWithBody(ctx context.Context, id string, conten
 
 // PauseBillingSync Pause a customer's syncs
 //
-// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 //
 // - Events are still accepted, and billing periods still close.
 // - A repeat changes nothing.
@@ -14313,7 +14313,7 @@ func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBill
 //
 // Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 //
-// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 // - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 //
@@ -14334,7 +14334,7 @@ func (c *Client) ListUnratedUsage(ctx context.Context, params *ListUnratedUsageP
 //
 // Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 //
-// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 //
 // Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
@@ -14432,7 +14432,7 @@ func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustome
 
 // GetCustomerById Get a customer by its id
 //
-// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
+// This API assigned the `id`, such as `cus_12`. Erased customers are found too.
 //
 // Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 func (c *Client) GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14620,7 +14620,7 @@ func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, param
 
 // UpsertCustomerWithBody Create or update a customer
 //
-// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 //
 // Takes any type of body and a specified content type.
 //
@@ -14639,7 +14639,7 @@ func (c *Client) UpsertCustomerWithBody(ctx context.Context, externalId string, 
 
 // UpsertCustomer Create or update a customer
 //
-// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14857,7 +14857,7 @@ func (c *Client) ExportEvents(ctx context.Context, params *ExportEventsParams, r
 
 // ListHmacSecrets List HMAC secrets
 //
-// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
+// Secrets are listed newest first, including revoked and expired secrets. The secrets themselves are not shown.
 //
 // Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
 func (c *Client) ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15864,7 +15864,7 @@ func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, req
 //
 // Only the provider calls this endpoint. The provider's signature is the credential.
 //
-// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes any type of body and a specified content type.
@@ -15886,7 +15886,7 @@ func (c *Client) ReceiveProviderEventWithBody(ctx context.Context, kind string, 
 //
 // Only the provider calls this endpoint. The provider's signature is the credential.
 //
-// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes a body of the `application/json` content type.
@@ -15926,7 +15926,7 @@ func (c *Client) ListQuotas(ctx context.Context, params *ListQuotasParams, reqEd
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -15951,7 +15951,7 @@ func (c *Client) SetQuotaWithBody(ctx context.Context, contentType string, body 
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -16078,7 +16078,7 @@ func (c *Client) ReleaseReservation(ctx context.Context, id string, reqEditors .
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 // - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -16103,7 +16103,7 @@ func (c *Client) SettleReservationWithBody(ctx context.Context, id string, conte
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 // - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -16212,7 +16212,7 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // UpdateTenantWithBody Update the tenant's settings
 //
-// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -16233,7 +16233,7 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 
 // UpdateTenant Update the tenant's settings
 //
-// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -16440,7 +16440,7 @@ func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...Request
 
 // ResetMember Invite a member to set a new password
 //
-// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants does not change.
 //
 // - Only the owner can reset the owner.
 // - Resets count toward the limit of 20 invitations a minute.
@@ -16759,7 +16759,7 @@ func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...Reques
 
 // UpdateWebhookWithBody Update, disable or enable a webhook
 //
-// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //
@@ -16780,7 +16780,7 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, id string, contentTy
 
 // UpdateWebhook Update, disable or enable a webhook
 //
-// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //
@@ -25045,8 +25045,8 @@ type ClientWithResponsesInterface interface {
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-	// - For `quota`, it compares usage without reservations.
-	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - For `quota`, the dry run compares usage without reservations.
+	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -25059,8 +25059,8 @@ type ClientWithResponsesInterface interface {
 	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 	//
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-	// - For `quota`, it compares usage without reservations.
-	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - For `quota`, the dry run compares usage without reservations.
+	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -25088,7 +25088,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateAlertWithBodyWithResponse Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25097,7 +25097,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateAlertWithResponse Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+	// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25118,7 +25118,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListApiKeysWithResponse List API keys
 	//
-	// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
+	// Keys are listed newest first, including revoked and expired keys. The keys themselves are not stored.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25178,7 +25178,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetAuditLogWithResponse List the audit log
 	//
-	// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+	// Entries are listed newest first. Entries contain the actor, the action, the changed fields, the time and the address.
 	//
 	// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
 	// - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
@@ -25308,7 +25308,7 @@ type ClientWithResponsesInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-	// - If a sync request of a customer is already waiting, no second one is created.
+	// - If a sync request of a customer is already waiting, no second request is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -25321,7 +25321,7 @@ type ClientWithResponsesInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-	// - If a sync request of a customer is already waiting, no second one is created.
+	// - If a sync request of a customer is already waiting, no second request is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -25476,7 +25476,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithBodyWithResponse Save the billing provider
 	//
-	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 	//
 	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
@@ -25487,7 +25487,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithResponse Save the billing provider
 	//
-	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 	//
 	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
@@ -25730,7 +25730,7 @@ type ClientWithResponsesInterface interface {
 
 	// PauseBillingSyncWithBodyWithResponse Pause a customer's syncs
 	//
-	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 	//
 	// - Events are still accepted, and billing periods still close.
 	// - A repeat changes nothing.
@@ -25744,7 +25744,7 @@ type ClientWithResponsesInterface interface {
 
 	// PauseBillingSyncWithResponse Pause a customer's syncs
 	//
-	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 	//
 	// - Events are still accepted, and billing periods still close.
 	// - A repeat changes nothing.
@@ -25812,7 +25812,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 	//
-	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 	//
@@ -25825,7 +25825,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 	//
-	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -25879,7 +25879,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByIdWithResponse Get a customer by its id
 	//
-	// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
+	// This API assigned the `id`, such as `cus_12`. Erased customers are found too.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25979,7 +25979,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpsertCustomerWithBodyWithResponse Create or update a customer
 	//
-	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+	// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25988,7 +25988,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpsertCustomerWithResponse Create or update a customer
 	//
-	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+	// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26104,7 +26104,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListHmacSecretsWithResponse List HMAC secrets
 	//
-	// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
+	// Secrets are listed newest first, including revoked and expired secrets. The secrets themselves are not shown.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26639,7 +26639,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
-	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -26651,7 +26651,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
-	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -26673,7 +26673,7 @@ type ClientWithResponsesInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -26688,7 +26688,7 @@ type ClientWithResponsesInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -26757,7 +26757,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+	// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -26772,7 +26772,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+	// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 	// - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -26835,7 +26835,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithBodyWithResponse Update the tenant's settings
 	//
-	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26846,7 +26846,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithResponse Update the tenant's settings
 	//
-	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -26955,7 +26955,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResetMemberWithResponse Invite a member to set a new password
 	//
-	// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+	// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants does not change.
 	//
 	// - Only the owner can reset the owner.
 	// - Resets count toward the limit of 20 invitations a minute.
@@ -27130,7 +27130,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 	//
-	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+	// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
@@ -27141,7 +27141,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateWebhookWithResponse Update, disable or enable a webhook
 	//
-	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+	// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 	//
@@ -34604,8 +34604,8 @@ func (c *ClientWithResponses) CreateAlertWithResponse(ctx context.Context, param
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-// - For `quota`, it compares usage without reservations.
-// - It reads at most 1,000 customers of the scope, in order of creation.
+// - For `quota`, the dry run compares usage without reservations.
+// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -34624,8 +34624,8 @@ func (c *ClientWithResponses) DryRunAlertWithBodyWithResponse(ctx context.Contex
 // Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
 //
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-// - For `quota`, it compares usage without reservations.
-// - It reads at most 1,000 customers of the scope, in order of creation.
+// - For `quota`, the dry run compares usage without reservations.
+// - The dry run reads at most 1,000 customers of the scope, in order of creation.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -34671,7 +34671,7 @@ func (c *ClientWithResponses) GetAlertWithResponse(ctx context.Context, id strin
 
 // UpdateAlertWithBodyWithResponse Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -34686,7 +34686,7 @@ func (c *ClientWithResponses) UpdateAlertWithBodyWithResponse(ctx context.Contex
 
 // UpdateAlertWithResponse Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+// Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -34719,7 +34719,7 @@ func (c *ClientWithResponses) ListFiringsWithResponse(ctx context.Context, id st
 
 // ListApiKeysWithResponse List API keys
 //
-// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
+// Keys are listed newest first, including revoked and expired keys. The keys themselves are not stored.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -34815,7 +34815,7 @@ func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id s
 
 // GetAuditLogWithResponse List the audit log
 //
-// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+// Entries are listed newest first. Entries contain the actor, the action, the changed fields, the time and the address.
 //
 // - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
 // - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
@@ -35023,7 +35023,7 @@ func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, par
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-// - If a sync request of a customer is already waiting, no second one is created.
+// - If a sync request of a customer is already waiting, no second request is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -35042,7 +35042,7 @@ func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.C
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-// - If a sync request of a customer is already waiting, no second one is created.
+// - If a sync request of a customer is already waiting, no second request is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -35287,7 +35287,7 @@ func (c *ClientWithResponses) GetBillingProviderWithResponse(ctx context.Context
 
 // SaveBillingProviderWithBodyWithResponse Save the billing provider
 //
-// The settings are tested at the provider first. Omit a secret to keep the saved one.
+// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 //
 // The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
@@ -35304,7 +35304,7 @@ func (c *ClientWithResponses) SaveBillingProviderWithBodyWithResponse(ctx contex
 
 // SaveBillingProviderWithResponse Save the billing provider
 //
-// The settings are tested at the provider first. Omit a secret to keep the saved one.
+// The settings are tested at the provider first. Omit a secret to keep the saved secret.
 //
 // The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
@@ -35673,7 +35673,7 @@ func (c *ClientWithResponses) CancelBillingSyncWithResponse(ctx context.Context,
 
 // PauseBillingSyncWithBodyWithResponse Pause a customer's syncs
 //
-// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 //
 // - Events are still accepted, and billing periods still close.
 // - A repeat changes nothing.
@@ -35693,7 +35693,7 @@ func (c *ClientWithResponses) PauseBillingSyncWithBodyWithResponse(ctx context.C
 
 // PauseBillingSyncWithResponse Pause a customer's syncs
 //
-// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+// Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
 //
 // - Events are still accepted, and billing periods still close.
 // - A repeat changes nothing.
@@ -35791,7 +35791,7 @@ func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, 
 //
 // Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 //
-// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 // - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 //
@@ -35810,7 +35810,7 @@ func (c *ClientWithResponses) ListUnratedUsageWithResponse(ctx context.Context, 
 //
 // Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 //
-// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -35894,7 +35894,7 @@ func (c *ClientWithResponses) GetCustomerByExternalIdWithResponse(ctx context.Co
 
 // GetCustomerByIdWithResponse Get a customer by its id
 //
-// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
+// This API assigned the `id`, such as `cus_12`. Erased customers are found too.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -36054,7 +36054,7 @@ func (c *ClientWithResponses) UnarchiveCustomerWithResponse(ctx context.Context,
 
 // UpsertCustomerWithBodyWithResponse Create or update a customer
 //
-// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36069,7 +36069,7 @@ func (c *ClientWithResponses) UpsertCustomerWithBodyWithResponse(ctx context.Con
 
 // UpsertCustomerWithResponse Create or update a customer
 //
-// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+// Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36251,7 +36251,7 @@ func (c *ClientWithResponses) ExportEventsWithResponse(ctx context.Context, para
 
 // ListHmacSecretsWithResponse List HMAC secrets
 //
-// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
+// Secrets are listed newest first, including revoked and expired secrets. The secrets themselves are not shown.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -37086,7 +37086,7 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 //
 // Only the provider calls this endpoint. The provider's signature is the credential.
 //
-// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -37104,7 +37104,7 @@ func (c *ClientWithResponses) ReceiveProviderEventWithBodyWithResponse(ctx conte
 //
 // Only the provider calls this endpoint. The provider's signature is the credential.
 //
-// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -37138,7 +37138,7 @@ func (c *ClientWithResponses) ListQuotasWithResponse(ctx context.Context, params
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -37159,7 +37159,7 @@ func (c *ClientWithResponses) SetQuotaWithBodyWithResponse(ctx context.Context, 
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -37264,7 +37264,7 @@ func (c *ClientWithResponses) ReleaseReservationWithResponse(ctx context.Context
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 // - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -37285,7 +37285,7 @@ func (c *ClientWithResponses) SettleReservationWithBodyWithResponse(ctx context.
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+// - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
 // - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -37378,7 +37378,7 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 
 // UpdateTenantWithBodyWithResponse Update the tenant's settings
 //
-// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -37395,7 +37395,7 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 
 // UpdateTenantWithResponse Update the tenant's settings
 //
-// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+// Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -37570,7 +37570,7 @@ func (c *ClientWithResponses) MakeOwnerWithResponse(ctx context.Context, id stri
 
 // ResetMemberWithResponse Invite a member to set a new password
 //
-// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants does not change.
 //
 // - Only the owner can reset the owner.
 // - Resets count toward the limit of 20 invitations a minute.
@@ -37847,7 +37847,7 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, id str
 
 // UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 //
-// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //
@@ -37864,7 +37864,7 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 
 // UpdateWebhookWithResponse Update, disable or enable a webhook
 //
-// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+// Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
 //

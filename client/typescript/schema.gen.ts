@@ -95,8 +95,8 @@ export interface paths {
          * @description Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
          *
          *     - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
-         *     - For `quota`, it compares usage without reservations.
-         *     - It reads at most 1,000 customers of the scope, in order of creation.
+         *     - For `quota`, the dry run compares usage without reservations.
+         *     - The dry run reads at most 1,000 customers of the scope, in order of creation.
          *     - A `spend` alert also requires the permission `billing:read`.
          */
         post: operations["dry-run-alert"];
@@ -129,7 +129,7 @@ export interface paths {
         head?: never;
         /**
          * Update, disable or enable an alert
-         * @description Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
+         * @description Updates the fields that the body contains and keeps the other fields. A new threshold that is already reached fires at once. A threshold that has fired does not fire again in the same billing period, or period of a quota. A `spend` alert also requires the permission `billing:read`.
          */
         patch: operations["update-alert"];
         trace?: never;
@@ -166,7 +166,7 @@ export interface paths {
         };
         /**
          * List API keys
-         * @description Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
+         * @description Keys are listed newest first, including revoked and expired keys. The keys themselves are not stored.
          */
         get: operations["list-api-keys"];
         put?: never;
@@ -233,7 +233,7 @@ export interface paths {
         };
         /**
          * List the audit log
-         * @description Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+         * @description Entries are listed newest first. Entries contain the actor, the action, the changed fields, the time and the address.
          *
          *     - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
          *     - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
@@ -468,7 +468,7 @@ export interface paths {
          * @description Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
          *
          *     - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.
-         *     - If a sync request of a customer is already waiting, no second one is created.
+         *     - If a sync request of a customer is already waiting, no second request is created.
          *     - Workers start the syncs, even if this API process stops.
          */
         post: operations["retry-failed-syncs"];
@@ -685,7 +685,7 @@ export interface paths {
         get: operations["get-billing-provider"];
         /**
          * Save the billing provider
-         * @description The settings are tested at the provider first. Omit a secret to keep the saved one.
+         * @description The settings are tested at the provider first. Omit a secret to keep the saved secret.
          *
          *     The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
          */
@@ -1030,7 +1030,7 @@ export interface paths {
         put?: never;
         /**
          * Pause a customer's syncs
-         * @description Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+         * @description Stops all reports of the customer until the customer is resumed, including reports of Auto-Sync. A report that is being sent can still arrive.
          *
          *     - Events are still accepted, and billing periods still close.
          *     - A repeat changes nothing.
@@ -1103,7 +1103,7 @@ export interface paths {
          * List unrated usage
          * @description Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
          *
-         *     - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+         *     - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
          *     - A tenant without any price and without a provider has no unrated usage.
          *     - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
          */
@@ -1127,7 +1127,7 @@ export interface paths {
          * Get the total of unrated usage
          * @description Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
          *
-         *     - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+         *     - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
          *     - A tenant without any price and without a provider has no unrated usage.
          */
         get: operations["get-unrated-totals"];
@@ -1197,7 +1197,7 @@ export interface paths {
         };
         /**
          * Get a customer by its id
-         * @description The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
+         * @description This API assigned the `id`, such as `cus_12`. Erased customers are found too.
          */
         get: operations["get-customer-by-id"];
         put?: never;
@@ -1347,7 +1347,7 @@ export interface paths {
         get?: never;
         /**
          * Create or update a customer
-         * @description Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
+         * @description Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist.
          */
         put: operations["upsert-customer"];
         post?: never;
@@ -1507,7 +1507,7 @@ export interface paths {
         };
         /**
          * List HMAC secrets
-         * @description Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
+         * @description Secrets are listed newest first, including revoked and expired secrets. The secrets themselves are not shown.
          */
         get: operations["list-hmac-secrets"];
         put?: never;
@@ -2100,7 +2100,7 @@ export interface paths {
          * Receive an event from a billing provider
          * @description Only the provider calls this endpoint. The provider's signature is the credential.
          *
-         *     - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+         *     - 200 means that the event is stored. The event is processed once, even if it is delivered several times.
          *     - Events of other accounts, or of the account's other mode, return 200 and are discarded.
          */
         post: operations["receive-provider-event"];
@@ -2127,7 +2127,7 @@ export interface paths {
          * @description Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
          *
          *     - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-         *     - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+         *     - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
          *     - Usage is the total that is billed. A negative value in an event lowers the usage.
          *     - A quota never rejects an event: usage that happened is always counted.
          *     - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -2218,7 +2218,7 @@ export interface paths {
          * Settle a reservation with the events of the usage
          * @description Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
          *
-         *     - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
+         *     - Either all events are stored or none. An invalid event, or an `idempotency_key` that another event has used, returns 422. The reservation then does not end.
          *     - All events are counted, even if they exceed the reservation, or if it is released or expired.
          *     - A repeat with the same events returns the same response and counts nothing twice. Settling again with different events returns 409.
          *     - Odometer derives a missing `idempotency_key` from the reservation and the index of the event.
@@ -2297,7 +2297,7 @@ export interface paths {
         head?: never;
         /**
          * Update the tenant's settings
-         * @description Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+         * @description Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -2447,7 +2447,7 @@ export interface paths {
         put?: never;
         /**
          * Invite a member to set a new password
-         * @description Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+         * @description Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants does not change.
          *
          *     - Only the owner can reset the owner.
          *     - Resets count toward the limit of 20 invitations a minute.
@@ -2691,7 +2691,7 @@ export interface paths {
         head?: never;
         /**
          * Update, disable or enable a webhook
-         * @description Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
+         * @description Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.
          *
          *     A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`.
          */
@@ -3840,7 +3840,7 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
+             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. The usage of these events is not counted. `GET /v1/events/conflicts` lists them
              */
             conflicts: number;
             /**
@@ -4606,7 +4606,7 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted. `GET /v1/events/conflicts` lists them
+             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. The usage of these events is not counted. `GET /v1/events/conflicts` lists them
              */
             conflicts: number;
             /**
@@ -4992,7 +4992,7 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. Their usage is not counted
+             * @description Duplicates with an `idempotency_key` that was used for another customer or other content. The usage of these events is not counted
              */
             conflicts: number;
             /**
@@ -6123,7 +6123,7 @@ export interface components {
             group_by?: string[];
             /**
              * Format: date-time
-             * @description Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
+             * @description Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. The preview reads fewer events if they exceed 1 MiB or if the search takes about two seconds
              */
             start?: string;
             /** @description Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as `usage.total_tokens`; a property with the whole name takes precedence. At most 5 names. Empty: `value` of the event */
@@ -6140,7 +6140,7 @@ export interface components {
              * @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have
              */
             end?: string;
-            /** @description Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them */
+            /** @description Conditions on properties, which replace the saved conditions. The meter counts the events that meet all of them */
             filters?: components["schemas"]["SentFilter"][];
             /** @description The event properties to group usage by */
             group_by?: string[];
@@ -6148,7 +6148,7 @@ export interface components {
             name?: string;
             /**
              * Format: date-time
-             * @description Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. It reads fewer events if they exceed 1 MiB or if the search takes about two seconds
+             * @description Start of the range, inclusive. At most 92 days before `end`. Without `start`, the preview reads the latest 100 events before `end`. The preview reads fewer events if they exceed 1 MiB or if the search takes about two seconds
              */
             start?: string;
             /** @description Name of the unit of usage, for display */
@@ -7008,9 +7008,9 @@ export interface components {
             products?: {
                 [key: string]: string;
             };
-            /** @description Only for the type `webhook`. Signing secret: `whsec_` followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one */
+            /** @description Only for the type `webhook`. Signing secret: `whsec_` followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved value */
             secret?: string;
-            /** @description Only for the type `stripe`. Secret or restricted API key. Default: the saved one */
+            /** @description Only for the type `stripe`. Secret or restricted API key. Default: the saved value */
             secret_key?: string;
             /**
              * @description Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
@@ -7026,7 +7026,7 @@ export interface components {
             type: "stripe" | "webhook";
             /** @description Only for the type `webhook`. URL that receives the signed statements (Standard Webhooks) */
             url?: string;
-            /** @description Only for the type `stripe`. Signing secret of the webhook endpoint at Stripe. Default: the saved one */
+            /** @description Only for the type `stripe`. Signing secret of the webhook endpoint at Stripe. Default: the saved value */
             webhook_secret?: string;
         };
         SecretOverlap: {
@@ -8111,7 +8111,7 @@ export interface components {
             aggregation?: "sum" | "count";
             /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
-            /** @description Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them */
+            /** @description Conditions on properties, which replace the saved conditions. The meter counts the events that meet all of them */
             filters?: components["schemas"]["SentFilter"][];
             /** @description The event properties to group usage by */
             group_by?: string[];
@@ -8287,7 +8287,7 @@ export interface components {
             /** @description Whether another page follows */
             has_more: boolean;
             meter: components["schemas"]["UsageMeter"];
-            /** @description The `page_token` of the next page; null on the last one */
+            /** @description The `page_token` of the next page; null on the last page */
             next_page_token: string | null;
             /**
              * Format: decimal
@@ -11096,7 +11096,7 @@ export interface operations {
     "archive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -11140,7 +11140,7 @@ export interface operations {
     "get-entitlements": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -11184,7 +11184,7 @@ export interface operations {
     "erase-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -11232,7 +11232,7 @@ export interface operations {
     "get-customer-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -11276,7 +11276,7 @@ export interface operations {
     "assign-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -11324,7 +11324,7 @@ export interface operations {
     "unarchive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -11368,7 +11368,7 @@ export interface operations {
     "upsert-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here: a path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -14252,7 +14252,7 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
+                 * @description Filters by property. Send each filter as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
                  * @example {
                  *       "filter.model": "large"
                  *     }
@@ -14318,7 +14318,7 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
+                 * @description Filters by property. Send each filter as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
                  * @example {
                  *       "filter.model": "large"
                  *     }

@@ -95,6 +95,13 @@ func TestNothingPersonalIsLeftOfTheAlertsOfAnErasedCustomer(t *testing.T) {
 	create("1", "ada-laptop 1")
 	create("2", "ada-laptop 2") // no event is in this group
 	deleted := create("3", "ada-laptop 1")
+	swept := create("4", "ada-laptop 3")
+	require.NoError(t, store.Alerts.Delete(t.Context(), tenant, "key_1", swept.ID, now))
+	ofDevice, err := m.Version.QuotaGroup("", json.RawMessage(`{"device":"ada-laptop 4"}`))
+	require.NoError(t, err)
+	quota, err := store.Quotas.Set(t.Context(), tenant, "key_1", metering.Quota{CustomerID: ada.ID, Meter: m, Group: &ofDevice, Limit: new(metering.Whole(1)), Mode: metering.SoftQuota, Period: metering.PerDay}, now)
+	require.NoError(t, err)
+	require.NoError(t, store.Quotas.Delete(t.Context(), tenant, "key_1", quota.ID))
 	require.NoError(t, store.Alerts.Delete(t.Context(), tenant, "key_1", deleted.ID, now))
 	for range 2 {
 		_, err := store.Alerts.SweepDeleted(t.Context(), 10)

@@ -250,6 +250,10 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
+		unused, err := findUnusedGroups(ctx, tx, tenant, customer) // before ingest waits
+		if err != nil {
+			return err
+		}
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -275,7 +279,7 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err := s.replaceGroups(ctx, tx, tenant, customer, used); err != nil {
 			return err
 		}
-		if err := deleteNamedGroups(ctx, tx, tenant, customer); err != nil {
+		if err := unused.delete(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
 		return raiseErasures(ctx, tx, tenant)

@@ -29,23 +29,50 @@ const groupNamedByOthers = `exists (
 	    and named.group_id = g.group_id
 	    and named.customer_id is distinct from @customer)`
 
-// deleteNamedGroups deletes the groups that only quotas and alerts of a customer name, and that no
-// event is in. The caller has folded the tenant's usage.
-func deleteNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+// isUnusedGroup is the condition that no folded event is in group g of usage_groups, and no quota or
+// alert names it, except for those of @customer, as SQL.
+const isUnusedGroup = `g.tenant_id = @tenant
+		  and g.group_id <> @other
+		  and not ` + groupUsedByAny + `
+		  and not ` + groupNamedByOthers
+
+// unusedGroups are groups that may name a customer: its quota or alert named them, and may be deleted.
+type unusedGroups struct {
+	versions []int64
+	ids      [][16]byte
+}
+
+// findUnusedGroups finds the groups that only quotas and alerts of the customer name, or that none
+// names any more. Events that are not folded can be in them.
+func findUnusedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) (unused unusedGroups, err error) {
+	rows, err := tx.Query(ctx, `select g.meter_version_id, g.group_id from usage_groups g where `+isUnusedGroup, unusedArgs(tenant, customer))
+	if err != nil {
+		return unused, err
+	}
+	var version int64
+	var id [16]byte
+	_, err = pgx.ForEachRow(rows, []any{&version, &id}, func() error {
+		unused.versions, unused.ids = append(unused.versions, version), append(unused.ids, id)
+		return nil
+	})
+	return unused, err
+}
+
+// delete deletes those of the groups that are still unused. The caller has folded the tenant's usage.
+func (u unusedGroups) delete(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	args := unusedArgs(tenant, customer)
+	args["versions"], args["ids"] = u.versions, u.ids
 	_, err := tx.Exec(ctx, `
 		delete from usage_groups g
-		using meter_versions v, (
-		  select meter_id, group_id from quotas where tenant_id = @tenant and customer_id = @customer
-		  union
-		  select meter_id, group_id from alerts where tenant_id = @tenant and customer_id = @customer) own
-		where v.tenant_id = @tenant
-		  and v.meter_id = own.meter_id
-		  and g.tenant_id = @tenant
-		  and g.meter_version_id = v.id
-		  and g.group_id = own.group_id
-		  and not `+groupUsedByAny+`
-		  and not `+groupNamedByOthers, pgx.NamedArgs{"tenant": tenant, "customer": customer})
+		using unnest(@versions::bigint[], @ids::uuid[]) unused (version, id)
+		where g.meter_version_id = unused.version
+		  and g.group_id = unused.id
+		  and `+isUnusedGroup, args)
 	return err
+}
+
+func unusedArgs(tenant metering.TenantID, customer metering.CustomerID) pgx.NamedArgs {
+	return pgx.NamedArgs{"tenant": tenant, "customer": customer, "other": [16]byte(metering.OtherGroup.ID)}
 }
 
 // registerGroup counts usage of a group separately from now on, or returns the reason why the meter

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -27,28 +26,32 @@ type customerFacts struct {
 	terms      keptTerms           // of their prices
 }
 
-func (r *factReader) customerAndSide() error {
-	rows, err := r.q.Query(r.ctx, selectCustomerFacts+`and c.id = @customer`, pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer})
+// newFactReaders returns readers of the first streams of customers, by id. They have read the
+// customers and their sides.
+func newFactReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (readers []*factReader, err error) {
+	rows, err := q.Query(ctx, selectCustomerFacts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	one, err := pgx.CollectExactlyOneRow(rows, scanCustomerFacts)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.Errorf(metering.CodeNotFound, "there is no such customer")
-	}
+	all, err := pgx.CollectRows(rows, scanCustomerFacts)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := addEarlyEvents(r.ctx, r.q, r.tenant, []*customerFacts{one}); err != nil {
-		return err
+	if err := addEarlyEvents(ctx, q, tenant, all); err != nil {
+		return nil, err
 	}
-	one.Now = r.facts.Now
-	if err := one.price(r.prices, r.readPrice); err != nil {
-		return err
+	prices := make(providerPrices)
+	for _, one := range all {
+		one.Now = metering.Instant(now)
+		if err := one.price(prices, price); err != nil {
+			return nil, err
+		}
+		readers = append(readers, &factReader{
+			ctx: ctx, q: q, readPrice: price, tenant: tenant, customer: one.Customer.ID, prices: prices, base: one.Facts, facts: one.Facts,
+			kind: one.kind, lastNumber: one.lastNumber, paused: one.paused, streams: one.streams,
+		})
 	}
-	r.facts, r.kind, r.lastNumber, r.paused, r.streams = one.Facts, one.kind, one.lastNumber, one.paused, one.streams
-	r.base = r.facts
-	return nil
+	return readers, nil
 }
 
 // selectCustomerFacts reads customers c.

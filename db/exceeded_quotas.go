@@ -20,11 +20,7 @@ func (e Evaluations) exceededQuotas(v *alertReader, customers []int64, usedFrom 
 	}
 	var levels []customerLevel
 	for _, q := range quotas {
-		of, err := read.windows(q, usedFrom[int64(q.customer)])
-		if err != nil {
-			return err
-		}
-		levels = append(levels, of...)
+		levels = append(levels, read.windows(q, usedFrom[int64(q.customer)])...)
 	}
 	if levels, err = read.count(levels); err != nil {
 		return fmt.Errorf("read usage of quotas: %w", err)
@@ -73,7 +69,14 @@ func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, lev
 		stored as (
 		  insert into exceeded_quotas (tenant_id, quota_id, customer_id, window_start, window_end, exceeded_at)
 		  select @tenant, quota_id, customer_id, window_start, window_end, @now
-		  from exceeded
+		  from exceeded x
+		  where not exists (
+		    select
+		    from exceeded_quotas f
+		    where f.tenant_id = @tenant
+		      and f.quota_id = x.quota_id
+		      and f.customer_id = x.customer_id
+		      and `+notifiedIn("window", "exceeded_at")+`)
 		  order by quota_id, customer_id, window_start
 		  on conflict do nothing
 		  returning quota_id, customer_id, window_start)
@@ -93,6 +96,17 @@ func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, lev
 	})
 }
 
+// notifiedIn is the condition that a row f of a quota and customer notifies for the window of a row x
+// too, as SQL: their windows overlap, and f was inserted after the window of x had begun. Windows
+// overlap after a change of the time zone. The third condition bounds the rows of the index.
+func notifiedIn(window, insertedAt string) string {
+	start, end := window+"_start", window+"_end"
+	return `f.` + start + ` < x.` + end + `
+		      and f.` + end + ` > x.` + start + `
+		      and f.` + start + ` > x.` + start + ` - 2 * least(x.` + end + ` - x.` + start + `, interval '32 days')
+		      and f.` + insertedAt + ` >= x.` + start
+}
+
 // limitedQuota is a quota with a limit and when it applies to a customer.
 type limitedQuota struct {
 	customerLevel
@@ -101,7 +115,7 @@ type limitedQuota struct {
 }
 
 // limited returns the quotas of customers that have a limit and a meter that is not backfilling,
-// with those of their previous and future plans.
+// with those of their previous and future plans. It reads the billing periods of quotas.
 func (r *levelRead) limited(customers []int64) ([]limitedQuota, error) {
 	rows, err := r.q.Query(r.ctx, `
 		select of.customer, has.since, has.until, q.limited_at, `+quotaColumns+`
@@ -129,11 +143,18 @@ func (r *levelRead) limited(customers []int64) ([]limitedQuota, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l limitedQuota, err error) {
+	var billed []int64
+	quotas, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l limitedQuota, err error) {
 		stored, err := scanQuota(row, &l.customer, &l.applies.Start, &l.applies.End, &l.limitedAt)
-		l.Quota = stored.Quota
+		if l.Quota = stored.Quota; l.Period == metering.PerBilling {
+			billed = append(billed, int64(l.customer))
+		}
 		return l, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return quotas, r.readPeriods(billed)
 }
 
 // comparedWindows bounds the windows before the present one that an evaluation compares.
@@ -143,24 +164,18 @@ const comparedWindows = 100
 // usedFrom in which the quota had its limit. The one before the present one is always compared,
 // because a reservation can have been granted in it. A further one is the time after the present
 // window that events may be ahead of the clock.
-func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []customerLevel, err error) {
-	present, err := r.window(q.customerLevel, r.now)
-	if err != nil {
-		return nil, err
-	}
+func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []customerLevel) {
+	present := r.window(q.customerLevel, r.now)
 	var windows []metering.Range
 	if q.applies.Contains(r.now) {
 		windows = append(windows, present)
 	}
-	if present.End.Before(r.now.Add(metering.MaxEventLead)) {
-		windows = append(windows, metering.Range{Start: present.End, End: present.End.Add(metering.MaxEventLead)})
+	if ahead := present.End; ahead.Before(r.now.Add(metering.MaxEventLead)) && q.applies.Contains(ahead) {
+		windows = append(windows, metering.Range{Start: ahead, End: ahead.Add(metering.MaxEventLead)})
 	}
 	later := present
 	for n := 0; q.Period != metering.PerLifetime && n < comparedWindows && (n == 0 || usedFrom.Before(later.Start)); n++ {
-		window, err := r.window(q.customerLevel, later.Start.Add(-time.Microsecond))
-		if err != nil {
-			return nil, err
-		}
+		window := r.window(q.customerLevel, later.Start.Add(-time.Microsecond))
 		if !window.End.Equal(later.Start) {
 			break
 		}
@@ -174,7 +189,7 @@ func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []custom
 		l.Window = w
 		levels = append(levels, l)
 	}
-	return levels, nil
+	return levels
 }
 
 // SweepExceeded deletes up to limit rows, of any tenant, of windows of quotas that ended before then.

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -208,4 +209,69 @@ func TestTheQuotaOfThePlanAppliesOnceThatOfTheCustomerIsDeleted(t *testing.T) {
 	w.evaluate()
 	require.Len(t, w.exceeded(), 1)
 	require.Equal(t, ofPlan.ID.String(), w.exceeded()[0].QuotaID)
+}
+
+func TestAQuotaThatHasEndedCountsNoUsageAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	next := metering.WindowOf(w.now, metering.Day, time.UTC).Start
+	w.now = next.Add(-time.Minute)
+	for slug, since := range map[string]int{"former": -20, "present": -10} {
+		plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: slug, Name: slug})
+		require.NoError(t, err)
+		require.NoError(t, w.store.Plans.Assign(t.Context(), w.tenant, metering.Operator, w.customer.ID, billing.Assignment{PlanID: plan.ID, EffectiveFrom: w.now.AddDate(0, 0, since)}))
+		if slug == "former" {
+			w.quota("10", metering.PerDay, func(q *metering.Quota) { q.CustomerID, q.PlanID = 0, plan.ID })
+		}
+	}
+	w.useAt("20", next.Add(time.Minute))
+	w.evaluate()
+	var rows int
+	w.scan(`select count(*) from alert_due where tenant_id = $1`, []any{w.tenant}, &rows)
+	require.Zero(t, rows, "nothing can be exceeded in the next window")
+}
+
+func TestAQuotaThatIsDeletedDuringAnEvaluationIsSkipped(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	deleted, kept := w.quota("10", metering.PerLifetime), w.quota("10", metering.PerMonth)
+	w.use("11")
+	require.NoError(t, w.store.Folds.Tenant(t.Context(), w.tenant))
+	tx, err := w.connect().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `delete from quotas where tenant_id = $1 and id = $2`, w.tenant, deleted.ID)
+	require.NoError(t, err)
+	evaluated := make(chan error, 1)
+	go func() { evaluated <- w.store.Evaluations.Tenant(context.WithoutCancel(t.Context()), w.tenant, w.now) }()
+	awaitBlocked(t, tx)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-evaluated)
+	require.Len(t, w.exceeded(), 1)
+	require.Equal(t, kept.ID.String(), w.exceeded()[0].QuotaID)
+}
+
+func TestAChangedTimeZoneNotifiesNothingAgain(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.watchQuotas()
+	day := metering.WindowOf(w.now, metering.Day, time.UTC).Start.AddDate(0, 0, -3)
+	w.now = day.Add(10 * time.Hour)
+	for _, period := range []metering.QuotaPeriod{metering.PerLifetime, metering.PerMonth, metering.PerDay, metering.PerHour} {
+		w.quota("10", period)
+	}
+	w.alert(metering.Alert{Name: "share", Type: metering.QuotaAlert, Thresholds: decimals("100")})
+	notified := func() [2]int { return [2]int{len(w.exceeded()), len(w.triggered())} }
+	w.use("11")
+	w.evaluate()
+	require.Equal(t, [2]int{4, 4}, notified())
+	w.exec(`update meter_versions set timezone = 'Asia/Tokyo' where tenant_id = $1`, w.tenant)
+	w.exec(`insert into alert_due (tenant_id, customer_id, used_from) values ($1, $2, $3)`, w.tenant, w.customer.ID, w.now.AddDate(0, 0, -2))
+	w.evaluate()
+	require.Equal(t, [2]int{4, 4}, notified())
+	w.now = day.Add(15 * time.Hour) // midnight in Tokyo
+	w.use("11")
+	w.evaluate()
+	require.Equal(t, [2]int{6, 6}, notified(), "another day and hour")
 }

@@ -39,31 +39,81 @@ func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering
 	return all, nil
 }
 
-// readPeriods reads what decides where the billing periods of the customer's streams begin and
-// end, and nothing else.
-func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []billing.Facts, err error) {
-	all, err := newStreamReaders(ctx, q, price, tenant, customer, now)
+// readPeriods reads what decides where the billing periods of customers begin and end, and nothing
+// else. It returns the streams of each customer by number. The number of statements depends on
+// the streams of a customer, not on the number of customers.
+func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
+	readers, err := newFactReaders(ctx, q, price, tenant, customers, now)
 	if err != nil {
 		return nil, err
 	}
-	var batch pgx.Batch
-	for _, r := range all {
-		args := r.args()
-		readStored(&batch, args, func(p storedPeriod) error {
-			r.facts.Stored = append(r.facts.Stored, p.Period)
-			return nil
-		})
-		if r.facts.Side != nil { // a period that was reported does not end where a subscription begins
-			r.readReported(&batch, args)
+	streams, most := make(map[metering.CustomerID][]billing.Facts), 0
+	for _, first := range readers {
+		most = max(most, first.streams)
+		for _, r := range first.eachStream() {
+			streams[r.customer] = append(streams[r.customer], r.facts)
 		}
 	}
-	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
+	rows, err := q.Query(ctx, selectBillingPeriods+`and p.customer_id = any(@customers) order by p.customer_id, p.starts_at`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
+	if err != nil {
 		return nil, err
 	}
-	for _, r := range all {
-		streams = append(streams, r.facts)
+	stored, err := pgx.CollectRows(rows, scanBillingPeriod)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range stored {
+		f := &streams[p.customer][p.Stream]
+		f.Stored = append(f.Stored, p.Period)
+	}
+	for number := range most {
+		var alike []*billing.Facts
+		for _, r := range readers {
+			if of := streams[r.customer]; number < len(of) {
+				alike = append(alike, &of[number])
+			}
+		}
+		if err := addReported(ctx, q, tenant, number, alike); err != nil {
+			return nil, err
+		}
 	}
 	return streams, nil
+}
+
+// addReported reads the reported quantities of streams with one number, if the end of a period
+// depends on them.
+func addReported(ctx context.Context, q querier, tenant metering.TenantID, stream int, all []*billing.Facts) error {
+	var customers []int64
+	byCustomer := make(map[int64]*billing.Facts)
+	args := pgx.NamedArgs{"tenant": tenant, "connection": 0, "stream": stream}
+	for _, f := range all {
+		if !billing.EndsByReports(*f) {
+			continue
+		}
+		id := int64(f.Customer.ID)
+		customers, byCustomer[id] = append(customers, id), f
+		if f.Connection != nil {
+			args["connection"] = f.Connection.ID
+		}
+	}
+	if len(customers) == 0 {
+		return nil
+	}
+	args["customers"] = customers
+	rows, err := q.Query(ctx, `
+		select shorter.customer_id, reported.*
+		from unnest(@customers::bigint[]) shorter (customer_id)
+		cross join lateral (`+reportedOf("shorter.customer_id")+`) reported`, args)
+	if err != nil {
+		return err
+	}
+	var customer int64
+	var s billing.Reported
+	_, err = pgx.ForEachRow(rows, append([]any{&customer}, reportedFields(&s)...), func() error {
+		byCustomer[customer].Reported = append(byCustomer[customer].Reported, s)
+		return nil
+	})
+	return err
 }
 
 // readStored reads the stored periods of a stream of the customer, oldest first.
@@ -74,12 +124,14 @@ func readStored(batch *pgx.Batch, args pgx.NamedArgs, add func(storedPeriod) err
 // newStreamReaders returns the readers of a customer's streams, by number. They have read the
 // customer and its side.
 func newStreamReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
-	first := &factReader{ctx: ctx, q: q, readPrice: price, tenant: tenant, customer: customer, prices: make(providerPrices)}
-	first.facts.Now = metering.Instant(now)
-	if err := first.customerAndSide(); err != nil {
+	first, err := newFactReaders(ctx, q, price, tenant, []int64{int64(customer)}, now)
+	if err != nil {
 		return nil, err
 	}
-	return first.eachStream(), nil
+	if len(first) == 0 {
+		return nil, metering.Errorf(metering.CodeNotFound, "there is no such customer")
+	}
+	return first[0].eachStream(), nil
 }
 
 // args are the arguments of statements about the stream. Without a connection, its id is 0.
@@ -165,7 +217,7 @@ func readEach[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFun
 }
 
 var selectBillingPeriods = `
-	select p.customer_id, p.id, p.starts_at, p.ends_at, p.closed_at, p.complete, p.subscription, p.subscription_start, p.subscription_end, coalesce(p.subscription_connection, 0), p.trial, p.bills, p.prices, ` + namedTerms("p.tenant_id", hashesInPeriod) + `,
+	select p.customer_id, p.stream, p.id, p.starts_at, p.ends_at, p.closed_at, p.complete, p.subscription, p.subscription_start, p.subscription_end, coalesce(p.subscription_connection, 0), p.trial, p.bills, p.prices, ` + namedTerms("p.tenant_id", hashesInPeriod) + `,
 	  i.finalized_at is not null, i.decimals, coalesce(p.watermark_events, 0), p.watermark_configuration
 	from billing_periods p
 	left join lateral (
@@ -185,7 +237,7 @@ type storedPeriod struct {
 func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	var start, end *time.Time
 	s := &p.Subscription
-	err = row.Scan(&p.customer, &p.ID, &p.Start, &p.End, &p.ClosedAt, &p.Complete, &s.ID, &start, &end, &s.Connection, &s.Trial, &p.Bills, &p.prices, &p.terms, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
+	err = row.Scan(&p.customer, &p.Stream, &p.ID, &p.Start, &p.End, &p.ClosedAt, &p.Complete, &s.ID, &start, &end, &s.Connection, &s.Trial, &p.Bills, &p.prices, &p.terms, &s.Invoiced, &s.Scales, &p.Watermark.Events, &p.Watermark.Configuration)
 	if start != nil {
 		s.Start, s.End = *start, *end
 	}

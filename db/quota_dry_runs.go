@@ -45,10 +45,7 @@ func (d *dryRunner) quotaHistories(read *levelRead, b *openBatch, began time.Tim
 		if !d.alert().ReadsQuota(l.Quota) || l.Meter.Version.Status == metering.Backfilling || len(d.applying(f, d.now, ofQuotas)) == 0 {
 			continue
 		}
-		h := quotaHistory{customerLevel: l}
-		if h.windows, err = d.windowsOf(read, l); err != nil {
-			return nil, err
-		}
+		h := quotaHistory{customerLevel: l, windows: d.windowsOf(read, l)}
 		histories, meters = append(histories, h), append(meters, l.Meter)
 	}
 	if len(histories) == 0 {
@@ -58,15 +55,11 @@ func (d *dryRunner) quotaHistories(read *levelRead, b *openBatch, began time.Tim
 }
 
 // windowsOf returns the windows of a quota in the dry run.
-func (d *dryRunner) windowsOf(read *levelRead, l customerLevel) (windows []metering.Range, err error) {
+func (d *dryRunner) windowsOf(read *levelRead, l customerLevel) (windows []metering.Range) {
 	for at := d.since; !at.After(d.now); at = windows[len(windows)-1].End {
-		w, err := read.window(l, at)
-		if err != nil {
-			return nil, err
-		}
-		windows = append(windows, w)
+		windows = append(windows, read.window(l, at))
 	}
-	return windows, nil
+	return windows
 }
 
 // spans returns the ranges to read. Only billing periods can end within an hour, so other windows
@@ -75,7 +68,9 @@ func (h quotaHistory) spans() []metering.Range {
 	if h.Period == metering.PerBilling {
 		return h.windows
 	}
-	return []metering.Range{{Start: h.windows[0].Start, End: h.windows[len(h.windows)-1].End}}
+	first, last := h.QuotaLevel, h.QuotaLevel
+	first.Window, last.Window = h.windows[0], h.windows[len(h.windows)-1]
+	return []metering.Range{{Start: first.Counted().Start, End: last.Counted().End}}
 }
 
 // readHistories reads the usage of quotas.

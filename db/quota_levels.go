@@ -82,7 +82,7 @@ type levelRead struct {
 }
 
 func (s Quotas) levelRead(ctx context.Context, q batcher, tenant metering.TenantID, now time.Time) *levelRead {
-	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now), streams: make(map[metering.CustomerID][]billing.Facts)}
+	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now)}
 }
 
 // askedAmount is an amount with resolved names.
@@ -180,7 +180,7 @@ func (r *levelRead) levels(asked []askedAmount) (map[metering.CustomerID][]*cust
 }
 
 // quotas returns the quotas of customers for meters; nil: for all. A customer's own quota replaces
-// that of its plan for the same meter, group and period.
+// that of its plan for the same meter, group and period. It reads the billing periods of quotas.
 func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]customerLevel, error) {
 	rows, err := r.q.Query(r.ctx, `
 		select distinct on (of.customer, q.meter_id, q.period, q.group_id) of.customer, `+quotaColumns+`
@@ -194,25 +194,25 @@ func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]cust
 	if err != nil {
 		return nil, fmt.Errorf("read quotas: %w", err)
 	}
+	var billed []int64
 	levels, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l customerLevel, err error) {
 		stored, err := scanQuota(row, &l.customer)
-		l.Quota = stored.Quota
+		if l.Quota = stored.Quota; l.Period == metering.PerBilling {
+			billed = append(billed, int64(l.customer))
+		}
 		return l, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read quotas: %w", err)
 	}
-	return levels, nil
+	return levels, r.readPeriods(billed)
 }
 
 // used reads the usage and the reservations of quotas in the windows that the present instant lies
 // in.
 func (r *levelRead) used(quotas []customerLevel) ([]customerLevel, error) {
 	for i, l := range quotas {
-		var err error
-		if quotas[i].Window, err = r.window(l, r.now); err != nil {
-			return nil, err
-		}
+		quotas[i].Window = r.window(l, r.now)
 	}
 	return r.count(quotas)
 }
@@ -310,14 +310,15 @@ func rangesOf(quotas []customerLevel) (ranges []quotaRange, of map[rangeCustomer
 	numbers := make(map[key]int)
 	of = make(map[rangeCustomer][]int)
 	for i, l := range quotas {
-		k := key{from: l.Window.Start.UnixMicro(), until: l.Window.End.UnixMicro(), version: l.Meter.Version.ID}
+		counted := l.Counted()
+		k := key{from: counted.Start.UnixMicro(), until: counted.End.UnixMicro(), version: l.Meter.Version.ID}
 		if l.Group != nil {
 			k.group = l.Group.ID
 		}
 		no, known := numbers[k]
 		if !known {
 			no = len(ranges)
-			numbers[k], ranges = no, append(ranges, quotaRange{window: l.Window, version: l.Meter.Version, group: l.Group})
+			numbers[k], ranges = no, append(ranges, quotaRange{window: counted, version: l.Meter.Version, group: l.Group})
 		}
 		by := rangeCustomer{no, l.customer}
 		if len(of[by]) == 0 {
@@ -341,19 +342,22 @@ func (r *levelRead) arguments(args pgx.NamedArgs, quotas []customerLevel) {
 	args["from"], args["until"], args["now"] = from, until, r.now
 }
 
+// readPeriods reads the billing periods of customers, by which window decides.
+func (r *levelRead) readPeriods(customers []int64) (err error) {
+	if len(customers) == 0 {
+		return nil
+	}
+	if r.streams, err = readPeriods(r.ctx, r.q, r.price, r.tenant, customers, r.now); err != nil {
+		return fmt.Errorf("read billing periods: %w", err)
+	}
+	return nil
+}
+
 // window returns the window of a quota that an instant lies in.
-func (r *levelRead) window(l customerLevel, at time.Time) (metering.Range, error) {
+func (r *levelRead) window(l customerLevel, at time.Time) metering.Range {
 	var period metering.Range
 	if l.Period == metering.PerBilling {
-		of, known := r.streams[l.customer]
-		if !known {
-			var err error
-			if of, err = readPeriods(r.ctx, r.q, r.price, r.tenant, l.customer, r.now); err != nil {
-				return metering.Range{}, fmt.Errorf("read billing periods: %w", err)
-			}
-			r.streams[l.customer] = of
-		}
-		period = billing.PeriodOfMeter(of, l.Meter.ID, at)
+		period = billing.PeriodOfMeter(r.streams[l.customer], l.Meter.ID, at)
 	}
-	return l.Period.Window(at, metering.Location(l.Meter.Version.Timezone), period), nil
+	return l.Period.Window(at, metering.Location(l.Meter.Version.Timezone), period)
 }

@@ -270,34 +270,11 @@ func (b *openBatch) stored(condition string, customers ...int64) error {
 
 // reported reads what was reported of the customers whose periods depend on it.
 func (b *openBatch) reported() error {
-	var customers []int64
-	args := pgx.NamedArgs{"tenant": b.tenant, "connection": 0, "stream": 0}
-	for _, id := range b.ids {
-		if f := b.facts[id]; billing.EndsByReports(*f) {
-			customers = append(customers, id)
-			if f.Connection != nil {
-				args["connection"] = f.Connection.ID
-			}
-		}
+	all := make([]*billing.Facts, len(b.ids))
+	for i, id := range b.ids {
+		all[i] = b.facts[id]
 	}
-	if len(customers) == 0 {
-		return nil
-	}
-	args["customers"] = customers
-	rows, err := b.tx.Query(b.ctx, `
-		select shorter.customer_id, reported.*
-		from unnest(@customers::bigint[]) shorter (customer_id)
-		cross join lateral (`+reportedOf("shorter.customer_id")+`) reported`, args)
-	if err != nil {
-		return err
-	}
-	var customer int64
-	var s billing.Reported
-	_, err = pgx.ForEachRow(rows, append([]any{&customer}, reportedFields(&s)...), func() error {
-		b.facts[customer].Reported = append(b.facts[customer].Reported, s)
-		return nil
-	})
-	return err
+	return addReported(b.ctx, b.tx, b.tenant, 0, all)
 }
 
 // usage reads what the customers have counted, each in the periods that are

@@ -46,11 +46,9 @@ func (QuotaPeriod) Values() []QuotaPeriod {
 	return []QuotaPeriod{PerBilling, PerMonth, PerDay, PerHour, PerLifetime}
 }
 
-// everStart and everEnd are beyond every event.
-var (
-	everStart = time.Date(1, 2, 2, 0, 0, 0, 0, time.UTC)
-	everEnd   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-)
+// lifetime contains every event. It is the same in every time zone, because a notification is
+// identified by its window.
+var lifetime = Range{Start: time.Date(1, 2, 1, 0, 0, 0, 0, time.UTC), End: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 
 // Window returns the window that now lies in. zone is the meter's, and billing the customer's
 // billing period.
@@ -65,7 +63,7 @@ func (p QuotaPeriod) Window(now time.Time, zone *time.Location, billing Range) R
 	case PerHour:
 		return WindowOf(now, Hour, zone)
 	}
-	return Range{WindowOf(everStart, Month, zone).Start, WindowOf(everEnd, Month, zone).Start}
+	return lifetime
 }
 
 // Quota limits the usage of a meter in each window of a period, for one customer or for each
@@ -133,6 +131,16 @@ type QuotaLevel struct {
 	Window   Range
 	Used     Decimal // the usage that is billed
 	Reserved Decimal // by reservations that are not settled, released or expired
+}
+
+// Counted returns the range of the usage in the window. That of a lifetime has whole months of the
+// meter's time zone, because usage is stored by month.
+func (l QuotaLevel) Counted() Range {
+	if l.Period != PerLifetime {
+		return l.Window
+	}
+	zone := Location(l.Meter.Version.Timezone)
+	return Range{WindowOf(l.Window.Start, Month, zone).Start, WindowOf(l.Window.End, Month, zone).Start}
 }
 
 // Remaining returns the remaining amount, at least zero, or nil if the quota is unlimited.

@@ -2,16 +2,17 @@ package db_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,7 +20,7 @@ import (
 // existed before.
 type alertModel struct {
 	*watcher
-	random    *rand.Rand
+	rt        *rapid.T
 	customers []metering.Customer
 	plan      metering.Plan
 	onPlan    map[metering.CustomerID]time.Time // since when
@@ -52,9 +53,9 @@ type modelEvent struct {
 	value    metering.Decimal
 }
 
-func newAlertModel(t testing.TB, seed uint64) *alertModel {
+func newAlertModel(t testing.TB, rt *rapid.T) *alertModel {
 	m := &alertModel{
-		watcher: newWatcher(t), random: rand.New(rand.NewPCG(seed, 1)), onPlan: make(map[metering.CustomerID]time.Time),
+		watcher: newWatcher(t), rt: rt, onPlan: make(map[metering.CustomerID]time.Time),
 		prices: make(map[metering.MeterID][]billing.Price), fired: make(map[string]bool), usedFrom: make(map[metering.CustomerID]time.Time),
 	}
 	m.now = m.now.AddDate(0, 0, -70)
@@ -71,35 +72,29 @@ func newAlertModel(t testing.TB, seed uint64) *alertModel {
 	return m
 }
 
-func oneOf[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
+func oneOf[T any](m *alertModel, name string, of []T) T {
+	return rapid.SampledFrom(of).Draw(m.rt, name)
+}
+
+func (m *alertModel) below(n int, name string) int { return rapid.IntRange(0, n-1).Draw(m.rt, name) }
 
 func (m *alertModel) decimal(below int) metering.Decimal {
-	return metering.MustDecimal(fmt.Sprintf("%d.%02d", m.random.IntN(below), m.random.IntN(100)))
+	return metering.MustDecimal(fmt.Sprintf("%d.%02d", m.below(below, "units"), m.below(100, "hundredths")))
 }
 
-// step makes one random change, or lets time pass.
-func (m *alertModel) step() {
-	switch n := m.random.IntN(20); {
-	case n < 12:
+func (m *alertModel) sendSome() {
+	for range 1 + m.below(6, "events") {
 		m.send()
-	case n < 14:
-		m.now = m.now.Add(time.Duration(m.random.IntN(36)) * time.Hour)
-	case n < 16:
-		m.setPrice()
-	case n < 17:
-		m.assign()
-	case n < 18:
-		m.setQuota()
-	default:
-		m.create()
 	}
 }
+
+func (m *alertModel) wait() { m.now = m.now.Add(time.Duration(m.below(36, "hours")) * time.Hour) }
 
 // send ingests an event of the last ten days, which may be in the previous period.
 func (m *alertModel) send() {
 	e := modelEvent{
-		customer: oneOf(m.random, m.customers).ID, meter: oneOf(m.random, m.meters).ID, model: oneOf(m.random, []string{"a", "b"}),
-		at: m.now.Add(-time.Duration(m.random.IntN(240)) * time.Hour), value: m.decimal(10),
+		customer: oneOf(m, "customer", m.customers).ID, meter: oneOf(m, "meter", m.meters).ID, model: oneOf(m, "model", []string{"a", "b"}),
+		at: m.now.Add(-time.Duration(m.below(240, "hours ago")) * time.Hour), value: m.decimal(10),
 	}
 	kind := map[metering.MeterID]string{m.meters[0].ID: "token", m.meters[1].ID: "call"}[e.meter]
 	var externalID string
@@ -119,7 +114,7 @@ func (m *alertModel) send() {
 }
 
 func (m *alertModel) setPrice() {
-	meter := oneOf(m.random, m.meters).ID
+	meter := oneOf(m, "meter", m.meters).ID
 	p := billing.Price{MeterID: meter, Terms: billing.Terms{BasePrice: m.decimal(3), IncludedUnits: m.decimal(20), OverageRate: m.decimal(3), Currency: "USD"}}
 	if len(m.prices[meter]) > 0 {
 		p.EffectiveFrom = m.now
@@ -129,7 +124,7 @@ func (m *alertModel) setPrice() {
 }
 
 func (m *alertModel) assign() {
-	customer := oneOf(m.random, m.customers).ID
+	customer := oneOf(m, "customer", m.customers).ID
 	if _, assigned := m.onPlan[customer]; assigned {
 		return
 	}
@@ -138,14 +133,14 @@ func (m *alertModel) assign() {
 }
 
 func (m *alertModel) create() {
-	a := metering.Alert{Name: fmt.Sprint(len(m.alerts)), Type: metering.UsageAlert, MeterID: oneOf(m.random, m.meters).ID, Thresholds: []metering.Decimal{m.decimal(60), m.decimal(60)}}
-	switch m.random.IntN(3) {
+	a := metering.Alert{Name: fmt.Sprint(len(m.alerts)), Type: metering.UsageAlert, MeterID: oneOf(m, "meter", m.meters).ID, Thresholds: []metering.Decimal{m.decimal(60), m.decimal(60)}}
+	switch m.below(3, "scope") {
 	case 0:
-		a.CustomerID = oneOf(m.random, m.customers).ID
+		a.CustomerID = oneOf(m, "customer", m.customers).ID
 	case 1:
 		a.PlanID = m.plan.ID
 	}
-	switch m.random.IntN(6) {
+	switch m.below(6, "type") {
 	case 0:
 		a.Type, a.Currency = metering.SpendAlert, "USD"
 	case 1:
@@ -169,13 +164,13 @@ func (m *alertModel) create() {
 
 // setQuota sets a quota, unless there is one of the same customer or plan, meter, group and period.
 func (m *alertModel) setQuota() {
-	meter := oneOf(m.random, m.meters)
-	period := oneOf(m.random, []metering.QuotaPeriod{metering.PerBilling, metering.PerMonth, metering.PerDay, metering.PerHour, metering.PerLifetime})
+	meter := oneOf(m, "meter", m.meters)
+	period := oneOf(m, "period", []metering.QuotaPeriod{metering.PerBilling, metering.PerMonth, metering.PerDay, metering.PerHour, metering.PerLifetime})
 	q := metering.Quota{Meter: meter, Limit: new(m.decimal(40)), Mode: metering.SoftQuota, Period: period}
-	if q.PlanID = m.plan.ID; m.random.IntN(2) == 0 {
-		q.CustomerID, q.PlanID = oneOf(m.random, m.customers).ID, 0
+	if q.PlanID = m.plan.ID; m.below(2, "of a customer") == 0 {
+		q.CustomerID, q.PlanID = oneOf(m, "customer", m.customers).ID, 0
 	}
-	if meter.ID == m.meters[0].ID && m.random.IntN(2) == 0 {
+	if meter.ID == m.meters[0].ID && m.below(2, "of a group") == 0 {
 		q.Group = groupOfModel(m, meter, "a")
 	}
 	model := modelQuota{customer: q.CustomerID, meter: meter.ID, grouped: q.Group != nil, limit: *q.Limit, period: period, since: metering.Instant(m.now)}
@@ -392,48 +387,56 @@ func quotaOf(m db.AlertTriggered) string {
 	return *m.QuotaID
 }
 
-// TestFiringsAreThoseOfARecount compares firings and messages with a recount after random events,
-// prices, plans, alerts and evaluations.
-func TestFiringsAreThoseOfARecount(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(5) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			m := newAlertModel(t, seed)
-			for range 30 {
-				for range 1 + m.random.IntN(6) {
-					m.step()
-				}
-				m.evaluate()
-				m.recount()
-				got := make(map[string]bool)
-				for _, f := range m.triggered() {
-					require.Equal(t, f.Period.End.Compare(f.OccurredAt) <= 0, f.Late)
-					key := fmt.Sprint(f.Alert.Name, " ", f.CustomerExternalID, " ", f.Threshold, " ", f.Period.Start, " ", quotaOf(f))
-					require.GreaterOrEqual(t, f.Value.Cmp(f.Threshold), 0, key)
-					require.False(t, got[key], "%s is notified twice", key)
-					got[key] = true
-				}
-				require.Equal(t, m.fired, got)
-			}
-			require.NotEmpty(t, m.fired)
-			days := 0
-			for _, a := range m.alerts {
-				run, err := m.store.Evaluations.DryRun(t.Context(), m.tenant, a, m.now)
-				require.NoError(t, err)
-				require.False(t, run.More)
-				var got []string
-				for _, f := range run.Firings {
-					day := fmt.Sprint(f.ExternalID, " ", f.Period.Start.UTC(), " ", f.Day.UTC(), " ", f.Threshold, " ", f.QuotaID)
-					if require.GreaterOrEqual(t, f.Value.Cmp(f.Threshold), 0, day); f.QuotaID == 0 {
-						day += fmt.Sprint(" ", f.Value)
-					}
-					got = append(got, day)
-				}
-				require.ElementsMatch(t, m.dryRun(a), got)
-				days += len(got)
-			}
-			require.Positive(t, days)
-		})
+// requireFirings requires that the messages are the firings of the recount, each once.
+func (m *alertModel) requireFirings() {
+	m.evaluate()
+	m.recount()
+	got := make(map[string]bool)
+	for _, f := range m.triggered() {
+		require.Equal(m, f.Period.End.Compare(f.OccurredAt) <= 0, f.Late)
+		key := fmt.Sprint(f.Alert.Name, " ", f.CustomerExternalID, " ", f.Threshold, " ", f.Period.Start, " ", quotaOf(f))
+		require.GreaterOrEqual(m, f.Value.Cmp(f.Threshold), 0, key)
+		require.False(m, got[key], "%s is notified twice", key)
+		got[key] = true
 	}
+	require.Equal(m, m.fired, got)
+}
+
+// requireDryRuns requires that the dry run of each alert is that of the recount. It returns the days.
+func (m *alertModel) requireDryRuns() (days int) {
+	for _, a := range m.alerts {
+		run, err := m.store.Evaluations.DryRun(m.Context(), m.tenant, a, m.now)
+		require.NoError(m, err)
+		require.False(m, run.More)
+		var got []string
+		for _, f := range run.Firings {
+			day := fmt.Sprint(f.ExternalID, " ", f.Period.Start.UTC(), " ", f.Day.UTC(), " ", f.Threshold, " ", f.QuotaID)
+			if require.GreaterOrEqual(m, f.Value.Cmp(f.Threshold), 0, day); f.QuotaID == 0 {
+				day += fmt.Sprint(" ", f.Value)
+			}
+			got = append(got, day)
+		}
+		require.ElementsMatch(m, m.dryRun(a), got)
+		days += len(got)
+	}
+	return days
+}
+
+// TestPropertyFiringsAreThoseOfARecount compares firings and messages with a recount after random
+// events, prices, plans, alerts and evaluations.
+func TestPropertyFiringsAreThoseOfARecount(t *testing.T) {
+	t.Parallel()
+	firings, days := 0, 0
+	histories.Check(t, func(rt *rapid.T) {
+		m := newAlertModel(t, rt)
+		do := func(step func()) func(*rapid.T) { return func(*rapid.T) { step() } }
+		rt.Repeat(map[string]func(*rapid.T){
+			"send": do(m.sendSome), "send more": do(m.sendSome), "wait": do(m.wait), "price": do(m.setPrice), "assign": do(m.assign), "quota": do(m.setQuota),
+			"alert": do(m.create), "evaluate": do(m.requireFirings),
+		})
+		m.requireFirings()
+		firings, days = firings+len(m.fired), days+m.requireDryRuns()
+	})
+	require.Positive(t, firings)
+	require.Positive(t, days)
 }

@@ -44,14 +44,30 @@ func (e Evaluations) evaluateBatch(ctx context.Context, tenant metering.TenantID
 	if b.expanded, err = e.expand(ctx, tenant, limit, now); err != nil {
 		return b, err
 	}
-	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
-		var usedFrom map[int64]time.Time
-		if b.customers, usedFrom, err = takeDue(ctx, tx, tenant, limit, now); err != nil || len(b.customers) == 0 {
-			return err
-		}
-		return e.evaluate(ctx, tx, tenant, b.customers, usedFrom, now)
-	})
+	b.customers, err = e.evaluateDue(ctx, tenant, dueRows, limit, now)
 	return b, err
+}
+
+// evaluateFailed repeats an evaluation that failed, alone. It returns its customer, if one is due.
+func (e Evaluations) evaluateFailed(ctx context.Context, tenant metering.TenantID, now time.Time) (customers []int64, err error) {
+	return e.evaluateDue(ctx, tenant, failedCustomer, 1, now)
+}
+
+// evaluateDue evaluates the customers that due selects. It begins again if a quota or an alert was
+// deleted meanwhile: then it does not read them any more.
+func (e Evaluations) evaluateDue(ctx context.Context, tenant metering.TenantID, due string, limit int, now time.Time) (customers []int64, err error) {
+	for {
+		err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
+			var usedFrom map[int64]time.Time
+			if customers, usedFrom, err = takeDue(ctx, tx, tenant, due, limit, now); err != nil || len(customers) == 0 {
+				return err
+			}
+			return e.evaluate(ctx, tx, tenant, customers, usedFrom, now)
+		})
+		if state := sqlState(err); state != stateForeignKeyViolation && state != stateSerialization {
+			return customers, err
+		}
+	}
 }
 
 // evaluate fires the alerts of customers that have reached a threshold, publishes the quotas that
@@ -366,6 +382,16 @@ func (v *alertReader) store() ([]metering.Firing, error) {
 		select @tenant, alert_id, customer_id, threshold, quota_id, stream, period_start, period_end, value, late, @now
 		from unnest(@alerts::bigint[], @customers::bigint[], @thresholds::text[]::numeric[], @quotas::bigint[], @streams::int[], @starts::timestamptz[], @ends::timestamptz[], @values::text[]::numeric[], @lates::boolean[])
 		  x (alert_id, customer_id, threshold, quota_id, stream, period_start, period_end, value, late)
+		where x.quota_id = 0 or not exists (
+		    select
+		    from alert_firings f
+		    where f.tenant_id = @tenant
+		      and f.alert_id = x.alert_id
+		      and f.customer_id = x.customer_id
+		      and f.threshold = x.threshold
+		      and f.quota_id = x.quota_id
+		      and f.stream = x.stream
+		      and `+notifiedIn("period", "fired_at")+`)
 		order by alert_id, customer_id, threshold, quota_id, stream, period_start
 		on conflict do nothing
 		returning `+firingColumns, pgx.NamedArgs{

@@ -22,7 +22,6 @@ const (
 	evaluateEvery = time.Second
 	listWithin    = 10 * time.Second // the time of listing tenants
 	batchWithin   = 10 * time.Second // the time of one batch
-	postponedBy   = time.Minute      // a customer after a failure
 )
 
 // NewEvaluator starts an Evaluator. It reports failures to failed.
@@ -54,6 +53,7 @@ func (e *Evaluator) pass() (more bool) {
 	}
 	for _, tenant := range tenants {
 		more = e.batch(tenant) || more
+		more = e.repeatFailed(tenant) || more
 	}
 	return more
 }
@@ -67,21 +67,33 @@ func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
 	b, err := e.evaluations.evaluateBatch(ctx, tenant, e.sizes.of(tenant), e.now())
 	e.sizes.adjust(tenant, len(b.customers), elapsed(), err)
 	if err != nil {
-		e.failed(fmt.Errorf("evaluate alerts of %d customers of %s: %w", len(b.customers), tenant, err))
-		return e.retry(tenant, b.customers)
+		return e.retry(tenant, b.customers, err)
 	}
 	return !b.isEmpty()
 }
 
-// retry postpones a failed batch of one customer, so that it does not block the other customers.
-// A larger batch remains due, and the next one is smaller.
-func (e *Evaluator) retry(tenant metering.TenantID, customers []int64) (more bool) {
+// repeatFailed repeats one evaluation of a tenant that failed, within a time of its own. It reports
+// whether further ones may be due.
+func (e *Evaluator) repeatFailed(tenant metering.TenantID) (more bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
+	defer cancel()
+	customers, err := e.evaluations.evaluateFailed(ctx, tenant, e.now())
+	if err != nil {
+		return e.retry(tenant, customers, err)
+	}
+	return len(customers) > 0
+}
+
+// retry reports a failed batch. It postpones a batch of one customer, so that it does not block the
+// other customers. A larger batch remains due, and the next one is smaller.
+func (e *Evaluator) retry(tenant metering.TenantID, customers []int64, err error) (more bool) {
+	e.failed(fmt.Errorf("evaluate alerts of %d customers of %s: %w", len(customers), tenant, err))
 	if len(customers) != 1 {
 		return len(customers) > 0
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
 	defer cancel()
-	if err := e.evaluations.postpone(ctx, tenant, customers[0], e.now().Add(postponedBy)); err != nil {
+	if err := e.evaluations.postpone(ctx, tenant, customers[0], e.now()); err != nil {
 		e.failed(err)
 		return false
 	}
@@ -98,14 +110,17 @@ type batchSizes map[metering.TenantID]int
 
 func (s batchSizes) of(tenant metering.TenantID) int { return cmp.Or(s[tenant], largestBatch) }
 
-// adjust sets the tenant's next size after a batch: half of the batch if it failed or was slow,
-// else twice the size.
+// adjust sets the tenant's next size after a batch: half of the batch if it was slow, or else twice the
+// size. If the batch failed, it is an eighth, so that few batches find the customer that fails.
+// This customer is postponed, so the next batch has the largest size again.
 func (s batchSizes) adjust(tenant metering.TenantID, customers int, elapsed time.Duration, err error) {
 	switch size := s.of(tenant); {
 	case customers == 0:
-	case err != nil || elapsed > slowBatch:
+	case err != nil && customers > 1:
+		s[tenant] = max(1, customers/8)
+	case err == nil && elapsed > slowBatch:
 		s[tenant] = max(1, customers/2)
-	case 2*size < largestBatch:
+	case err == nil && 2*size < largestBatch:
 		s[tenant] = 2 * size
 	default:
 		delete(s, tenant)

@@ -129,27 +129,63 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit
 	return expanded, nil
 }
 
-// takeDue deletes up to limit due rows of the queue and returns their customers, ascending, with the
-// earliest hour of their usage that was folded since the last evaluation, or now. The
-// customers' later rows are deleted too, because the evaluation inserts the next one.
-func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int, now time.Time) (customers []int64, usedFrom map[int64]time.Time, err error) {
+// dueRows selects the customers of up to @limit due rows, as SQL, in the order in which the rows
+// became due: neither rows of events nor rows of a time wait for all of the others. It skips
+// customers with a failed evaluation.
+const dueRows = `
+	asap as materialized (
+	  select customer_id, id, queued_at as since
+	  from alert_due d
+	  where tenant_id = @tenant
+	    and customer_id > 0
+	    and due_at = '-infinity'
+	    and ` + hasNotFailed + `
+	  order by id
+	  limit @limit
+	  for update of d skip locked),
+	timed as materialized (
+	  select customer_id, id, due_at as since
+	  from alert_due d
+	  where tenant_id = @tenant
+	    and customer_id > 0
+	    and due_at > '-infinity'
+	    and due_at <= @now
+	    and ` + hasNotFailed + `
+	  order by due_at, id
+	  limit @limit
+	  for update of d skip locked),
+	due as materialized (
+	  select customer_id
+	  from (select * from asap union all select * from timed) d
+	  order by since, id
+	  limit @limit)`
+
+const hasNotFailed = `not exists (
+	      select
+	      from alert_due f
+	      where f.tenant_id = @tenant
+	        and f.customer_id = d.customer_id
+	        and f.failures > 0)`
+
+// failedCustomer selects the customer with the failed evaluation to repeat first, as SQL.
+const failedCustomer = `
+	due as materialized (
+	  select customer_id
+	  from alert_due
+	  where tenant_id = @tenant
+	    and failures > 0
+	    and due_at <= @now
+	  order by due_at, id
+	  limit 1
+	  for update skip locked)`
+
+// takeDue deletes due rows of the queue and returns their customers, ascending, with the earliest hour
+// of their usage that was folded since the last evaluation, or now. due is dueRows or
+// failedCustomer. The customers' later rows are deleted too, because the evaluation inserts the
+// next one.
+func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, due string, limit int, now time.Time) (customers []int64, usedFrom map[int64]time.Time, err error) {
 	rows, err := tx.Query(ctx, `
-		with due as materialized (
-		  select customer_id
-		  from alert_due d
-		  where tenant_id = @tenant
-		    and customer_id > 0
-		    and due_at <= @now
-		    and not exists (
-		      select
-		      from alert_due f
-		      where f.tenant_id = @tenant
-		        and f.customer_id = d.customer_id
-		        and f.failed
-		        and f.due_at > @now)
-		  order by due_at, id
-		  limit @limit
-		  for update of d skip locked),
+		with `+due+`,
 		locked as materialized (
 		  select customer_id, id
 		  from alert_due
@@ -185,8 +221,9 @@ func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, limit int
 	return customers, usedFrom, nil
 }
 
-// postpone replaces the rows of a customer after a failure by one row that is due later.
-func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, customer int64, until time.Time) error {
+// postpone replaces the rows of a customer after a failure by one row that is due later: after a
+// minute, and after twice as long with each further failure, up to an hour.
+func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, customer int64, now time.Time) error {
 	_, err := e.pool.Exec(ctx, `
 		with locked as materialized (
 		  select id
@@ -200,10 +237,12 @@ func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, cus
 		  where d.tenant_id = @tenant
 		    and d.customer_id = @customer
 		    and d.id = l.id
-		  returning d.used_from)
-		insert into alert_due (tenant_id, customer_id, due_at, failed, used_from)
-		select @tenant::bigint, @customer::bigint, @until::timestamptz, true, min(used_from)
-		from deleted`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "until": metering.Instant(until)})
+		  returning d.used_from, d.queued_at, d.failures)
+		insert into alert_due (tenant_id, customer_id, due_at, failures, used_from, queued_at)
+		select @tenant::bigint, @customer::bigint,
+		  @now::timestamptz + least(interval '1 minute' * 2 ^ least(coalesce(max(failures), 0), 6), interval '1 hour'),
+		  coalesce(max(failures), 0) + 1, min(used_from), coalesce(min(queued_at), @now)
+		from deleted`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "now": metering.Instant(now)})
 	if err != nil {
 		return fmt.Errorf("postpone a customer's alerts: %w", coded(err))
 	}

@@ -28,12 +28,13 @@ func TestTheSizeOfABatchFollowsTheLastOne(t *testing.T) {
 	}{
 		{500, quick, nil, 500},
 		{500, slow, nil, 250},
-		{250, quick, failure, 125},
-		{7, quick, failure, 3},
-		{0, quick, nil, 3},
-		{0, quick, failure, 3},
+		{250, quick, failure, 31},
+		{0, quick, nil, 31},
+		{0, quick, failure, 31},
+		{31, slow, failure, 3},
 		{3, slow, failure, 1},
-		{1, slow, failure, 1},
+		{1, slow, failure, 500},
+		{500, slow, failure, 62},
 		{1, slow, nil, 1},
 		{1, quick, nil, 2},
 		{2, quick, nil, 4},
@@ -85,13 +86,14 @@ func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
 		a.CustomerID = 0
 		of.alert(a)
 	}
+	w.evaluate()
+	second.evaluate()
 	failures := 0
 	evaluator := db.NewIdleEvaluator(store, func() time.Time { return w.now }, func(error) { failures++ })
 	all := func() {
 		for evaluator.Pass() {
 		}
 	}
-	all()
 	w.breakLink()
 	w.sendAll("10", "acme", "b", "c", "d", "e", "f")
 	second.sendAll("10", "acme")
@@ -111,6 +113,107 @@ func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
 	all()
 	require.Equal(t, failed, failures)
 	require.Equal(t, []string{"acme", "b", "c", "d", "e", "f"}, w.firedFor(), "no crossing is lost")
+}
+
+func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	w := newWatcherOn(t, store, address)
+	w.now = w.now.Add(-6 * time.Hour)
+	of := w.usage("10")
+	of.CustomerID = 0
+	w.alert(of)
+	failures := 0
+	evaluator := db.NewIdleEvaluator(store, func() time.Time { return w.now }, func(error) { failures++ })
+	all := func() {
+		for evaluator.Pass() {
+		}
+	}
+	all()
+	w.breakLink()
+	w.sendAll("10", "acme")
+	all()
+	require.Equal(t, 1, failures)
+	for i, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+		w.now = w.now.Add(time.Duration(minutes)*time.Minute - time.Microsecond)
+		other := fmt.Sprintf("other %02d", i)
+		w.sendAll("10", "acme", other)
+		all()
+		require.Equal(t, i+1, failures, "the failed customer is not in the batch of others")
+		require.Contains(t, w.firedFor(), other)
+		w.now = w.now.Add(time.Microsecond)
+		all()
+		require.Equal(t, i+2, failures, "after %d minutes", minutes)
+	}
+	state, err := store.Maintenance.State(t.Context(), w.now)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), state.EvaluationsDue, "a failing customer")
+	require.NotNil(t, state.OldestEvaluation)
+	w.exec(`delete from billing_links where tenant_id = $1`, w.tenant)
+	w.now = w.now.Add(time.Hour)
+	all()
+	require.Equal(t, 9, failures)
+	require.Contains(t, w.firedFor(), "acme", "no crossing is lost")
+	w.breakLink()
+	w.sendAll("1", "acme")
+	all()
+	w.now = w.now.Add(time.Minute)
+	all()
+	require.Equal(t, 11, failures, "the delay begins with a minute again")
+}
+
+func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	now := w.now
+	w.alert(metering.Alert{Type: metering.SilenceAlert, CustomerID: w.customer.ID, Minutes: 30})
+	w.now = now.Add(-2 * time.Hour)
+	w.use("1")
+	w.evaluate()
+	w.now = now
+	backlog := func(due string) {
+		w.exec(`insert into alert_due (tenant_id, customer_id, due_at) select $1, 1000000000 + n, $2::timestamptz from generate_series(1, 600) n`, w.tenant, due)
+	}
+	backlog("-infinity")
+	evaluate := func() {
+		require.NoError(t, db.EvaluateBatch(t.Context(), w.store, w.tenant, w.now))
+	}
+	evaluate()
+	require.Equal(t, []string{"30:120"}, w.thresholds(), "a silence was due before the events")
+	w.alert(w.usage("1"))
+	w.exec(`delete from alert_due where tenant_id = $1`, w.tenant)
+	w.now = now.Add(time.Hour)
+	w.useAt("1", now)
+	require.NoError(t, w.store.Folds.Tenant(t.Context(), w.tenant))
+	backlog(now.Add(30 * time.Minute).Format(time.RFC3339Nano))
+	evaluate()
+	require.Contains(t, w.thresholds(), "1:2", "an event was due before the times")
+}
+
+func TestTheQueueOfEvaluationsIsMeasured(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	w := newWatcherOn(t, store, address)
+	state := func() db.State {
+		s, err := store.Maintenance.State(t.Context(), w.now)
+		require.NoError(t, err)
+		return s
+	}
+	w.exec(`delete from alert_due where $1::bigint > 0`, w.tenant)
+	require.Zero(t, state().EvaluationsDue)
+	require.Nil(t, state().OldestEvaluation)
+	hourAgo, minuteAgo := metering.Instant(w.now.Add(-time.Hour)), metering.Instant(w.now.Add(-time.Minute))
+	queue := func(customer int, due any, queued time.Time) {
+		w.exec(`insert into alert_due (tenant_id, customer_id, due_at, queued_at) values ($1, $2, coalesce($3::timestamptz, '-infinity'), $4)`, w.tenant, customer, due, queued)
+	}
+	queue(1, w.now.Add(time.Second), hourAgo)
+	require.Zero(t, state().EvaluationsDue, "a time in the future")
+	queue(1, minuteAgo, hourAgo)
+	require.Equal(t, minuteAgo.UTC(), state().OldestEvaluation.UTC(), "a time is due since then")
+	queue(1, nil, hourAgo)
+	queue(2, nil, minuteAgo)
+	require.Equal(t, int64(2), state().EvaluationsDue)
+	require.Equal(t, hourAgo.UTC(), state().OldestEvaluation.UTC(), "an event is due at once")
 }
 
 // due returns the rows of the queue that are due.
@@ -244,9 +347,10 @@ func TestAPlanThatBeginsLaterBringsItsAlertsAndQuotas(t *testing.T) {
 	require.Len(t, w.exceeded(), 1)
 }
 
-func TestTheGroupsOfAllCustomersAreReadInOneStatement(t *testing.T) {
+func TestTheStatementsOfAnEvaluationDoNotDependOnTheNumberOfCustomers(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
+	w.watchQuotas()
 	m := dbtest.Meter(t, w.store, w.tenant, "tokens", "token", "model")
 	for _, model := range []string{"large", "small"} {
 		w.alert(metering.Alert{Type: metering.UsageAlert, MeterID: m.ID, Group: groupOfModel(t, m, model), Thresholds: decimals("10")})
@@ -254,6 +358,7 @@ func TestTheGroupsOfAllCustomersAreReadInOneStatement(t *testing.T) {
 	var customers []int64
 	for i := range 11 {
 		c := dbtest.Customer(t, w.store, w.tenant, fmt.Sprint("customer ", i))
+		w.quota("10", metering.PerBilling, func(q *metering.Quota) { q.CustomerID = c.ID })
 		customers = append(customers, int64(c.ID))
 	}
 	statements := func(customers []int64) int {

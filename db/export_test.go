@@ -143,6 +143,12 @@ func NewIdleEvaluator(store *DB, now func() time.Time, failed func(error)) *Eval
 // Pass evaluates one batch of each tenant.
 func (e *Evaluator) Pass() (more bool) { return e.pass() }
 
+// EvaluateBatch evaluates the largest batch of a tenant.
+func EvaluateBatch(ctx context.Context, store *DB, tenant metering.TenantID, now time.Time) error {
+	_, err := store.Evaluations.evaluateBatch(ctx, tenant, largestBatch, now)
+	return err
+}
+
 // StatementsOfAnEvaluation returns the number of statements that evaluate customers.
 func StatementsOfAnEvaluation(ctx context.Context, store *DB, tenant metering.TenantID, customers []int64, now time.Time) (n int, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {

@@ -90,6 +90,8 @@ type State struct {
 	DuePeriods         int64
 	PendingMessages    int64      // to tenants' webhooks
 	OldestMessage      *time.Time // when the oldest of them was made; nil: there is none
+	EvaluationsDue     int64      // customers to compare with their alerts and quotas; a change for all of a tenant counts as one
+	OldestEvaluation   *time.Time // since when the first of these customers is due, or fails; nil: there is none
 	KeptFrom           *time.Time // from when on events are kept; nil: all are
 }
 
@@ -105,7 +107,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		  (select jsonb_object_agg(x.state, (select count(*) from billing_holds h where h.ended_at is null and h.state = x.state)) from unnest($3::text[]) x (state)),
 		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
 		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
-		  d.pending, d.oldest, (select kept_from from event_retention)
+		  d.pending, d.oldest, e.customers, e.oldest, (select kept_from from event_retention)
 		from (
 		  select count(*) as outstanding, min(recorded_at) as oldest
 		  from billing_reports
@@ -113,8 +115,13 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		  select count(*) as pending, min(o.created_at) as oldest
 		  from webhook_deliveries w
 		  join outbox o on o.tenant_id = w.tenant_id and o.id = w.message_id
-		  where w.status = 'pending') d`, now, discrepant(), openHolds()).Scan(
-		&s.Discrepancies, &s.Unfolded, &s.OpenSyncs, &s.OutstandingReports, &s.OldestReport, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.OldestMessage, &s.KeptFrom)
+		  where w.status = 'pending') d, (
+		  select count(distinct (tenant_id, customer_id)) as customers,
+		    min(case when failures > 0 then queued_at else greatest(queued_at, due_at) end) as oldest
+		  from alert_due
+		  where due_at <= $1
+		    or failures > 0) e`, now, discrepant(), openHolds()).Scan(
+		&s.Discrepancies, &s.Unfolded, &s.OpenSyncs, &s.OutstandingReports, &s.OldestReport, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.OldestMessage, &s.EvaluationsDue, &s.OldestEvaluation, &s.KeptFrom)
 	return s, coded(err)
 }
 

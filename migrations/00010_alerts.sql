@@ -83,13 +83,15 @@ create table alert_due (
   customer_id       bigint not null, -- 0: all customers with an id above after_customer_id
   id                bigint generated always as identity,
   due_at            timestamptz not null default '-infinity', -- -infinity: as soon as possible
+  queued_at         timestamptz not null default now(),
   after_customer_id bigint not null default 0,
   used_from         timestamptz, -- the earliest hour of the usage that was folded; null: none was
-  failed            boolean not null default false, -- the evaluation: until due_at, it skips the customer
+  failures          integer not null default 0, -- of the evaluation of this customer, which is repeated alone at due_at
   primary key (tenant_id, customer_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 comment on table alert_due is 'The queue of customers to compare with their alerts.';
 create index alert_due_due_at on alert_due (tenant_id, due_at, id);
+create index alert_due_failures on alert_due (tenant_id, customer_id) where failures > 0;
 
 -- +goose Down
 drop table alert_due;

@@ -38,11 +38,14 @@ var (
 	pending       = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for delivery to a tenant's webhook.", nil, nil)
 	oldestMessage = prometheus.NewDesc("odometer_webhook_oldest_pending_message_timestamp_seconds",
 		"Time at which the oldest message that waits for a tenant's webhook was created; absent if none waits.", nil, nil)
+	evaluationsDue   = prometheus.NewDesc("odometer_alert_customers_due", "Customers whose alerts and quotas wait for an evaluation.", nil, nil)
+	oldestEvaluation = prometheus.NewDesc("odometer_alert_oldest_due_timestamp_seconds",
+		"Time since which the first customer waits for an evaluation of its alerts and quotas; absent if none waits.", nil, nil)
 	keptFrom = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "Time from which events are kept; absent if all events are kept.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{discrepancies, unfolded, openSyncs, outstanding, oldestReport, reconciliations, holds, duePeriods, pending, oldestMessage, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, unfolded, openSyncs, outstanding, oldestReport, reconciliations, holds, duePeriods, pending, oldestMessage, evaluationsDue, oldestEvaluation, keptFrom} {
 		all <- d
 	}
 }
@@ -78,5 +81,7 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 	gauge(duePeriods, found.DuePeriods)
 	gauge(pending, found.PendingMessages)
 	instant(oldestMessage, found.OldestMessage)
+	gauge(evaluationsDue, found.EvaluationsDue)
+	instant(oldestEvaluation, found.OldestEvaluation)
 	instant(keptFrom, found.KeptFrom)
 }

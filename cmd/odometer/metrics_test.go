@@ -186,7 +186,7 @@ func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	require.Equal(t, "1", calls("refused"))
 	require.Equal(t, "1", w.metric(`odometer_billing_reports_total{kind="statement",state="rejected"}`))
 	require.Equal(t, "1", w.metric(`odometer_syncs_total{outcome="failed"}`))
-	for _, series := range []string{"odometer_syncs_open", "odometer_billing_reports_outstanding", `odometer_billing_reconciliations{state="disputed"}`, `odometer_billing_holds{state="disagrees"}`, "odometer_billing_periods_due"} {
+	for _, series := range []string{"odometer_syncs_open", "odometer_billing_reports_outstanding", `odometer_billing_reconciliations{state="disputed"}`, `odometer_billing_holds{state="disagrees"}`, "odometer_billing_periods_due", "odometer_alert_customers_due"} {
 		require.Equal(t, "0", w.metric(series), series)
 	}
 	require.Empty(t, w.metric("odometer_billing_oldest_outstanding_report_timestamp_seconds"))
@@ -197,6 +197,10 @@ func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	w.exec(`update billing_reports set state = 'in_doubt', recorded_at = '2026-01-01T00:00:00Z' where number = 1`)
 	require.Equal(t, "1.7672256e+09", w.metric("odometer_billing_oldest_outstanding_report_timestamp_seconds"))
 	require.Equal(t, "1", w.metric("odometer_billing_reports_outstanding"))
+	require.Empty(t, w.metric("odometer_alert_oldest_due_timestamp_seconds"))
+	w.exec(`insert into alert_due (tenant_id, customer_id, due_at, failures, queued_at) select tenant_id, id, '2100-01-01', 1, '2026-01-01T00:00:00Z' from customers`)
+	require.Equal(t, "1.7672256e+09", w.metric("odometer_alert_oldest_due_timestamp_seconds"))
+	require.Equal(t, "1", w.metric("odometer_alert_customers_due"))
 	require.Empty(t, w.metric("odometer_events_kept_from_timestamp_seconds"), "all are kept")
 	w.exec(`update event_retention set kept_from = '2026-01-01T00:00:00Z'`)
 	require.Equal(t, "1.7672256e+09", w.metric("odometer_events_kept_from_timestamp_seconds"))

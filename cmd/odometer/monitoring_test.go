@@ -128,6 +128,7 @@ func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	require.Less(t, status, 300, text)
 	w.sync("acme")
 	w.exec(`update billing_reports set state = 'in_doubt'`)
+	w.exec(`insert into alert_due (tenant_id, customer_id, due_at, failures) select tenant_id, id, '2100-01-01', 1 from customers`)
 
 	dashboard := dashboardOfGrafana(t)
 	for _, panel := range dashboard.Panels {

@@ -21,7 +21,8 @@ func (s *server) attention() {
 			"- `sync_delayed`: a sync that has been open for more than 15 minutes.\n"+
 			"- `backfill_stuck`: a meter whose backfill has made no progress for an hour.\n"+
 			"- `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.\n"+
-			"- `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.")), s.listAttention)
+			"- `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.\n"+
+			"- `alert_triggered`: the highest threshold that a customer reached in the running period of an alert.")), s.listAttention)
 	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync failed",
 		"Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.\n\n"+
 			"- One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of further failed customers.\n"+
@@ -31,11 +32,11 @@ func (s *server) attention() {
 
 type attentionItem struct {
 	Kind      db.AttentionKind   `json:"kind"`
-	ID        string             `json:"id" doc:"Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise '<period>/<meter>' for a reconciliation, '<day>/<customer>/<meter>' for a discrepancy, and '<reason>/<currency>' for unrated usage" example:"hld_42"`
-	Reference string             `json:"reference" doc:"Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync"`
+	ID        string             `json:"id" doc:"Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise '<period>/<meter>' for a reconciliation, '<day>/<customer>/<meter>' for a discrepancy, '<alert>/<firing>' for an alert, and '<reason>/<currency>' for unrated usage" example:"hld_42"`
+	Reference string             `json:"reference" doc:"Invoice at the provider, slug of the meter, URL of the webhook, threshold of the alert with its unit, or number of customers or events. Empty for a sync"`
 	Customer  *attentionCustomer `json:"customer,omitempty"` // absent: it is about no customer
 	Cause     string             `json:"cause" example:"the webhook answered 400"`
-	Amounts   []money            `json:"amounts" doc:"Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge"`
+	Amounts   []money            `json:"amounts" doc:"Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge. For an alert on charges, the estimated charge of the period when it fired"`
 	Since     time.Time          `json:"since" doc:"Time since which the item exists. For a failed sync, the customer's first sync in the unbroken series of failures"`
 	Until     *time.Time         `json:"until" doc:"Time by which an operator must act. Null if there is no deadline"`
 	Action    string             `json:"action" doc:"Recommended action" example:"Fix the cause, then sync the customer again."`

@@ -93,6 +93,7 @@ func (e AlertDefinitionType) Valid() bool {
 
 // Defines values for AttentionCauseKind.
 const (
+	AttentionCauseKindAlertTriggered         AttentionCauseKind = "alert_triggered"
 	AttentionCauseKindBackfillStuck          AttentionCauseKind = "backfill_stuck"
 	AttentionCauseKindEventConflict          AttentionCauseKind = "event_conflict"
 	AttentionCauseKindHoldDisagrees          AttentionCauseKind = "hold_disagrees"
@@ -108,6 +109,8 @@ const (
 // Valid indicates whether the value is a known member of the AttentionCauseKind enum.
 func (e AttentionCauseKind) Valid() bool {
 	switch e {
+	case AttentionCauseKindAlertTriggered:
+		return true
 	case AttentionCauseKindBackfillStuck:
 		return true
 	case AttentionCauseKindEventConflict:
@@ -135,6 +138,7 @@ func (e AttentionCauseKind) Valid() bool {
 
 // Defines values for AttentionCountKind.
 const (
+	AttentionCountKindAlertTriggered         AttentionCountKind = "alert_triggered"
 	AttentionCountKindBackfillStuck          AttentionCountKind = "backfill_stuck"
 	AttentionCountKindEventConflict          AttentionCountKind = "event_conflict"
 	AttentionCountKindHoldDisagrees          AttentionCountKind = "hold_disagrees"
@@ -150,6 +154,8 @@ const (
 // Valid indicates whether the value is a known member of the AttentionCountKind enum.
 func (e AttentionCountKind) Valid() bool {
 	switch e {
+	case AttentionCountKindAlertTriggered:
+		return true
 	case AttentionCountKindBackfillStuck:
 		return true
 	case AttentionCountKindEventConflict:
@@ -177,6 +183,7 @@ func (e AttentionCountKind) Valid() bool {
 
 // Defines values for AttentionItemKind.
 const (
+	AttentionItemKindAlertTriggered         AttentionItemKind = "alert_triggered"
 	AttentionItemKindBackfillStuck          AttentionItemKind = "backfill_stuck"
 	AttentionItemKindEventConflict          AttentionItemKind = "event_conflict"
 	AttentionItemKindHoldDisagrees          AttentionItemKind = "hold_disagrees"
@@ -192,6 +199,8 @@ const (
 // Valid indicates whether the value is a known member of the AttentionItemKind enum.
 func (e AttentionItemKind) Valid() bool {
 	switch e {
+	case AttentionItemKindAlertTriggered:
+		return true
 	case AttentionItemKindBackfillStuck:
 		return true
 	case AttentionItemKindEventConflict:
@@ -2970,6 +2979,7 @@ func (e WebhookDisabledDisabledBecause) Valid() bool {
 
 // Defines values for ListAttentionParamsKind.
 const (
+	ListAttentionParamsKindAlertTriggered         ListAttentionParamsKind = "alert_triggered"
 	ListAttentionParamsKindBackfillStuck          ListAttentionParamsKind = "backfill_stuck"
 	ListAttentionParamsKindEventConflict          ListAttentionParamsKind = "event_conflict"
 	ListAttentionParamsKindHoldDisagrees          ListAttentionParamsKind = "hold_disagrees"
@@ -2985,6 +2995,8 @@ const (
 // Valid indicates whether the value is a known member of the ListAttentionParamsKind enum.
 func (e ListAttentionParamsKind) Valid() bool {
 	switch e {
+	case ListAttentionParamsKindAlertTriggered:
+		return true
 	case ListAttentionParamsKindBackfillStuck:
 		return true
 	case ListAttentionParamsKindEventConflict:
@@ -3659,7 +3671,7 @@ type AttentionItem struct {
 	// Examples: Fix the cause, then sync the customer again.
 	Action string `json:"action"`
 
-	// Amounts Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge
+	// Amounts Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge. For an alert on charges, the estimated charge of the period when it fired
 	Amounts []Money `json:"amounts"`
 
 	// Cause Reason why the item needs attention
@@ -3668,7 +3680,7 @@ type AttentionItem struct {
 	Cause    string             `json:"cause"`
 	Customer *AttentionCustomer `json:"customer,omitempty"`
 
-	// Id Id of the sync, hold, webhook or meter. For `event_conflict`, the customer. Otherwise `<period>/<meter>` for a reconciliation, `<day>/<customer>/<meter>` for a discrepancy, and `<reason>/<currency>` for unrated usage
+	// Id Id of the sync, hold, webhook or meter. For `event_conflict`, the customer. Otherwise `<period>/<meter>` for a reconciliation, `<day>/<customer>/<meter>` for a discrepancy, `<alert>/<firing>` for an alert, and `<reason>/<currency>` for unrated usage
 	//
 	// Examples: hld_42
 	Id string `json:"id"`
@@ -3676,7 +3688,7 @@ type AttentionItem struct {
 	// Kind The kind of item
 	Kind AttentionItemKind `json:"kind"`
 
-	// Reference Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync
+	// Reference Invoice at the provider, slug of the meter, URL of the webhook, threshold of the alert with its unit, or number of customers or events. Empty for a sync
 	Reference string `json:"reference"`
 
 	// Since Time since which the item exists. For a failed sync, the customer's first sync in the unbroken series of failures
@@ -11021,6 +11033,7 @@ type ClientInterface interface {
 	// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
 	// - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 	// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
+	// - `alert_triggered`: the highest threshold that a customer reached in the running period of an alert.
 	//
 	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 	ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -13386,6 +13399,7 @@ func (c *Client) EndSession(ctx context.Context, id string, reqEditors ...Reques
 // - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
 // - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 // - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
+// - `alert_triggered`: the highest threshold that a customer reached in the running period of an alert.
 //
 // Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -25297,6 +25311,7 @@ type ClientWithResponsesInterface interface {
 	// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
 	// - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 	// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
+	// - `alert_triggered`: the highest threshold that a customer reached in the running period of an alert.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -35006,6 +35021,7 @@ func (c *ClientWithResponses) EndSessionWithResponse(ctx context.Context, id str
 // - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
 // - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 // - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
+// - `alert_triggered`: the highest threshold that a customer reached in the running period of an alert.
 //
 // Returns a wrapper object for the known response body format(s).
 //

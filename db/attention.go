@@ -193,7 +193,45 @@ var attentionSources = []attentionSource{
 		    and m.archived_at is null
 		    and (g.since < @stuck or g.paused)`,
 	},
+	{
+		kind:   "alert_triggered",
+		action: "Decide whether the usage is expected, and act on it or change the alert. The item disappears when the period ends or, for silence, with the customer's next event.",
+		items: `
+		  select 'alr_' || a.id || '/fir_' || f.id, concat_ws(' ', trim_scale(f.threshold), ` + unitOfAlert + `), f.customer_id, a.name, f.fired_at, null::timestamptz,
+		    '/v1/alerts/alr_' || a.id || '/firings'
+		  from (
+		    select distinct on (f.alert_id, f.customer_id, f.quota_id, f.stream) f.*
+		    from alert_firings f
+		    join alerts a on a.tenant_id = f.tenant_id and a.id = f.alert_id and a.enabled and (a.type = 'silence' or f.threshold = any(a.thresholds))
+		    where f.tenant_id = @tenant
+		      and f.period_end > @watched
+		    order by f.alert_id, f.customer_id, f.quota_id, f.stream, f.period_start desc, f.threshold desc) f
+		  join alerts a on a.tenant_id = @tenant and a.id = f.alert_id
+		  left join meters m on m.tenant_id = @tenant and m.id = a.meter_id
+		  where case a.type
+		    when 'silence' then not exists (
+		      select
+		      from events e
+		      where e.tenant_id = @tenant
+		        and e.customer_id = f.customer_id
+		        and e.ts > f.period_start)
+		    when 'quota' then f.period_end > @now and exists (
+		      select
+		      from quotas q
+		      where q.tenant_id = @tenant
+		        and q.id = f.quota_id)
+		    else f.period_end > @now end`,
+		amounts: `
+		  select f.value, a.currency
+		  from alert_firings f
+		  join alerts a on a.tenant_id = f.tenant_id and a.id = f.alert_id and a.type = 'spend'
+		  where f.tenant_id = @tenant
+		    and f.id = substr(split_part(i.id, '/', 2), 5)::bigint`,
+	},
 }
+
+// unitOfAlert is the unit of the thresholds of alert a with meter m, or null.
+const unitOfAlert = `case a.type when 'quota' then '%' when 'silence' then 'minutes' when 'spend' then a.currency else nullif(m.unit, '') end`
 
 // AttentionFilter picks items. Zero fields do not restrict.
 type AttentionFilter struct {
@@ -214,7 +252,7 @@ type AttentionKey struct {
 type AttentionItem struct {
 	Kind         AttentionKind
 	ID           string // in its form in the API
-	Reference    string // an invoice, a meter's slug or a webhook's URL; "" where the customer says it all
+	Reference    string // an invoice, a meter's slug, a webhook's URL or a threshold; "" where the customer says it all
 	CustomerID   metering.CustomerID
 	ExternalID   string
 	CustomerName string
@@ -293,7 +331,7 @@ func attentionArgs(tenant metering.TenantID, unrated []UnratedTotal, now time.Ti
 		amounts, currencies = append(amounts, u.Estimate.String()), append(currencies, u.Currency)
 	}
 	return pgx.NamedArgs{
-		"tenant": tenant, "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": interruptionsAtMost,
+		"tenant": tenant, "now": now, "watched": now.Add(-metering.WatchedAfterEvent), "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": interruptionsAtMost,
 		"unrated": ids, "unrated_customers": customers, "unrated_causes": causes, "unrated_since": since, "unrated_amounts": amounts, "unrated_currencies": currencies,
 	}
 }

@@ -201,3 +201,52 @@ func TestFailedSyncsAreRetriedTogether(t *testing.T) {
 	_, err := newBiller(t).store.Creators().Retries.Failed(t.Context(), dbtest.Tenant(t, b.store).ID, "key_1", db.RetryFilter{}, b.now)
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 }
+
+func TestAnAlertNeedsAttentionUntilItsPeriodEnds(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	list := func(at time.Time) (shown []string) {
+		l, err := w.store.Attention.List(t.Context(), w.tenant, db.AttentionFilter{Kind: "alert_triggered"}, nil, at, 10)
+		require.NoError(t, err)
+		for _, i := range l.Items {
+			shown = append(shown, fmt.Sprint(i.ExternalID, " ", i.Cause, ": ", i.Reference, " ", i.Amounts))
+		}
+		require.EqualValues(t, len(shown), l.Counts["alert_triggered"])
+		return shown
+	}
+	usage := w.usage("1", "2", "9")
+	usage.Name = "usage"
+	usage = w.alert(usage)
+	w.price("10", "0", "2")
+	w.alert(metering.Alert{Name: "charges", Type: metering.SpendAlert, CustomerID: w.customer.ID, Thresholds: decimals("14"), Currency: "USD"})
+	quota := w.limit("4", metering.PerMonth)
+	w.alert(metering.Alert{Name: "quota", Type: metering.QuotaAlert, CustomerID: w.customer.ID, MeterID: w.meter.ID, Thresholds: decimals("75")})
+	require.Empty(t, list(w.now))
+	w.use("3")
+	w.evaluate()
+	require.ElementsMatch(t, []string{"acme usage: 2 []", "acme charges: 14 USD [{16 USD}]", "acme quota: 75 % []"}, list(w.now))
+
+	require.NoError(t, w.store.Quotas.Delete(t.Context(), w.tenant, metering.Operator, quota.ID))
+	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, usage.ID, db.AlertChange{Thresholds: decimals("1", "9")}, w.now)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"acme usage: 1 []", "acme charges: 14 USD [{16 USD}]"}, list(w.now))
+	require.Empty(t, list(w.now.AddDate(0, 1, 0)), "the periods have ended")
+}
+
+func TestASilenceNeedsAttentionUntilTheNextEvent(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.alert(metering.Alert{Name: "silence", Type: metering.SilenceAlert, CustomerID: w.customer.ID, Minutes: 60})
+	items := func() int {
+		items, _ := w.attention(db.AttentionFilter{Kind: "alert_triggered"}, 10)
+		return len(items)
+	}
+	w.useAt("1", w.now.Add(-59*time.Minute))
+	w.evaluate()
+	require.Zero(t, items())
+	w.now = w.now.Add(time.Minute)
+	w.evaluate()
+	require.Equal(t, 1, items())
+	w.use("1")
+	require.Zero(t, items())
+}

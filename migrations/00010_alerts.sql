@@ -55,6 +55,7 @@ create table alert_firings (
 );
 comment on table alert_firings is 'Each crossing of a threshold: once for each alert, customer, threshold, quota and period.';
 create index alert_firings_alert on alert_firings (tenant_id, alert_id, id); -- newest first
+create index alert_firings_period on alert_firings (tenant_id, period_end); -- those of running periods
 create index alert_firings_fired on alert_firings (fired_at); -- by which they are deleted
 
 alter table quotas add column limited_at timestamptz; -- since when the quota has its present limit

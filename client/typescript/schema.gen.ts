@@ -444,6 +444,7 @@ export interface paths {
          *     - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
          *     - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
          *     - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
+         *     - `alert_triggered`: the highest threshold that a customer reached in the running period of an alert.
          */
         get: operations["list-attention"];
         put?: never;
@@ -3434,7 +3435,7 @@ export interface components {
              * @description The kind of item
              * @enum {string}
              */
-            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck" | "alert_triggered";
             /**
              * Format: date-time
              * @description Start of the oldest item
@@ -3451,7 +3452,7 @@ export interface components {
              * @description The kind of item
              * @enum {string}
              */
-            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck" | "alert_triggered";
         };
         AttentionCustomer: {
             /** @description The customer's external ID */
@@ -3470,7 +3471,7 @@ export interface components {
              * @example Fix the cause, then sync the customer again.
              */
             action: string;
-            /** @description Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge */
+            /** @description Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge. For an alert on charges, the estimated charge of the period when it fired */
             amounts: components["schemas"]["Money"][];
             /**
              * @description Reason why the item needs attention
@@ -3479,7 +3480,7 @@ export interface components {
             cause: string;
             customer?: components["schemas"]["AttentionCustomer"];
             /**
-             * @description Id of the sync, hold, webhook or meter. For `event_conflict`, the customer. Otherwise `<period>/<meter>` for a reconciliation, `<day>/<customer>/<meter>` for a discrepancy, and `<reason>/<currency>` for unrated usage
+             * @description Id of the sync, hold, webhook or meter. For `event_conflict`, the customer. Otherwise `<period>/<meter>` for a reconciliation, `<day>/<customer>/<meter>` for a discrepancy, `<alert>/<firing>` for an alert, and `<reason>/<currency>` for unrated usage
              * @example hld_42
              */
             id: string;
@@ -3487,8 +3488,8 @@ export interface components {
              * @description The kind of item
              * @enum {string}
              */
-            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
-            /** @description Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync */
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck" | "alert_triggered";
+            /** @description Invoice at the provider, slug of the meter, URL of the webhook, threshold of the alert with its unit, or number of customers or events. Empty for a sync */
             reference: string;
             /**
              * Format: date-time
@@ -9398,7 +9399,7 @@ export interface operations {
                 /** @description `next_page_token` of the previous page */
                 page_token?: string;
                 /** @description Only items of this kind */
-                kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+                kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck" | "alert_triggered";
                 /** @description A cause, as in `causes` of the response */
                 cause?: string;
             };

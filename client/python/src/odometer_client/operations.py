@@ -224,6 +224,7 @@ class Operations:
             "webhook_failing",
             "sync_delayed",
             "backfill_stuck",
+            "alert_triggered",
         ]
         | None = None,
         cause: str | None = None,

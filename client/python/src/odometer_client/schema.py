@@ -98,6 +98,7 @@ class AttentionCause(TypedDict):
         "webhook_failing",
         "sync_delayed",
         "backfill_stuck",
+        "alert_triggered",
     ]
     since: str
 
@@ -115,6 +116,7 @@ class AttentionCount(TypedDict):
         "webhook_failing",
         "sync_delayed",
         "backfill_stuck",
+        "alert_triggered",
     ]
 
 
@@ -1611,6 +1613,7 @@ class AttentionItem(TypedDict):
         "webhook_failing",
         "sync_delayed",
         "backfill_stuck",
+        "alert_triggered",
     ]
     reference: str
     since: str

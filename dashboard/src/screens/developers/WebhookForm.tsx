@@ -3,6 +3,7 @@ import { useState } from "react";
 import { Form } from "../../acts/Form";
 import type { Act } from "../../acts/useAct";
 import { broken, type Schema } from "../../api/client";
+import { useSession } from "../../api/session";
 import styles from "./Credentials.module.css";
 
 type Body = Schema<"CreateWebhook">;
@@ -23,6 +24,9 @@ export const eventTypes: Record<Body["event_types"][number], string> = {
   "quota.exceeded": "The usage of a customer exceeded a quota",
 };
 
+/** The types whose messages can contain charges. They require the permission billing:read. */
+const ofCharges = ["alert.triggered", "invoice.held"];
+
 interface Props {
   act: Act<Body>;
   submit: string;
@@ -34,6 +38,8 @@ interface Props {
 
 /** What is said of a webhook when it is made or edited. */
 export function WebhookForm({ act, submit, onSubmit, leave, webhook }: Props) {
+  const { permissions } = useSession();
+  const hidden = permissions.includes("billing:read") ? [] : ofCharges;
   const [url, setURL] = useState(webhook?.url ?? "");
   const [description, setDescription] = useState(webhook?.description ?? "");
   const [types, setTypes] = useState<string[]>(webhook?.event_types ?? ["sync.failed"]);
@@ -60,7 +66,13 @@ export function WebhookForm({ act, submit, onSubmit, leave, webhook }: Props) {
       <Checkbox.Group label="Messages" value={types} onChange={setTypes} error={broken(act.error, "event_types")}>
         <div className={styles.choices}>
           {Object.entries(eventTypes).map(([type, when]) => (
-            <Checkbox key={type} value={type} label={type} description={when} />
+            <Checkbox
+              key={type}
+              value={type}
+              label={type}
+              description={hidden.includes(type) ? `${when}. The permission billing:read is required` : when}
+              disabled={hidden.includes(type)}
+            />
           ))}
         </div>
       </Checkbox.Group>

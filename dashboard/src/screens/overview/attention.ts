@@ -21,6 +21,7 @@ export const kinds: Record<Kind, { title: string; means: Extract<Meaning, "bad" 
   webhook_failing: { title: "Webhook failing", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
   sync_delayed: { title: "Sync delayed", means: "waiting", link: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }) },
   backfill_stuck: { title: "Backfill stuck", means: "waiting", link: ({ reference }) => ({ to: "/meters/$meter/details", params: { meter: reference } }) },
+  alert_triggered: { title: "Alert", means: "waiting", link: ({ id }) => ({ to: "/alerts/$alert", params: { alert: id.split("/", 1)[0] ?? "" } }) },
 };
 
 /** Items of one kind and cause, and how many of them there are at all. */

@@ -53,21 +53,17 @@ func (e Evaluations) evaluateFailed(ctx context.Context, tenant metering.TenantI
 	return e.evaluateDue(ctx, tenant, failedCustomer, 1, now)
 }
 
-// evaluateDue evaluates the customers that due selects. It begins again if a quota or an alert was
-// deleted meanwhile: then it does not read them any more.
+// evaluateDue evaluates the customers that due selects. If a quota or an alert was deleted meanwhile,
+// the transaction cannot be serialized, and begins again without it.
 func (e Evaluations) evaluateDue(ctx context.Context, tenant metering.TenantID, due string, limit int, now time.Time) (customers []int64, err error) {
-	for {
-		err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
-			var usedFrom map[int64]time.Time
-			if customers, usedFrom, err = takeDue(ctx, tx, tenant, due, limit, now); err != nil || len(customers) == 0 {
-				return err
-			}
-			return e.evaluate(ctx, tx, tenant, customers, usedFrom, now)
-		})
-		if state := sqlState(err); state != stateForeignKeyViolation && state != stateSerialization {
-			return customers, err
+	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
+		var usedFrom map[int64]time.Time
+		if customers, usedFrom, err = takeDue(ctx, tx, tenant, due, limit, now); err != nil || len(customers) == 0 {
+			return err
 		}
-	}
+		return e.evaluate(ctx, tx, tenant, customers, usedFrom, now)
+	})
+	return customers, err
 }
 
 // evaluate fires the alerts of customers that have reached a threshold, publishes the quotas that

@@ -318,7 +318,6 @@ func allowLongStatements(ctx context.Context, tx pgx.Tx) error {
 
 // SQLSTATEs that the program acts on (PostgreSQL documentation, appendix A).
 const (
-	stateForeignKeyViolation   = "23503"
 	stateUniqueViolation       = "23505"
 	stateReadOnly              = "25006"
 	stateSerialization         = "40001"

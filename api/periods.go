@@ -48,7 +48,7 @@ type periodLine struct {
 	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
 	Amount        metering.Decimal `json:"amount" doc:"Amount, rounded to the currency's minor unit"`
 	Currency      string           `json:"currency"`
-	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period, in the provider's current mode"`
+	Billed        bool             `json:"billed" doc:"Whether the closed period is billed through a provider, in the provider's current mode. The provider may accept the reports later"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
 	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge from late usage"`
 }

@@ -23,7 +23,7 @@ type StatementLine struct {
 	Amount        metering.Decimal `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge"`
 	Currency      string           `json:"currency" example:"USD"`
 	Steps         []step           `json:"steps" doc:"Steps that compute the amount. The last step is the amount"`
-	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period"`
+	Billed        bool             `json:"billed" doc:"Whether the closed period is billed through a provider. The provider may accept the reports later"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
 	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is 'adjust' and this period was billed, another period bills it"`
 	LateSteps     []step           `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`

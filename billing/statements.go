@@ -57,7 +57,7 @@ type StatementLine struct {
 	Currency     string
 	PriceVersion int              // 0: none
 	Price        ProviderPrice    // that is charged instead of ours; nil: ours is
-	Billed       bool             // the provider was reported it
+	Billed       bool             // the closed period is billed through a provider
 	Amount       metering.Decimal // the charge, of an open period less what is billed elsewhere, and the adjustments that the period carries
 	Working      []Step           // of the amount
 	LateUsage    metering.Decimal // what arrived once it was closed

@@ -4904,7 +4904,7 @@ type Explain struct {
 	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted the usage at the closing of the period
+	// Billed Whether the closed period is billed through a provider. The provider may accept the reports later
 	Billed bool `json:"billed"`
 
 	// Charge Charge for the usage, rounded to the currency's minor unit
@@ -6277,7 +6277,7 @@ type PeriodLine struct {
 	// Amount Amount, rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted the usage at the closing of the period, in the provider's current mode
+	// Billed Whether the closed period is billed through a provider, in the provider's current mode. The provider may accept the reports later
 	Billed bool `json:"billed"`
 
 	// Currency ISO 4217 code
@@ -6974,7 +6974,7 @@ type ReconciledInvoice struct {
 	// Quantity Units of the meter on the invoice
 	Quantity json.Number `json:"quantity"`
 
-	// Renewal Whether the provider created the invoice because the period ended. Such an invoice is the last one of the period
+	// Renewal Whether the invoice is the last one of its period: a renewal, the last invoice of a cancelled subscription, or Odometer's finalized standalone invoice
 	Renewal bool `json:"renewal"`
 
 	// Status Status at the provider
@@ -7595,7 +7595,7 @@ type StatementLine struct {
 	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted the usage at the closing of the period
+	// Billed Whether the closed period is billed through a provider. The provider may accept the reports later
 	Billed bool `json:"billed"`
 
 	// Charge Charge for the usage, rounded to the currency's minor unit
@@ -8034,7 +8034,7 @@ type SyncLine struct {
 	Number int64       `json:"number"`
 	Period UsagePeriod `json:"period"`
 
-	// Quantity Units that the provider has for this line after it accepts the report: the usage in `window`, rounded for the provider. Usage that was reported through other connections is deducted
+	// Quantity Units that the provider has for this line after it accepts the report: the usage in `window`, rounded for the provider. Units reported to other connections, provider customers, subscription items, methods or subscription periods are deducted
 	Quantity json.Number `json:"quantity"`
 
 	// QuantitySent Number that was sent: `quantity`, or the increase of `quantity` since the previous report. For a charge, an amount
@@ -12427,7 +12427,7 @@ type ClientInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -12443,7 +12443,7 @@ type ClientInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -16143,7 +16143,7 @@ func (c *Client) SettleReservation(ctx context.Context, id string, body SettleRe
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -16169,7 +16169,7 @@ func (c *Client) ReserveQuotaWithBody(ctx context.Context, contentType string, b
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -26803,7 +26803,7 @@ type ClientWithResponsesInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -26819,7 +26819,7 @@ type ClientWithResponsesInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -37323,7 +37323,7 @@ func (c *ClientWithResponses) SettleReservationWithResponse(ctx context.Context,
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -37345,7 +37345,7 @@ func (c *ClientWithResponses) ReserveQuotaWithBodyWithResponse(ctx context.Conte
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.

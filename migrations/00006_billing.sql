@@ -425,7 +425,7 @@ create table billing_invoices (
   subscription     text not null, -- '': none made it; own_invoice: we have, for a period
   period_start     timestamptz not null, -- that ended with it
   period_end       timestamptz not null,
-  renewal          boolean not null, -- the period's end made it: it is the last one of the period
+  renewal          boolean not null, -- it is the last one of the period: a renewal, a cancelled subscription's last, or a standalone invoice
   status           text not null, -- in the provider's words
   void             boolean not null, -- nobody has to pay it: it was voided, or credited in full
   reason           text not null, -- why the provider made it, in its own words

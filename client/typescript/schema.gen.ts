@@ -2246,7 +2246,7 @@ export interface paths {
          * @description Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
          *
          *     - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-         *     - 200 with `allowed: false`: a hard quota has less left. `quota_id` names the quota with the least left. Nothing is reserved.
+         *     - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
          *     - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
          *     - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
          *     - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -4689,7 +4689,7 @@ export interface components {
              * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
              */
             amount: string;
-            /** @description Whether the provider had accepted the usage at the closing of the period */
+            /** @description Whether the closed period is billed through a provider. The provider may accept the reports later */
             billed: boolean;
             /**
              * Format: decimal
@@ -5948,7 +5948,7 @@ export interface components {
              * @description Amount, rounded to the currency's minor unit
              */
             amount: string;
-            /** @description Whether the provider had accepted the usage at the closing of the period, in the provider's current mode */
+            /** @description Whether the closed period is billed through a provider, in the provider's current mode. The provider may accept the reports later */
             billed: boolean;
             /** @description ISO 4217 code */
             currency: string;
@@ -6658,7 +6658,7 @@ export interface components {
              * @description Units of the meter on the invoice
              */
             quantity: string;
-            /** @description Whether the provider created the invoice because the period ended. Such an invoice is the last one of the period */
+            /** @description Whether the invoice is the last one of its period: a renewal, the last invoice of a cancelled subscription, or Odometer's finalized standalone invoice */
             renewal: boolean;
             /**
              * @description Status at the provider
@@ -7236,7 +7236,7 @@ export interface components {
              * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
              */
             amount: string;
-            /** @description Whether the provider had accepted the usage at the closing of the period */
+            /** @description Whether the closed period is billed through a provider. The provider may accept the reports later */
             billed: boolean;
             /**
              * Format: decimal
@@ -7699,7 +7699,7 @@ export interface components {
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description Units that the provider has for this line after it accepts the report: the usage in `window`, rounded for the provider. Usage that was reported through other connections is deducted
+             * @description Units that the provider has for this line after it accepts the report: the usage in `window`, rounded for the provider. Units reported to other connections, provider customers, subscription items, methods or subscription periods are deducted
              */
             quantity: string;
             /**

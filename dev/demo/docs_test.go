@@ -58,6 +58,26 @@ func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
 	require.NotZero(t, links)
 }
 
+// TestEachDiagramIsWrittenLineByLine finds diagrams that were wrapped like text: Mermaid draws none
+// of them.
+func TestEachDiagramIsWrittenLineByLine(t *testing.T) {
+	t.Parallel()
+	diagrams := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			require.NoError(t, err)
+			for _, first := range regexp.MustCompile("(?m)^```mermaid\n(.*)$").FindAllStringSubmatch(string(text), -1) {
+				require.Regexp(t, `^(sequenceDiagram|stateDiagram-v2|flowchart (LR|TD))$`, first[1], page)
+				diagrams++
+			}
+		}
+	}
+	require.NotZero(t, diagrams)
+}
+
 // TestTheDocumentsNameFilesAndTestsThatExist checks the paths in code spans of pages about the code.
 func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	t.Parallel()

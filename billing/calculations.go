@@ -54,15 +54,26 @@ func (c *calculation) charge() metering.Decimal {
 	if c.trial {
 		return metering.Decimal{}
 	}
-	return c.chargeFor(c.units())
+	return c.chargeFor(c.measured())
 }
 
-// chargeFor is the charge for so many units, were it no trial.
-func (c *calculation) chargeFor(units metering.Decimal) metering.Decimal {
-	if c.theirs != nil {
-		return chargeAt(c.theirs, units)
+// measured is the usage that the charge is for. Quantities have no number of events.
+func (c *calculation) measured() Measured {
+	switch {
+	case c.scale != nil:
+		return unitsAlone(c.units())
+	case c.late != nil:
+		return Measured{c.units(), c.events + c.late.events}
 	}
-	return c.price.ChargeIn(c.currency, units)
+	return Measured{c.units(), c.events}
+}
+
+// chargeFor is the charge for the usage, were it no trial.
+func (c *calculation) chargeFor(of Measured) metering.Decimal {
+	if c.theirs != nil {
+		return chargeAt(c.theirs, of.Units)
+	}
+	return c.price.ChargeIn(c.currency, of)
 }
 
 // exact is the charge before it is rounded; a provider rounds each of its lines.
@@ -70,7 +81,7 @@ func (c *calculation) exact() metering.Decimal {
 	if c.theirs != nil {
 		return chargeAt(c.theirs, c.units())
 	}
-	return c.price.Charge(c.units())
+	return c.price.Charge(c.measured()).Exact
 }
 
 // unitPrice is that of the last units.
@@ -78,7 +89,7 @@ func (c *calculation) unitPrice() metering.Decimal {
 	if c.theirs != nil {
 		return unitPriceAt(c.theirs, c.units())
 	}
-	return c.price.UnitPrice(c.units())
+	return c.price.UnitPriceAt(c.units())
 }
 
 // priceAs has the units charged at the provider's own price.
@@ -182,12 +193,12 @@ func (l ClosedLine) billedCharge() metering.Decimal {
 	return l.Charge
 }
 
-// chargeFor is the charge for so many units, were it no trial.
+// chargeFor is the charge for so many units of a provider's, were it no trial.
 func (l ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 	if l.Price != nil {
 		return chargeAt(l.Price, units)
 	}
-	return l.Terms.ChargeIn(l.Currency, units)
+	return l.Terms.ChargeIn(l.Currency, unitsAlone(units))
 }
 
 // calculations are what every meter of the period comes to now, as usage is

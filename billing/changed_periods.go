@@ -60,7 +60,7 @@ func (f Facts) chargings(period Period, recounted metering.MeterID) (all []charg
 }
 
 // byUsage reports whether the charge depends on usage.
-func (c *calculation) byUsage() bool { return c.theirs != nil || !c.price.OverageRate.IsZero() }
+func (c *calculation) byUsage() bool { return c.theirs != nil || c.price.byUsage() }
 
 // chargedTerms returns a hash of the terms that charge the units. Terms that charge the
 // same for any usage have one hash. free: they charge nothing for any.
@@ -70,12 +70,12 @@ func (c *calculation) chargedTerms() (hash [sha256.Size]byte, free bool) {
 		return hash, true
 	case c.theirs != nil:
 		return sha256.Sum256(bytes.Join([][]byte{[]byte(c.theirs.ID()), c.theirs.JSON()}, []byte{0})), false
-	case !c.byUsage() && c.price.BasePrice.IsZero():
+	case c.price.isFree():
 		return hash, true
 	}
 	terms := c.price.Terms
 	if !c.byUsage() {
-		terms.IncludedUnits = metering.Decimal{}
+		terms = Terms{BasePrice: terms.bounded(terms.BasePrice), Currency: terms.Currency}
 	}
 	return terms.Hash(), false
 }

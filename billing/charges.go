@@ -32,7 +32,7 @@ func (c *calculation) money() (parts []elsewherePart) {
 	var units metering.Decimal
 	charge := func() (charge metering.Decimal) {
 		if !units.IsZero() { // the base price goes with the first units
-			charge = c.chargeFor(c.inScale(units))
+			charge = c.chargeFor(unitsAlone(c.inScale(units)))
 		}
 		return charge
 	}
@@ -62,7 +62,7 @@ func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 // its own price begins anew with the units that are left to it.
 func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
 	if c.theirs != nil && c.late == nil && len(c.others.parts) > 0 {
-		return c.charge().Sub(c.chargeFor(c.quantity()))
+		return c.charge().Sub(c.chargeFor(unitsAlone(c.quantity())))
 	}
 	for _, p := range c.money() {
 		sum = sum.Add(p.amount)
@@ -109,7 +109,7 @@ func (e *elsewhere) lacking(reported, billed metering.Decimal, price Price, curr
 		if units.IsZero() {
 			return cost // the base price goes with the first units
 		}
-		return price.ChargeIn(currency, units)
+		return price.ChargeIn(currency, unitsAlone(units))
 	}
 	return cost(e.invoiced.reported).Sub(cost(before.reported)).Sub(cost(e.invoiced.billed).Sub(cost(before.billed)))
 }

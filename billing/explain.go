@@ -11,11 +11,12 @@ import (
 type Step struct {
 	Name   string           `json:"name"`   // one of the Step names
 	Amount metering.Decimal `json:"amount"` // in the unit of the step, exact
-	Unit   string           `json:"unit"`   // "units", or the ISO 4217 code of the currency
+	Unit   string           `json:"unit"`   // "units", "packages", "events", "percent", or the ISO 4217 code of the currency
 
 	Digits       *int32                  `json:"digits,omitempty"`        // that it is rounded to, half to even; nil: it is not rounded
 	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // that has counted it; 0: it is not counted
-	Events       int64                   `json:"events,omitempty"`        // that it is counted from
+	Events       int64                   `json:"events,omitempty"`        // that it is counted from; of fixed fees, that they are for
+	Tier         int                     `json:"tier,omitempty"`          // its number, from 1; 0: it is of no tier
 	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
 	Price        string                  `json:"price,omitempty"`         // the provider's, that it is of; "": of ours
 	Closed       *metering.Range         `json:"-"`                       // the closed period that it is of
@@ -35,8 +36,22 @@ const (
 	StepOverage       = "overage_units"           // units beyond the included ones, never below zero
 	StepRate          = "overage_rate"            // for each of them
 	StepUsageFee      = "overage_charge"          // overage units × overage rate
+	StepRest          = "charged_units"           // with another model than overage: units beyond the included ones, never below zero
+	StepUnitPrice     = "unit_price"              // for each of them, or for PerUnits of them
+	StepPackageSize   = "package_size"            // units of a package
+	StepPackages      = "packages"                // that the charged units start
+	StepPackagePrice  = "package_price"           // for each of them
+	StepPercent       = "percent"                 // of the charged units, which are an amount
+	StepUnitCharges   = "unit_charges"            // units × unit price or percent; with tiers, the sum of these
+	StepPerUnits      = "per_units"               // that the unit charges are divided by
+	StepFlatFees      = "flat_fees"               // of the tiers that the charged units reach
+	StepFixedFee      = "fixed_fee"               // for each counted event
+	StepFixedFees     = "fixed_fees"              // counted events × fixed fee
+	StepModelCharge   = "usage_charge"            // what the model charges: the sum of these
 	StepBase          = "base_price"              // for the period
-	StepExact         = "exact_charge"            // base price + overage charge
+	StepMinimum       = "minimum_charge"          // that the charge is raised to
+	StepMaximum       = "maximum_charge"          // that the charge is lowered to
+	StepExact         = "exact_charge"            // base price + overage or usage charge, within the minimum and the maximum
 	StepProvider      = "provider_charge"         // instead of these, where the provider's own price is charged: the sum of its lines
 	StepPriceLine     = "price_line"              // one of these: priced units × price rate, or a fixed amount, as the provider rounds it
 	StepPricedUnits   = "priced_units"            // that the rate is for: units, or packages of them
@@ -55,6 +70,10 @@ const (
 	StepAmount        = "amount"                  // the charge less these, not below zero where amounts are billed: what is left stays booked
 	StepAdjustment    = "adjustment"              // plus: the amount that late usage adds to a closed period
 	StepAll           = "amount_with_adjustments" // the amount + the adjustments
+	StepTier          = "tier"                    // one of the unit charges: tier units × unit price
+	StepTierUnits     = "tier_units"              // of the charged units, those in the tier
+	StepTierPrice     = "tier_unit_price"         // for each of them, or for PerUnits of them
+	StepTierFlatFee   = "tier_flat_fee"           // one of the flat fees
 	StepPart          = "part"                    // what one series was reported
 )
 
@@ -62,7 +81,12 @@ const (
 // provider was not reported all of it in time.
 const ReasonLate = "late usage"
 
-const inUnits = "units"
+// Units of steps beside currencies.
+const (
+	inUnits    = "units"
+	inPackages = "packages"
+	inPercent  = "percent"
+)
 
 // Explain is the working of what a meter comes to in a period of
 // ExpectedPeriods, to its last step: the amount of StatementOf. There is none of
@@ -104,19 +128,6 @@ func (c *calculation) charged() []Step {
 		steps = append(steps, Step{Name: StepTrial, Amount: c.exact(), Unit: c.currency})
 	}
 	return append(steps, charge)
-}
-
-// ours is what they cost at our price, exactly.
-func (c *calculation) ours() []Step {
-	units, price := c.units(), c.price
-	return []Step{
-		{Name: StepIncluded, Amount: price.IncludedUnits, Unit: inUnits, PriceVersion: price.Version},
-		{Name: StepOverage, Amount: price.Overage(units), Unit: inUnits},
-		{Name: StepRate, Amount: price.OverageRate, Unit: c.currency, PriceVersion: price.Version},
-		{Name: StepUsageFee, Amount: price.overageCharge(units), Unit: c.currency},
-		{Name: StepBase, Amount: price.BasePrice, Unit: c.currency, PriceVersion: price.Version},
-		{Name: StepExact, Amount: price.Charge(units), Unit: c.currency},
-	}
 }
 
 // atProvider is what they cost at the provider's own price, line by line.

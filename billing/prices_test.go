@@ -29,7 +29,7 @@ func TestCharge(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			price := billing.Price{Terms: billing.Terms{BasePrice: decimal(t, c.base), IncludedUnits: decimal(t, c.included), OverageRate: decimal(t, c.rate)}}
-			require.Equal(t, c.charge, price.Charge(decimal(t, c.usage)).String())
+			require.Equal(t, c.charge, price.Charge(billing.Measured{Units: decimal(t, c.usage)}).Exact.String())
 		})
 	}
 
@@ -38,7 +38,7 @@ func TestCharge(t *testing.T) {
 		draw := func(name string) metering.Decimal { return decimal(t, units.Draw(t, name)) }
 		price := billing.Price{Terms: billing.Terms{BasePrice: draw("base"), IncludedUnits: draw("included"), OverageRate: draw("rate")}}
 		usage, more := draw("usage"), draw("more")
-		before, after := price.Charge(usage), price.Charge(usage.Add(more))
+		before, after := price.Charge(billing.Measured{Units: usage}).Exact, price.Charge(billing.Measured{Units: usage.Add(more)}).Exact
 		require.LessOrEqual(t, before.Cmp(after), 0)
 		require.LessOrEqual(t, price.BasePrice.Cmp(before), 0)
 		require.LessOrEqual(t, after.Sub(before).Cmp(more.Mul(price.OverageRate)), 0)

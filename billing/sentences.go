@@ -6,9 +6,11 @@ import "fmt"
 // parts of another step are the last.
 func StepNames() []string {
 	return []string{
-		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee, StepBase, StepExact, StepProvider, StepTrial, StepCharge,
+		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee,
+		StepRest, StepUnitPrice, StepPackageSize, StepPackages, StepPackagePrice, StepPercent, StepUnitCharges, StepPerUnits, StepFlatFees, StepFixedFee, StepFixedFees, StepModelCharge,
+		StepBase, StepMinimum, StepMaximum, StepExact, StepProvider, StepTrial, StepCharge,
 		StepUnbilledUnits, StepUnbilled, StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll,
-		StepPriceLine, StepPricedUnits, StepPriceRate, StepPart,
+		StepTier, StepTierUnits, StepTierPrice, StepTierFlatFee, StepPriceLine, StepPricedUnits, StepPriceRate, StepPart,
 	}
 }
 
@@ -20,8 +22,12 @@ func (s Step) Sentence() string {
 	switch s.Name {
 	case StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage:
 		return s.ofUnits()
-	case StepRate, StepUsageFee, StepBase, StepExact, StepTrial, StepCharge:
+	case StepRate, StepUsageFee, StepBase, StepMinimum, StepMaximum, StepExact, StepTrial, StepCharge:
 		return s.ofCharge()
+	case StepRest, StepUnitPrice, StepPerUnits, StepTier, StepTierUnits, StepTierPrice, StepTierFlatFee, StepFlatFees:
+		return s.ofUnitPrices()
+	case StepPackageSize, StepPackages, StepPackagePrice, StepPercent, StepUnitCharges, StepFixedFee, StepFixedFees, StepModelCharge:
+		return s.ofModel()
 	case StepProvider, StepPriceLine, StepPricedUnits, StepPriceRate:
 		return s.ofProvider()
 	}
@@ -56,8 +62,12 @@ func (s Step) ofCharge() string {
 		return "The overage units times the overage rate."
 	case StepBase:
 		return "The base price of the period, independent of usage."
+	case StepMinimum:
+		return "The least charge of the period."
+	case StepMaximum:
+		return "The greatest charge of the period."
 	case StepExact:
-		return "The base price plus the overage charge, before rounding."
+		return "The base price plus the charge for the usage, within the minimum and the maximum charge, before rounding."
 	case StepTrial:
 		return "Less the whole charge: the subscription was in its trial, for which the provider charges nothing."
 	}
@@ -65,6 +75,46 @@ func (s Step) ofCharge() string {
 		return "The provider's charge after the deduction for a trial, if any."
 	}
 	return fmt.Sprintf("The exact charge rounded half to even to the minor unit of %s.", s.Unit)
+}
+
+func (s Step) ofUnitPrices() string {
+	switch s.Name {
+	case StepRest:
+		return "The units above the included units, which the price's model charges."
+	case StepUnitPrice:
+		return "The price of each charged unit, or of each group of per_units charged units."
+	case StepPerUnits:
+		return "The number of units that one unit price pays for. The unit charges are divided by it."
+	case StepTier:
+		return "The units in the tier times the tier's unit price."
+	case StepTierUnits:
+		return "The charged units in the tier. With the model volume, all charged units."
+	case StepTierPrice:
+		return "The tier's price of each unit, or of each group of per_units units."
+	case StepTierFlatFee:
+		return "The tier's flat fee."
+	}
+	return "The sum of the flat fees of the tiers that the charged units reach."
+}
+
+func (s Step) ofModel() string {
+	switch s.Name {
+	case StepPackageSize:
+		return "The number of units in a package."
+	case StepPackages:
+		return "The number of started packages."
+	case StepPackagePrice:
+		return "The price of each started package."
+	case StepPercent:
+		return "The percentage of the charged units, which are an amount of money."
+	case StepUnitCharges:
+		return "The charge for the units before division by per_units and before fees."
+	case StepFixedFee:
+		return "The fee for each counted event."
+	case StepFixedFees:
+		return fmt.Sprintf("The fixed fee times %s.", counted(s.Events, "event"))
+	}
+	return "The charge of the price's model: the unit charges, the packages and the fees."
 }
 
 func (s Step) ofProvider() string {

@@ -33,14 +33,14 @@ func (t *tariff) String() string   { return t.id }
 
 func (t *tariff) Terms() (billing.Terms, bool) { return billing.Terms{}, false }
 
-var hundredth, oneHalf = metering.MustDecimal("0.01"), metering.MustDecimal("0.5")
+var oneHundredth, oneHalf = metering.MustDecimal("0.01"), metering.MustDecimal("0.5")
 
 // inMoney is an amount of the smallest unit in the currency itself.
 func (t *tariff) inMoney(amount metering.Decimal) metering.Decimal {
 	if t.currency == "JPY" {
 		return amount
 	}
-	return amount.Mul(hundredth)
+	return amount.Mul(oneHundredth)
 }
 
 // Lines are what billing is told.

@@ -3,8 +3,6 @@ package billing
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
-	"strings"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -16,6 +14,42 @@ type Terms struct {
 	IncludedUnits metering.Decimal `json:"included_units"` // covered by the base price
 	OverageRate   metering.Decimal `json:"overage_rate"`   // per unit beyond the included ones
 	Currency      string           `json:"currency"`       // ISO 4217
+
+	Model         Model            `json:"model,omitzero"`          // how the units beyond the included ones are charged; "": by OverageRate
+	UnitPrice     metering.Decimal `json:"unit_price,omitzero"`     // of PerUnits units
+	PerUnits      int64            `json:"per_units,omitzero"`      // units that a unit price buys; 0: one
+	Tiers         []Tier           `json:"tiers,omitempty"`         // of units beyond the included ones
+	PackageSize   int64            `json:"package_size,omitzero"`   // units of a package
+	PackagePrice  metering.Decimal `json:"package_price,omitzero"`  // of each started package
+	Percent       metering.Decimal `json:"percent,omitzero"`        // of the units, which are an amount in Currency
+	FixedFee      metering.Decimal `json:"fixed_fee,omitzero"`      // of each counted event
+	MinimumCharge metering.Decimal `json:"minimum_charge,omitzero"` // per billing period
+	MaximumCharge metering.Decimal `json:"maximum_charge,omitzero"` // per billing period; 0: none
+}
+
+// Model is how a price charges the units beyond the included ones.
+type Model string
+
+// The models of a price.
+const (
+	ModelOverage    Model = "overage" // each unit costs the overage rate; Terms have "" for it
+	ModelPerUnit    Model = "per_unit"
+	ModelGraduated  Model = "graduated" // each unit costs the price of its own tier
+	ModelVolume     Model = "volume"    // all units cost the price of the tier that the quantity reaches
+	ModelPackage    Model = "package"
+	ModelPercentage Model = "percentage"
+)
+
+// Values returns all models.
+func (Model) Values() []Model {
+	return []Model{ModelOverage, ModelPerUnit, ModelGraduated, ModelVolume, ModelPackage, ModelPercentage}
+}
+
+// Tier is the price of units up to a bound.
+type Tier struct {
+	UpTo      *metering.Decimal `json:"up_to"` // the last quantity of the tier; nil: it is the last tier
+	UnitPrice metering.Decimal  `json:"unit_price"`
+	FlatFee   metering.Decimal  `json:"flat_fee,omitzero"` // for quantities beyond the previous bound, in the first tier also for 0
 }
 
 // TermsSchema is the version of the form that terms are kept in.
@@ -37,58 +71,10 @@ func (t Terms) JSON() []byte {
 	return text
 }
 
-// Validate checks what a client may choose.
-func (t Terms) Validate() error {
-	for _, amount := range []struct {
-		field string
-		value metering.Decimal
-	}{{"base_price", t.BasePrice}, {"included_units", t.IncludedUnits}, {"overage_rate", t.OverageRate}} {
-		if amount.value.IsNegative() {
-			return metering.Invalid("body."+amount.field, "must not be negative")
-		}
+// PriceModel returns the model, ModelOverage included.
+func (t Terms) PriceModel() Model {
+	if t.Model == "" {
+		return ModelOverage
 	}
-	return metering.ValidCurrency("body.currency", t.Currency)
-}
-
-// Charge is base_price + max(0, usage − included_units) × overage_rate, exact.
-func (t Terms) Charge(usage metering.Decimal) metering.Decimal {
-	return t.BasePrice.Add(t.overageCharge(usage))
-}
-
-func (t Terms) overageCharge(usage metering.Decimal) metering.Decimal {
-	return t.Overage(usage).Mul(t.OverageRate)
-}
-
-// ChargeIn is Charge as it leaves for a provider, in the currency's minor unit.
-func (t Terms) ChargeIn(currency string, usage metering.Decimal) metering.Decimal {
-	return RoundMoney(t.Charge(usage), currency)
-}
-
-// UnitPrice is what the last of so many units costs.
-func (t Terms) UnitPrice(metering.Decimal) metering.Decimal { return t.OverageRate }
-
-// PerUnit is what each unit costs, where each costs the same and nothing else is charged.
-func (t Terms) PerUnit() (rate metering.Decimal, same bool) {
-	return t.OverageRate, t.BasePrice.IsZero() && t.IncludedUnits.IsZero()
-}
-
-// Overage is the usage beyond the included units, never below zero.
-func (t Terms) Overage(usage metering.Decimal) metering.Decimal {
-	over := usage.Sub(t.IncludedUnits)
-	if over.IsNegative() {
-		return metering.Decimal{}
-	}
-	return over
-}
-
-// String is what the terms charge, in words.
-func (t Terms) String() string {
-	var parts []string
-	if !t.BasePrice.IsZero() {
-		parts = append(parts, fmt.Sprintf("%s %s for the period", t.BasePrice, t.Currency))
-	}
-	if !t.IncludedUnits.IsZero() {
-		parts = append(parts, fmt.Sprintf("%s units included", t.IncludedUnits))
-	}
-	return strings.Join(append(parts, fmt.Sprintf("%s %s for each unit", t.OverageRate, t.Currency)), ", ")
+	return t.Model
 }

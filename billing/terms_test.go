@@ -30,7 +30,15 @@ func TestTermsAreNamedByWhatTheySay(t *testing.T) {
 	if read.Hash() != hash {
 		t.Errorf("read again they are %s", read.JSON())
 	}
+	terms.Model, terms.PerUnits, terms.MaximumCharge = billing.ModelGraduated, 1000, metering.Whole(9)
+	terms.Tiers = []billing.Tier{upTo("10", "1.50", "2"), upTo("", "1", "0")}
+	const modelled = `{"schema":1,"base_price":20,"included_units":1000,"overage_rate":0.02,"currency":"USD","model":"graduated","per_units":1000,` +
+		`"tiers":[{"up_to":10,"unit_price":1.5,"flat_fee":2},{"up_to":null,"unit_price":1}],"maximum_charge":9}`
+	if got := string(terms.JSON()); got != modelled {
+		t.Errorf("terms of a model are kept as %s instead of %s", got, modelled)
+	}
 	for _, other := range []billing.Terms{
+		terms,
 		{BasePrice: metering.MustDecimal("20.01"), IncludedUnits: terms.IncludedUnits, OverageRate: terms.OverageRate, Currency: "USD"},
 		{BasePrice: terms.BasePrice, IncludedUnits: metering.Whole(1001), OverageRate: terms.OverageRate, Currency: "USD"},
 		{BasePrice: terms.BasePrice, IncludedUnits: terms.IncludedUnits, OverageRate: metering.MustDecimal("0.03"), Currency: "USD"},

@@ -74,7 +74,7 @@ func (m *machine) expected() map[string]owed {
 	for period, used := range m.used {
 		start, err := time.Parse(time.DateOnly, period)
 		require.NoError(m, err)
-		expected[period] = owed{used, billing.RoundMoney(m.priceOf(period, start).Charge(used), "USD")}
+		expected[period] = owed{used, billing.RoundMoney(m.priceOf(period, start).Charge(billing.Measured{Units: used}).Exact, "USD")}
 	}
 	return expected
 }
@@ -92,8 +92,8 @@ func (m *machine) expectedLate() map[string]owed {
 	expected := map[string]owed{}
 	for period, late := range m.late {
 		price, then := m.closed[period], m.used[period]
-		now := billing.RoundMoney(price.Charge(then.Add(late)), "USD")
-		expected[period] = owed{late, now.Sub(billing.RoundMoney(price.Charge(then), "USD"))}
+		now := billing.RoundMoney(price.Charge(billing.Measured{Units: then.Add(late)}).Exact, "USD")
+		expected[period] = owed{late, now.Sub(billing.RoundMoney(price.Charge(billing.Measured{Units: then}).Exact, "USD"))}
 	}
 	return expected
 }

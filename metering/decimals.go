@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/shopspring/decimal"
@@ -151,6 +152,45 @@ func (x Decimal) DivMod(n int64) (whole, rest Decimal) {
 		q, r = q.Sub(decimal.NewFromInt(1)), r.Add(by)
 	}
 	return Decimal{q}, Decimal{r}
+}
+
+// DivUp returns x / n for a positive n, rounded up to a whole number.
+func (x Decimal) DivUp(n int64) Decimal {
+	whole, rest := x.DivMod(n)
+	if !rest.IsZero() {
+		return whole.Add(Whole(1))
+	}
+	return whole
+}
+
+// Div returns x / n for a positive n: exactly if the quotient ends, otherwise rounded half to
+// even. Rounding the result, or comparing it with a decimal, gives the same as with the exact
+// quotient for up to places decimals, or as many as x has.
+//
+// Proof: let k be the larger of places and the decimals of x, and q = x / n. A multiple t of
+// 10^-k differs from q by 0 or by at least 10^-k / n. The result has k + b decimals, where
+// b is the bit length of n. It differs from q by at most 10^-(k+b) / 2, which is less than
+// 10^-k / n since n < 2^b. So it is on the same side of t as q. If q ends, n divides
+// x × 10^k × 2^i × 5^j with i, j < b, so k + b decimals hold q.
+func (x Decimal) Div(n int64, places int32) Decimal {
+	k := max(places, -x.d.Exponent())
+	return Decimal{divideEven(x.d, n, k+int32(bits.Len64(uint64(n))))}
+}
+
+// divideEven returns x / n to so many places, half to even.
+func divideEven(x decimal.Decimal, n int64, places int32) decimal.Decimal {
+	by := decimal.NewFromInt(n)
+	q, r := x.QuoRem(by, places)
+	unit := decimal.New(int64(x.Sign()), -places)
+	switch r.Abs().Mul(decimal.NewFromInt(2)).Cmp(by.Shift(-places)) {
+	case 1:
+		return q.Add(unit)
+	case 0:
+		if q.Coefficient().Bit(0) == 1 {
+			return q.Add(unit)
+		}
+	}
+	return q
 }
 
 // Round rounds to places decimals, half to even.

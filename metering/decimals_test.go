@@ -129,6 +129,30 @@ func TestDecimalProperties(t *testing.T) {
 		require.Equal(t, x.Cmp(y), decimal(t, a).Cmp(decimal(t, b)))
 	}))
 
+	t.Run("AQuotientIsExactOrRoundsAndComparesAsTheExactOne", rapid.MakeCheck(func(t *rapid.T) {
+		text, value := literal(t, "number")
+		by := rapid.OneOf(rapid.SampledFrom([]int64{1, 2, 3, 7, 1000, 1024, 3600, 1 << 40, 1_000_000_000_000}), rapid.Int64Range(1, 1<<40)).Draw(t, "by")
+		want := new(big.Rat).Quo(value, new(big.Rat).SetInt64(by))
+		got := decimal(t, text).Div(by, 12)
+		shown, ok := new(big.Rat).SetString(got.String())
+		require.True(t, ok)
+		if _, ends := want.FloatPrec(); ends {
+			require.Zero(t, want.Cmp(shown), "%s / %d is %s", text, by, got)
+		}
+		places := rapid.Int32Range(0, 12).Draw(t, "places")
+		unit := new(big.Rat).SetFrac(big.NewInt(1), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil))
+		near := new(big.Int).Quo(new(big.Rat).Quo(want, unit).Num(), new(big.Rat).Quo(want, unit).Denom())
+		for n := int64(-1); n <= 1; n++ { // the nearest decimals of so many places
+			at := new(big.Rat).Mul(new(big.Rat).SetInt(new(big.Int).Add(near, big.NewInt(n))), unit)
+			require.Equal(t, want.Cmp(at), shown.Cmp(at), "%s / %d beside %s", text, by, at.FloatString(12))
+		}
+		whole, rest := new(big.Int).DivMod(want.Num(), want.Denom(), new(big.Int))
+		if rest.Sign() > 0 {
+			whole.Add(whole, big.NewInt(1))
+		}
+		require.Equal(t, whole.String(), decimal(t, text).DivUp(by).String())
+	}))
+
 	t.Run("ItGoesToTheDatabaseAndBackUnchanged", rapid.MakeCheck(func(t *rapid.T) {
 		text, _ := literal(t, "number")
 		stored, err := decimal(t, text).Value()

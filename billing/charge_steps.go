@@ -1,0 +1,112 @@
+package billing
+
+import (
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// ours returns the steps of the exact charge at our price.
+func (c *calculation) ours() []Step {
+	b := chargeSteps{price: c.price, currency: c.currency, Charged: c.price.Charge(c.measured())}
+	return slices.Concat(b.usage(), b.bounds())
+}
+
+// chargeSteps shows the breakdown of a charge as steps.
+type chargeSteps struct {
+	Charged
+	price    Price
+	currency string
+}
+
+// given is a step whose amount stands in the price.
+func (b chargeSteps) given(name string, amount metering.Decimal, unit string) Step {
+	return Step{Name: name, Amount: amount, Unit: unit, PriceVersion: b.price.Version}
+}
+
+func (b chargeSteps) money(name string, amount metering.Decimal) Step {
+	return Step{Name: name, Amount: amount, Unit: b.currency}
+}
+
+// usage returns the steps of the amount that the model charges.
+func (b chargeSteps) usage() []Step {
+	included := b.given(StepIncluded, b.price.IncludedUnits, inUnits)
+	if b.price.Model == "" {
+		return []Step{
+			included,
+			{Name: StepOverage, Amount: b.Rest, Unit: inUnits},
+			b.given(StepRate, b.price.OverageRate, b.currency),
+			b.money(StepUsageFee, b.Usage),
+		}
+	}
+	steps := []Step{included, {Name: StepRest, Amount: b.Rest, Unit: inUnits}}
+	switch b.price.Model {
+	case ModelPackage:
+		steps = append(steps,
+			b.given(StepPackageSize, metering.Whole(b.price.PackageSize), inUnits),
+			Step{Name: StepPackages, Amount: b.Packages, Unit: inPackages},
+			b.given(StepPackagePrice, b.price.PackagePrice, b.currency))
+	case ModelPercentage:
+		steps = append(steps, b.given(StepPercent, b.price.Percent, inPercent), b.money(StepUnitCharges, b.Units))
+		steps = append(steps, b.fixedFees()...)
+	case ModelPerUnit:
+		steps = append(steps, b.given(StepUnitPrice, b.price.UnitPrice, b.currency))
+		steps = append(steps, b.divided()...)
+	default:
+		steps = append(steps, b.tiers()...)
+	}
+	return append(steps, b.money(StepModelCharge, b.Usage))
+}
+
+// divided returns the steps of the unit charges and of their division.
+func (b chargeSteps) divided(of ...Step) []Step {
+	charges := b.money(StepUnitCharges, b.Units)
+	charges.Of = of
+	if b.price.PerUnits <= 1 {
+		return []Step{charges}
+	}
+	return []Step{charges, b.given(StepPerUnits, metering.Whole(b.price.PerUnits), inUnits)}
+}
+
+func (b chargeSteps) tiers() []Step {
+	var units, fees []Step
+	for _, p := range b.Parts {
+		rate := b.given(StepTierPrice, p.Rate, b.currency)
+		tier := b.money(StepTier, p.Amount)
+		tier.Tier, tier.Of = p.Tier+1, []Step{{Name: StepTierUnits, Amount: p.Units, Unit: inUnits}, rate}
+		units = append(units, tier)
+		if !p.FlatFee.IsZero() {
+			fee := b.given(StepTierFlatFee, p.FlatFee, b.currency)
+			fee.Tier = p.Tier + 1
+			fees = append(fees, fee)
+		}
+	}
+	steps := b.divided(units...)
+	if len(fees) == 0 {
+		return steps
+	}
+	sum := b.money(StepFlatFees, b.Flat)
+	sum.Of = fees
+	return append(steps, sum)
+}
+
+func (b chargeSteps) fixedFees() []Step {
+	if b.price.FixedFee.IsZero() {
+		return nil
+	}
+	fees := b.money(StepFixedFees, metering.Whole(b.Events).Mul(b.price.FixedFee))
+	fees.Events = b.Events
+	return []Step{b.given(StepFixedFee, b.price.FixedFee, b.currency), fees}
+}
+
+// bounds returns the steps from the model's amount to the exact charge.
+func (b chargeSteps) bounds() []Step {
+	steps := []Step{b.given(StepBase, b.price.BasePrice, b.currency)}
+	if !b.price.MinimumCharge.IsZero() {
+		steps = append(steps, b.given(StepMinimum, b.price.MinimumCharge, b.currency))
+	}
+	if !b.price.MaximumCharge.IsZero() {
+		steps = append(steps, b.given(StepMaximum, b.price.MaximumCharge, b.currency))
+	}
+	return append(steps, b.money(StepExact, b.Exact))
+}

@@ -231,7 +231,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	var message struct{ Data webhook.Statement }
+	var message struct {
+		Data struct {
+			Period   webhook.StatementPeriod `json:"period"`
+			Sequence int64                   `json:"sequence"`
+		}
+	}
 	if err := json.Unmarshal(body, &message); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return

@@ -272,7 +272,14 @@ func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine)
 // linesOf are the lines that calculations come to.
 func linesOf(all []calculation) (lines []Line) {
 	for i := range all {
-		lines = append(lines, all[i].line())
+		lines = append(lines, all[i].statementLine())
 	}
 	return lines
+}
+
+// statementLine returns a line with the breakdown of its amount.
+func (c *calculation) statementLine() Line {
+	l := c.line()
+	l.Working = c.steps()
+	return l
 }

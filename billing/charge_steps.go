@@ -19,7 +19,7 @@ type chargeSteps struct {
 	currency string
 }
 
-// given is a step whose amount stands in the price.
+// given returns a step with an amount of the price.
 func (b chargeSteps) given(name string, amount metering.Decimal, unit string) Step {
 	return Step{Name: name, Amount: amount, Unit: unit, PriceVersion: b.price.Version}
 }

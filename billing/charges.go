@@ -19,6 +19,7 @@ type elsewhere struct {
 type elsewherePart struct {
 	series           Series
 	quantity, amount metering.Decimal
+	least            metering.Decimal // the part of the quantity that arrived in any case
 	currency         string
 	theirs           bool // a provider charged its own price for the quantity
 }
@@ -27,12 +28,13 @@ type elsewherePart struct {
 // a provider charged its own price for as the charge for their units, before any
 // others, and amounts as they were reported. So all that was reported in amounts
 // comes to the charge for all units less that for theirs, in whatever order the
-// parts were reported.
+// parts were reported. If a report's outcome is unknown and fewer units may cost more,
+// the units count at the highest charge that they may have: the rest waits.
 func (c *calculation) money() (parts []elsewherePart) {
-	var units metering.Decimal
+	var least, units metering.Decimal
 	charge := func() (charge metering.Decimal) {
 		if !units.IsZero() { // the base price goes with the first units
-			charge = c.chargeFor(unitsAlone(c.inScale(units)))
+			charge = c.highestFor(c.inScale(least), c.inScale(units))
 		}
 		return charge
 	}
@@ -40,7 +42,7 @@ func (c *calculation) money() (parts []elsewherePart) {
 		switch {
 		case p.theirs:
 			before := charge()
-			units = units.Add(p.quantity)
+			least, units = least.Add(p.least), units.Add(p.quantity)
 			p.amount, p.currency = charge().Sub(before), c.currency
 			parts = append(parts, p)
 		case p.currency == c.currency:
@@ -48,6 +50,19 @@ func (c *calculation) money() (parts []elsewherePart) {
 		}
 	}
 	return parts
+}
+
+// highestFor returns the highest charge for any quantity from least to units, which are
+// without a number of events.
+func (c *calculation) highestFor(least, units metering.Decimal) metering.Decimal {
+	highest := c.chargeFor(unitsAlone(units))
+	if c.theirs != nil || c.price.rises() || least.Equal(units) {
+		return highest
+	}
+	for _, at := range c.price.peaks(least, units) {
+		highest = larger(highest, c.chargeFor(unitsAlone(at)))
+	}
+	return highest
 }
 
 // inScale is a quantity in the decimals that others' are rounded to.
@@ -95,7 +110,7 @@ func (e *elsewhere) add(r Reported, price Price) {
 	if e.quantity = e.quantity.Add(quantity); !theirs {
 		e.amounts[s.Currency] = e.amounts[s.Currency].Add(amount)
 	}
-	e.parts = append(e.parts, elsewherePart{r.Series, quantity, amount, s.Currency, theirs})
+	e.parts = append(e.parts, elsewherePart{series: r.Series, quantity: quantity, amount: amount, least: r.leastUnits(), currency: s.Currency, theirs: theirs})
 }
 
 // lacking is the charge for what invoices lack of a series' reported units.
@@ -146,6 +161,14 @@ func (r Reported) units() metering.Decimal {
 		return notNegative(units)
 	}
 	return units
+}
+
+// leastUnits returns the units that the provider bills of the series in any case.
+func (r Reported) leastUnits() metering.Decimal {
+	if r.Invoiced != nil {
+		return *r.Invoiced
+	}
+	return notNegative(r.least().counted(r.Counting))
 }
 
 func larger(a, b metering.Decimal) metering.Decimal {

@@ -197,7 +197,7 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 		c := closedCalculation(m, l)
 		c.closed, c.others = nil, others[m.ID]
 		p.addCarried(&c, period, l)
-		lines = append(lines, c.line())
+		lines = append(lines, c.statementLine())
 	}
 	if !lacking || len(lines) == 0 {
 		return nil, nil

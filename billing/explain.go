@@ -47,7 +47,7 @@ const (
 	StepFlatFees      = "flat_fees"               // of the tiers that the charged units reach
 	StepFixedFee      = "fixed_fee"               // for each counted event
 	StepFixedFees     = "fixed_fees"              // counted events × fixed fee
-	StepModelCharge   = "usage_charge"            // what the model charges: the sum of these
+	StepModelCharge   = "usage_charge"            // the charge of the model: the sum of these
 	StepBase          = "base_price"              // for the period
 	StepMinimum       = "minimum_charge"          // that the charge is raised to
 	StepMaximum       = "maximum_charge"          // that the charge is lowered to

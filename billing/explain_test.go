@@ -25,7 +25,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 	}
 	for _, what := range []string{
 		billing.StepUnits, billing.StepClosed, billing.StepOther, billing.StepOtherUnits, billing.StepAdjustment, billing.StepAll, billing.StepPart,
-		billing.StepTrial, billing.StepProvider, billing.StepPriceLine, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed", "reported on",
+		billing.StepTrial, billing.StepProvider, billing.StepPackages, billing.StepTier, billing.StepTierFlatFee, billing.StepPerUnits, billing.StepMinimum, billing.StepMaximum, billing.StepPriceLine, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed", "reported on",
 	} {
 		require.Greater(t, w.seen[what], 3, "%q is hardly ever seen", what)
 	}
@@ -63,11 +63,11 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 		}
 		w.same(l, "the statement's amount", line.Amount, line.Working[len(line.Working)-1].Amount)
 		w.same(l, "the statement's charge", line.Charge, of(line.Working, billing.StepCharge).Amount)
-		units := of(line.Working, billing.StepUsage).Amount
+		units, events := of(line.Working, billing.StepUsage).Amount, line.Events
 		if rounded := of(line.Working, billing.StepUnits); rounded.Name != "" {
-			units = rounded.Amount
+			units, events = rounded.Amount, 0
 		}
-		oracle := l.charged(line.Price, line.MeterID, line.PriceVersion, rational(units))
+		oracle := l.charged(line.Price, line.MeterID, line.PriceVersion, rational(units), events)
 		if of(line.Working, billing.StepTrial).Name != "" && l.onTrial(s.Period) {
 			oracle = new(big.Rat)
 		}
@@ -208,7 +208,13 @@ func (w workings) recount(l *life, steps []billing.Step) {
 		case billing.StepUsageFee:
 			want = new(big.Rat).Mul(at[billing.StepOverage], at[billing.StepRate])
 		case billing.StepExact:
-			want = new(big.Rat).Add(at[billing.StepBase], at[billing.StepUsageFee])
+			want = new(big.Rat).Add(at[billing.StepBase], known(billing.StepModelCharge, billing.StepUsageFee))
+			want = upper(want, known(billing.StepMinimum))
+			if most := at[billing.StepMaximum]; most != nil {
+				want = lower(want, most)
+			}
+		case billing.StepRest, billing.StepPackages, billing.StepUnitCharges, billing.StepFlatFees, billing.StepFixedFees, billing.StepModelCharge:
+			want = w.recountModel(s, at, units())
 		case billing.StepProvider:
 			want = w.lines(l, s)
 		case billing.StepTrial:
@@ -247,11 +253,70 @@ func (w workings) recount(l *life, steps []billing.Step) {
 		if s.Digits != nil {
 			want = rounded(want, int(*s.Digits))
 		}
-		if want.Cmp(rational(s.Amount)) != 0 {
+		shown := want
+		if at[billing.StepPerUnits] != nil && (s.Name == billing.StepModelCharge || s.Name == billing.StepExact || s.Name == billing.StepTrial) { // it may not end
+			shown, s.Amount = rounded(want, 16), s.Amount.Round(16)
+		}
+		if shown.Cmp(rational(s.Amount)) != 0 {
 			l.failf("the step %s is %s instead of %s in\n%+v", s.Name, s.Amount, want.FloatString(12), steps)
 		}
 		at[s.Name] = want
 	}
+}
+
+// recountModel returns the amount of a step of a model, for so many units.
+func (w workings) recountModel(s billing.Step, at map[string]*big.Rat, units *big.Rat) *big.Rat {
+	product := func(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
+	sum := new(big.Rat)
+	for _, part := range s.Of {
+		w.seen[part.Name]++
+		sum.Add(sum, rational(part.Amount))
+	}
+	switch s.Name {
+	case billing.StepRest:
+		return upper(new(big.Rat), new(big.Rat).Sub(units, at[billing.StepIncluded]))
+	case billing.StepPackages:
+		packages := new(big.Rat).Quo(at[billing.StepRest], at[billing.StepPackageSize])
+		whole, part := new(big.Int).DivMod(packages.Num(), packages.Denom(), new(big.Int))
+		if part.Sign() > 0 {
+			whole.Add(whole, big.NewInt(1))
+		}
+		return new(big.Rat).SetInt(whole)
+	case billing.StepUnitCharges:
+		switch {
+		case at[billing.StepUnitPrice] != nil:
+			return product(at[billing.StepRest], at[billing.StepUnitPrice])
+		case at[billing.StepPercent] != nil:
+			return product(product(at[billing.StepRest], at[billing.StepPercent]), big.NewRat(1, 100))
+		}
+		var charges, tiers big.Rat
+		for _, tier := range s.Of {
+			charges.Add(&charges, product(rational(tier.Of[0].Amount), rational(tier.Of[1].Amount)))
+			tiers.Add(&tiers, rational(tier.Of[0].Amount))
+		}
+		if tiers.Cmp(at[billing.StepRest]) != 0 || charges.Cmp(sum) != 0 {
+			return new(big.Rat).SetInt64(-1)
+		}
+	case billing.StepFixedFees:
+		return product(at[billing.StepFixedFee], big.NewRat(s.Events, 1))
+	case billing.StepModelCharge:
+		charge := new(big.Rat)
+		if packages := at[billing.StepPackages]; packages != nil {
+			charge = product(packages, at[billing.StepPackagePrice])
+		} else {
+			charge.Set(at[billing.StepUnitCharges])
+		}
+		if per := at[billing.StepPerUnits]; per != nil {
+			charge.Quo(charge, per)
+		}
+		for _, fees := range []string{billing.StepFlatFees, billing.StepFixedFees} {
+			if at[fees] != nil {
+				charge.Add(charge, at[fees])
+			}
+		}
+		return charge
+	}
+	return sum
 }
 
 // lines adds up the lines of a provider's price, each rounded half up.

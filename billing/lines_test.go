@@ -59,6 +59,33 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 	}
 }
 
+// Another connection has priced up to 10 calls, or none: that is unknown. At a volume price 9
+// calls may have cost more than 10: no more is billed here than is left of the highest charge.
+func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		arrived, mayArrive string
+		amount             string // of 12 used: 9 cost 90, and 10 or more 5 each
+	}{
+		"ItArrived":     {"10", "10", "10"},
+		"ItDidNot":      {"0", "0", "60"},
+		"ItMay":         {"0", "10", "-30"},
+		"AllOrOneMore":  {"10", "11", "5"},
+		"NothingBefore": {"9", "9", "-30"},
+	} {
+		r := counted(january, c.arrived)
+		r.Connection, r.Counting = second, billing.Adds
+		r.Standing = billing.Sums{Any: true, Value: decimal(t, c.mayArrive), Added: decimal(t, c.mayArrive), Currency: "USD", Theirs: true}
+		r.Taken = billing.Sums{Any: true, Value: decimal(t, c.arrived), Added: decimal(t, c.arrived), Currency: "USD", Theirs: true}
+		r.Outstanding = c.arrived != c.mayArrive
+		f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+		f.Prices[1][0].Terms = billing.Terms{Model: billing.ModelVolume, Currency: "USD", Tiers: []billing.Tier{upTo("9", "10", "0"), upTo("", "5", "0")}}
+		f.Usage = []billing.Usage{used(january, "12")}
+		f.Reported = []billing.Reported{r}
+		require.Equal(t, c.amount, f.Plan().Reports[0].Lines[0].Amount.String(), name)
+	}
+}
+
 // A meter that an operator leaves out is stated as it was taken last, or not at
 // all, and so is late usage.
 func TestAStatementWithoutAMeter(t *testing.T) {

@@ -20,7 +20,7 @@ type Charged struct {
 	Packages metering.Decimal // that are started
 	Flat     metering.Decimal // sum of the tiers' flat fees
 	Events   int64            // that cost the fixed fee
-	Usage    metering.Decimal // what the model charges
+	Usage    metering.Decimal // the charge of the model
 	Exact    metering.Decimal // with the base price, within the minimum and the maximum
 }
 
@@ -143,22 +143,43 @@ func (t Terms) UnitPriceAt(usage metering.Decimal) metering.Decimal {
 	return t.perUnits(t.UnitPrice).Round(metering.MaxFractionDigits)
 }
 
-// PerUnit is what each unit costs, where each costs the same and nothing else is charged.
+// PerUnit returns the price of each unit, if all units cost the same and nothing else is charged.
 func (t Terms) PerUnit() (rate metering.Decimal, same bool) {
-	bare := t.BasePrice.IsZero() && t.IncludedUnits.IsZero() && t.MinimumCharge.IsZero() && t.MaximumCharge.IsZero()
+	rate, same = t.rate()
+	bare := t.BasePrice.IsZero() && t.IncludedUnits.IsZero() && t.MinimumCharge.IsZero() && t.MaximumCharge.IsZero() && t.FixedFee.IsZero()
+	return rate, same && bare
+}
+
+// rate returns the price of each unit beyond the included ones, if all of them cost the same.
+func (t Terms) rate() (rate metering.Decimal, same bool) {
 	switch t.Model {
 	case "":
-		return t.OverageRate, bare
+		return t.OverageRate, true
 	case ModelPerUnit:
-		return t.perUnits(t.UnitPrice), bare
+		return t.perUnits(t.UnitPrice), true
 	case ModelPercentage:
-		return t.Percent.Mul(hundredth), bare && t.FixedFee.IsZero()
+		return t.Percent.Mul(hundredth), true
 	}
 	return rate, false
 }
 
 // rises reports whether more usage never costs less.
 func (t Terms) rises() bool { return t.Model != ModelVolume }
+
+// peaks returns quantities from least to most, of which one has the highest charge of all
+// of them: the charge only rises within a tier.
+func (t Terms) peaks(least, most metering.Decimal) []metering.Decimal {
+	peaks := []metering.Decimal{least, most}
+	for _, tier := range t.Tiers {
+		if tier.UpTo == nil {
+			break
+		}
+		if at := t.IncludedUnits.Add(*tier.UpTo); at.Cmp(least) > 0 && at.Cmp(most) < 0 {
+			peaks = append(peaks, at)
+		}
+	}
+	return peaks
+}
 
 // byUsage reports whether the charge depends on usage.
 func (t Terms) byUsage() bool {

@@ -15,9 +15,9 @@ import (
 
 // reference is the charge of a price in minor units, with rationals and without any code of
 // the package: the definition of the models, read from the documentation.
-func reference(t billing.Terms, units metering.Decimal, events int64) *big.Rat {
+func reference(t billing.Terms, units *big.Rat, events int64) *big.Rat {
 	zero := new(big.Rat)
-	rest := upper(zero, rational(units))
+	rest := upper(zero, units)
 	rest = upper(zero, new(big.Rat).Sub(rest, rational(t.IncludedUnits)))
 	charge := new(big.Rat)
 	add := func(factors ...*big.Rat) {
@@ -161,7 +161,7 @@ func TestPropertyCharges(t *testing.T) {
 		require.NoError(t, p.Validate(), "seed %d: %s", seed, p.JSON())
 		for _, usage := range anyUsages(rng, p) {
 			events := rng.Int64N(1000) - 3
-			want, got := reference(p, usage, events), rational(p.ChargeIn(p.Currency, billing.Measured{Units: usage, Events: events}))
+			want, got := reference(p, rational(usage), events), rational(p.ChargeIn(p.Currency, billing.Measured{Units: usage, Events: events}))
 			if want.Cmp(got) != 0 {
 				t.Fatalf("seed %d: %s units from %d events cost %s instead of %s at %s", seed, usage, events, got.FloatString(3), want.FloatString(3), p.JSON())
 			}

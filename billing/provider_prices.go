@@ -98,14 +98,18 @@ type PriceDifference struct {
 	MeterSlug string
 	Ours      string // what each charges, in words
 	Theirs    string
+	First     string // the first difference between the two, in words
 }
 
 // differenceOf compares our price of a meter with the provider's.
 func differenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDifference, differs bool) {
-	if same, is := theirs.Terms(); is && same.Hash() == ours.Hash() {
-		return PriceDifference{}, false
+	first := "Odometer has no form of the provider's price"
+	if t, is := theirs.Terms(); is {
+		if first = ours.FirstDifference(t); first == "" {
+			return PriceDifference{}, false
+		}
 	}
-	return PriceDifference{m.ID, m.Slug, ours.String(), theirs.String()}, true
+	return PriceDifference{m.ID, m.Slug, ours.String(), theirs.String(), first}, true
 }
 
 // Linked is what is known of a customer's prices where a provider has its own.

@@ -101,6 +101,7 @@ type Line struct {
 	Charge       metering.Decimal // for the usage, rounded to the currency's minor unit
 	Amount       metering.Decimal // charge less what is billed elsewhere
 	Currency     string
+	Working      []Step // of the amount, in a new statement
 }
 
 func (l Line) about(o Line) bool { return l.MeterID == o.MeterID && l.Closed.Equal(o.Closed) }

@@ -15,7 +15,9 @@ func StepNames() []string {
 }
 
 // Counted says whether the step is counted from events.
-func (s Step) Counted() bool { return s.Name == StepUsage || s.Name == StepLate || s.Name == StepTotal }
+func (s Step) Counted() bool {
+	return s.Name == StepUsage || s.Name == StepLate || s.Name == StepTotal || s.Name == StepFixedFees
+}
 
 // Sentence says in plain English what the step's amount is.
 func (s Step) Sentence() string {

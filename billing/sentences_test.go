@@ -42,7 +42,7 @@ func TestTheSentenceOfAStep(t *testing.T) {
 func TestWhichStepsAreCounted(t *testing.T) {
 	t.Parallel()
 	for _, name := range billing.StepNames() {
-		counted := name == billing.StepUsage || name == billing.StepLate || name == billing.StepTotal
+		counted := name == billing.StepUsage || name == billing.StepLate || name == billing.StepTotal || name == billing.StepFixedFees
 		require.Equal(t, counted, billing.Step{Name: name}.Counted(), name)
 	}
 }

@@ -29,18 +29,13 @@ func rounded(r *big.Rat, digits int) *big.Rat {
 	return new(big.Rat).Quo(new(big.Rat).SetInt(whole), scale)
 }
 
-// oracle is what so much usage costs at a version of the meter's price.
-func (l *life) oracle(meter metering.MeterID, version int, usage *big.Rat) *big.Rat {
+// oracle returns the charge for usage of so many events at a version of the meter's price.
+func (l *life) oracle(meter metering.MeterID, version int, usage *big.Rat, events int64) *big.Rat {
 	for _, p := range l.prices[meter] {
 		if p.Version != version {
 			continue
 		}
-		over := new(big.Rat).Sub(usage, rational(p.IncludedUnits))
-		if over.Sign() < 0 {
-			over.SetInt64(0)
-		}
-		exact := over.Mul(over, rational(p.OverageRate))
-		return rounded(exact.Add(exact, rational(p.BasePrice)), map[string]int{"USD": 2, "JPY": 0, "KWD": 3}[p.Currency])
+		return reference(p.Terms, usage, events)
 	}
 	return new(big.Rat)
 }
@@ -80,6 +75,25 @@ func (l *life) used(meter metering.MeterID, r metering.Range) (total metering.De
 		}
 	}
 	return total
+}
+
+// counted is how many events of a range the meter has counted.
+func (l *life) counted(meter metering.MeterID, r metering.Range) (n int64) {
+	for _, e := range l.events {
+		if e.meter == meter && r.Contains(e.at) && !e.lost && l.isFed(meter, e.at) {
+			n++
+		}
+	}
+	return n
+}
+
+// eventsOf returns the number of events that a closed line's charge is for: none for a line
+// that is reported in quantities.
+func (l *life) eventsOf(line billing.ClosedLine, events int64) int64 {
+	if line.Scale != nil {
+		return 0
+	}
+	return events
 }
 
 // check holds what is so after every step.
@@ -298,7 +312,7 @@ func (l *life) checkClosing(c billing.Closing) {
 		if then := c.Period.Subscription.Prices[line.MeterID]; line.Scale != nil && then != nil && line.Price != then {
 			l.failf("the period from %s closed at the price %v of meter %d, which cost %v", c.Period.Start, line.Price, line.MeterID, then)
 		}
-		charge := l.charged(line.Price, line.MeterID, version, billable(line, rational(used)))
+		charge := l.charged(line.Price, line.MeterID, version, billable(line, rational(used)), l.eventsOf(line, l.counted(line.MeterID, c.Period.Range)))
 		if (line.Scale != nil || line.Billed && l.chargedAmounts(c.Period, line)) && l.onTrial(c.Period) {
 			charge = new(big.Rat)
 		}

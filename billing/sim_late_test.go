@@ -67,8 +67,8 @@ func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
 	if line.Scale == nil {
 		return new(big.Rat)
 	}
-	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.given() || c.state.Taken() })))
-	return accepted.Sub(l.costs(p, line, rational(l.billedUnits(p, line))), accepted)
+	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.given() || c.state.Taken() })), 0)
+	return accepted.Sub(l.costs(p, line, rational(l.billedUnits(p, line)), 0), accepted)
 }
 
 // overwrittenLate is what more of a closed line's charge is lacking if invoices
@@ -79,8 +79,8 @@ func (l *life) overwrittenLate(p billing.Period, line billing.ClosedLine) *big.R
 		return new(big.Rat)
 	}
 	last := l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.known() || c.onNone && c.Counting != billing.Adds })
-	more := l.costs(p, line, rational(l.billedUnits(p, line)))
-	return more.Sub(more, l.costs(p, line, rational(last)))
+	more := l.costs(p, line, rational(l.billedUnits(p, line)), 0)
+	return more.Sub(more, l.costs(p, line, rational(last), 0))
 }
 
 func lower(a, b *big.Rat) *big.Rat {
@@ -138,19 +138,19 @@ func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
 // worth is what a closed period's meter has come to, by how many events came late.
 func (l *life) worth(p billing.Period, line billing.ClosedLine) (all []*big.Rat) {
 	usage := line.Usage
-	for _, value := range append([]metering.Decimal{{}}, l.came(line.MeterID, p)...) {
+	for n, value := range append([]metering.Decimal{{}}, l.came(line.MeterID, p)...) {
 		usage = usage.Add(value)
-		all = append(all, l.costs(p, line, billable(line, rational(usage))))
+		all = append(all, l.costs(p, line, billable(line, rational(usage)), l.eventsOf(line, line.Events+int64(n))))
 	}
 	return all
 }
 
-// costs is the oracle's charge for units of a closed line: a trial's are free.
-func (l *life) costs(p billing.Period, line billing.ClosedLine, units *big.Rat) *big.Rat {
+// costs is the oracle's charge for units and events of a closed line: a trial's are free.
+func (l *life) costs(p billing.Period, line billing.ClosedLine, units *big.Rat, events int64) *big.Rat {
 	if (line.Scale != nil || l.chargedAmounts(p, line)) && l.onTrial(p) {
 		return new(big.Rat)
 	}
-	return l.charged(line.Price, line.MeterID, line.PriceVersion, units)
+	return l.charged(line.Price, line.MeterID, line.PriceVersion, units, events)
 }
 
 // lateTotal is the usage of a closed period with what came late.

@@ -173,7 +173,11 @@ type storedReport struct {
 }
 
 func (r *storedReport) bytes() string {
-	return fmt.Sprint(r.Kind, r.Connection, r.Customer, r.Target, r.number, r.Quantity, r.Currency, r.Of, r.timestamp, r.Lines)
+	lines := slices.Clone(r.Lines)
+	for i := range lines {
+		lines[i].Working = nil // it has pointers
+	}
+	return fmt.Sprint(r.Kind, r.Connection, r.Customer, r.Target, r.number, r.Quantity, r.Currency, r.Of, r.timestamp, lines)
 }
 
 // facts are read at one instant.

@@ -38,6 +38,7 @@ type life struct {
 	most       map[usedKey]mostUsed
 	plans      int // made so far
 	startedIn  billing.Settings
+	short      bool                             // its prices have no other model than overage: others live it, too
 	monthly    bool                             // contracts run in months
 	steady     bool                             // providers' prices stay: when they are read says which hold
 	tape       *tape                            // nil: nobody notes what is done
@@ -104,10 +105,11 @@ func among(steps []step, seed uint64, others []kind, place, odds int) (all []ste
 
 var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "America/Asuncion"}
 
-// begin makes the customer of a seed.
-func begin(seed uint64) *life {
+// begin makes the customer of a seed. Its prices are of any model, or all in the short form.
+func begin(seed uint64, short bool) *life {
 	l := &life{
-		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
+		short: short,
+		rng:   rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
 		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation),
 	}
 	timezone, _ := metering.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
@@ -187,6 +189,9 @@ func (l *life) newPrice(meter metering.MeterID, plan metering.PlanID, from time.
 	}
 	if from.After(l.now) && l.rng.IntN(3) == 0 {
 		price.Currency = currencies[l.rng.IntN(len(currencies))]
+	}
+	if !l.short {
+		price.Terms = ofAnyModel(price.Terms, l.own)
 	}
 	l.prices[meter] = append(slices.Clone(l.prices[meter]), price)
 	l.notePrice(price)
@@ -269,7 +274,7 @@ type circumstances struct {
 
 // live lives the life of a seed with these steps, until something is wrong.
 func live(seed uint64, steps []step, in circumstances) *life {
-	l := begin(seed)
+	l := begin(seed, in.tape != nil)
 	l.lazy, l.tape, l.startedIn, l.monthly, l.steady = in.lazy, in.tape, l.settings, in.monthly, in.known
 	if own(seed) && in.tape == nil {
 		l.beginOwn(seed)

@@ -1,8 +1,10 @@
 package billing_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/big"
+	"math/rand/v2"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/dev/lives"
@@ -95,12 +97,50 @@ func (f *farSide) tariff(meter metering.MeterID, c *contract) *tariff {
 	return &tariff{fmt.Sprintf("price %d %d %d", f.connection, meter, n), c.currency, tariffOf(f.connection, meter, n)}
 }
 
+// ofAnyModel returns terms of a model that the amounts of a short form choose. A customer that
+// may be billed in quantities has no fees for events: the API refuses both together.
+func ofAnyModel(short billing.Terms, fees bool) billing.Terms {
+	hash := short.Hash()
+	rng := rand.New(rand.NewPCG(binary.BigEndian.Uint64(hash[:]), 6))
+	t := billing.Terms{BasePrice: short.BasePrice, IncludedUnits: short.IncludedUnits, Currency: short.Currency}
+	amount := func(most int64) metering.Decimal {
+		return metering.Whole(rng.Int64N(most)).Mul(metering.MustDecimal("0.001"))
+	}
+	if rng.IntN(4) == 0 {
+		t.MinimumCharge = amount(20_000)
+	}
+	if rng.IntN(4) == 0 {
+		t.MaximumCharge = t.MinimumCharge.Add(amount(40_000))
+	}
+	models := billing.Model("").Values()
+	switch t.Model = models[rng.IntN(len(models))]; t.Model {
+	case billing.ModelOverage:
+		t.Model, t.OverageRate = "", short.OverageRate
+	case billing.ModelPerUnit:
+		t.UnitPrice, t.PerUnits = amount(30_000), []int64{1, 3, 7, 1000}[rng.IntN(4)]
+	case billing.ModelGraduated, billing.ModelVolume:
+		var last metering.Decimal
+		for range rng.IntN(4) {
+			last = last.Add(metering.Whole(1 + rng.Int64N(9)))
+			t.Tiers = append(t.Tiers, billing.Tier{UpTo: new(last), UnitPrice: amount(3000), FlatFee: amount(900)})
+		}
+		t.Tiers = append(t.Tiers, billing.Tier{UnitPrice: amount(3000)})
+	case billing.ModelPackage:
+		t.PackageSize, t.PackagePrice = 1+rng.Int64N(9), amount(9000)
+	case billing.ModelPercentage:
+		if t.Percent = amount(90_000); fees {
+			t.FixedFee = amount(500)
+		}
+	}
+	return t
+}
+
 // charged is the oracle's charge at the far side's price, or at a version of ours.
-func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, version int, units *big.Rat) *big.Rat {
+func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, version int, units *big.Rat, events int64) *big.Rat {
 	if t, is := theirs.(*tariff); is {
 		return t.oracle(units)
 	}
-	return l.oracle(meter, version, units)
+	return l.oracle(meter, version, units, events)
 }
 
 // lineOf is what an invoice bills of a meter.

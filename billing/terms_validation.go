@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of what a price may contain.
+// Bounds of the fields of a price.
 const (
 	MaxTiers   = 100
 	MaxPerUnit = 1_000_000_000_000 // of PerUnits and PackageSize

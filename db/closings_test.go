@@ -75,11 +75,19 @@ func (b *biller) closedUntil() *time.Time {
 	return until
 }
 
-func adjustments(t testing.TB, m message) []webhook.Adjustment {
+// statedAdjustment is an adjustment without its steps, which may have more decimals than a
+// request.
+type statedAdjustment struct {
+	webhook.Adjustment
+
+	Steps json.RawMessage `json:"steps"`
+}
+
+func adjustments(t testing.TB, m message) []statedAdjustment {
 	t.Helper()
 	text, err := json.Marshal(m.Data.Adjustments)
 	require.NoError(t, err)
-	var list []webhook.Adjustment
+	var list []statedAdjustment
 	require.NoError(t, json.Unmarshal(text, &list))
 	return list
 }

@@ -58,6 +58,9 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 		if err := storeConnection(ctx, tx, tenant, actor, &provider); err != nil {
 			return err
 		}
+		if err := refuseQuantities(ctx, tx, tenant, provider, provider.ValidatedAt); err != nil {
+			return err
+		}
 		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
 			return err
 		}

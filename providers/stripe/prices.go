@@ -129,13 +129,16 @@ func halfUp(x metering.Decimal) metering.Decimal {
 	return whole
 }
 
-// Terms are those of ours that charge the same, but for the rounding: a price of
-// each unit, and one whose first tier is a flat amount alone.
+// Terms returns the terms of ours that charge the same, except for the rounding. Packages of
+// which an incomplete one counts as none have no such terms.
 func (p Price) Terms() (t billing.Terms, same bool) {
 	t.Currency = p.ISO
 	switch n := len(p.Tiers); {
-	case p.DivideBy != 0:
+	case p.DivideBy != 0 && !p.RoundUp:
 		return t, false
+	case p.DivideBy != 0:
+		t.Model, t.PackageSize, t.PackagePrice = billing.ModelPackage, p.DivideBy, Amount(p.UnitAmount, p.ISO)
+		return t, true
 	case n == 0:
 		t.OverageRate = Amount(p.UnitAmount, p.ISO)
 		return t, true
@@ -143,10 +146,22 @@ func (p Price) Terms() (t billing.Terms, same bool) {
 		t.BasePrice, t.OverageRate = Amount(flatOf(p.Tiers[0]), p.ISO), Amount(p.Tiers[0].UnitAmount, p.ISO)
 		return t, true
 	case n > 2 || p.Volume || !p.Tiers[0].UnitAmount.IsZero() || !flatOf(p.Tiers[1]).IsZero():
-		return t, false
+		return p.tiered(), true
 	}
 	t.BasePrice, t.IncludedUnits, t.OverageRate = Amount(flatOf(p.Tiers[0]), p.ISO), *p.Tiers[0].UpTo, Amount(p.Tiers[1].UnitAmount, p.ISO)
 	return t, true
+}
+
+// tiered are the terms of a price with tiers.
+func (p Price) tiered() billing.Terms {
+	t := billing.Terms{Currency: p.ISO, Model: billing.ModelGraduated}
+	if p.Volume {
+		t.Model = billing.ModelVolume
+	}
+	for _, tier := range p.Tiers {
+		t.Tiers = append(t.Tiers, billing.Tier{UpTo: tier.UpTo, UnitPrice: Amount(tier.UnitAmount, p.ISO), FlatFee: Amount(flatOf(tier), p.ISO)})
+	}
+	return t
 }
 
 func flatOf(t Tier) (flat metering.Decimal) {
@@ -161,31 +176,7 @@ func (p Price) String() string {
 	if t, same := p.Terms(); same {
 		return t.String()
 	}
-	if p.DivideBy != 0 {
-		part := "none"
-		if p.RoundUp {
-			part = "one"
-		}
-		return fmt.Sprintf("%s %s for each %d units; an incomplete package counts as %s", Amount(p.UnitAmount, p.ISO), p.ISO, p.DivideBy, part)
-	}
-	var tiers []string
-	for _, t := range p.Tiers {
-		text := fmt.Sprintf("%s %s for each unit", Amount(t.UnitAmount, p.ISO), p.ISO)
-		if flat := flatOf(t); !flat.IsZero() {
-			text = fmt.Sprintf("%s %s and %s", Amount(flat, p.ISO), p.ISO, text)
-		}
-		if t.UpTo != nil {
-			text = fmt.Sprintf("up to %s units: %s", t.UpTo, text)
-		} else {
-			text = "beyond: " + text
-		}
-		tiers = append(tiers, text)
-	}
-	how := "tier by tier"
-	if p.Volume {
-		how = "all units at the price of the tier that they reach"
-	}
-	return how + ": " + strings.Join(tiers, "; ")
+	return fmt.Sprintf("%s %s for each %d units; an incomplete package counts as none", Amount(p.UnitAmount, p.ISO), p.ISO, p.DivideBy)
 }
 
 // shownPrice is a price as Stripe shows it.

@@ -117,6 +117,30 @@ type StatementMeter struct {
 	UnitPrice metering.Decimal `json:"unit_price"`
 	Amount    metering.Decimal `json:"amount" doc:"Amount, rounded to the currency's minor unit"`
 	Currency  string           `json:"currency"`
+	Steps     []StatementStep  `json:"steps,omitempty" doc:"Breakdown of amount, as in GET /v1/billing/explain. Absent in a line that repeats an earlier statement"`
+}
+
+// StatementStep is one step of the breakdown of an amount.
+type StatementStep struct {
+	Name         string           `json:"name" doc:"Name of the step, as in GET /v1/billing/explain" example:"overage_charge"`
+	Amount       metering.Decimal `json:"amount" doc:"Exact amount in unit"`
+	Unit         string           `json:"unit" doc:"units, packages, percent, or a currency code" example:"USD"`
+	RoundedTo    *int32           `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
+	EventCount   *int64           `json:"event_count,omitempty" doc:"Number of counted events. Only for usage and fixed fees"`
+	PriceVersion int              `json:"price_version,omitempty" doc:"Version of the price with this value. Absent for other steps"`
+	Tier         int              `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Absent for other steps" example:"1"`
+	Steps        []StatementStep  `json:"steps,omitempty" doc:"Parts of the amount"`
+}
+
+func stepsOf(working []billing.Step) (steps []StatementStep) {
+	for _, s := range working {
+		step := StatementStep{Name: s.Name, Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits, PriceVersion: s.PriceVersion, Tier: s.Tier, Steps: stepsOf(s.Of)}
+		if s.Counted() {
+			step.EventCount = &s.Events
+		}
+		steps = append(steps, step)
+	}
+	return steps
 }
 
 // Adjustment is what usage that arrived late adds to a closed period. Like the
@@ -133,7 +157,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 		LedgerEpoch: m.Epoch, Sequence: m.Sequence, Currency: m.Currency, Meters: []StatementMeter{}, Adjustments: []Adjustment{},
 	}
 	for _, l := range m.Lines {
-		line := StatementMeter{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency}
+		line := StatementMeter{l.MeterID.String(), l.MeterSlug, l.Quantity, l.UnitPrice, l.Amount, l.Currency, stepsOf(l.Working)}
 		if l.Closed.IsZero() {
 			statement.Meters = append(statement.Meters, line)
 			continue

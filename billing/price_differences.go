@@ -1,0 +1,146 @@
+package billing
+
+import (
+	"fmt"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// providerForm is a price in the form that providers have: base price and included units are
+// parts of the tiers, and each unit price is for one unit.
+type providerForm struct {
+	model        Model // ModelGraduated, ModelVolume or ModelPackage
+	tiers        []Tier
+	packageSize  int64
+	packagePrice metering.Decimal
+}
+
+// providerForm returns the form of the terms at a provider, or the field that has none there.
+func (t Terms) providerForm() (f providerForm, without string) {
+	switch {
+	case !t.MinimumCharge.IsZero():
+		return f, "minimum_charge"
+	case !t.MaximumCharge.IsZero():
+		return f, "maximum_charge"
+	case !t.FixedFee.IsZero():
+		return f, "fixed_fee"
+	case t.Model == ModelPackage:
+		return t.packageForm()
+	case t.Model == ModelVolume && len(t.Tiers) > 1:
+		return t.volumeForm()
+	}
+	return providerForm{model: ModelGraduated, tiers: merged(t.fromZero(t.unitTiers()))}, ""
+}
+
+func (t Terms) packageForm() (f providerForm, without string) {
+	switch {
+	case !t.BasePrice.IsZero():
+		return f, "base_price with the model package"
+	case !t.IncludedUnits.IsZero():
+		return f, "included_units with the model package"
+	}
+	return providerForm{model: ModelPackage, packageSize: t.PackageSize, packagePrice: t.PackagePrice}, ""
+}
+
+func (t Terms) volumeForm() (f providerForm, without string) {
+	if !t.IncludedUnits.IsZero() {
+		return f, "included_units with the model volume"
+	}
+	tiers := t.unitTiers()
+	for i := range tiers {
+		tiers[i].FlatFee = tiers[i].FlatFee.Add(t.BasePrice)
+	}
+	return providerForm{model: ModelVolume, tiers: tiers}, ""
+}
+
+// unitTiers returns the tiers of the charged units, with prices of one unit.
+func (t Terms) unitTiers() []Tier {
+	if rate, _ := t.rate(); len(t.Tiers) == 0 {
+		return []Tier{{UnitPrice: rate}}
+	}
+	tiers := make([]Tier, len(t.Tiers))
+	for i, tier := range t.Tiers {
+		tier.UnitPrice = t.perUnits(tier.UnitPrice)
+		tiers[i] = tier
+	}
+	return tiers
+}
+
+// fromZero returns tiers that count from the first unit, and contain the base price.
+func (t Terms) fromZero(tiers []Tier) []Tier {
+	tiers[0].FlatFee = tiers[0].FlatFee.Add(t.BasePrice)
+	if t.IncludedUnits.IsZero() {
+		return tiers
+	}
+	included := Tier{UpTo: &t.IncludedUnits, FlatFee: tiers[0].FlatFee}
+	tiers[0].FlatFee = metering.Decimal{}
+	for i := range tiers {
+		if tiers[i].UpTo != nil {
+			tiers[i].UpTo = new(tiers[i].UpTo.Add(t.IncludedUnits))
+		}
+	}
+	return append([]Tier{included}, tiers...)
+}
+
+// merged joins tiers that follow one another at the same unit price without a flat fee.
+func merged(tiers []Tier) (all []Tier) {
+	for _, tier := range tiers {
+		if n := len(all); n > 0 && tier.FlatFee.IsZero() && tier.UnitPrice.Equal(all[n-1].UnitPrice) {
+			all[n-1].UpTo = tier.UpTo
+			continue
+		}
+		all = append(all, tier)
+	}
+	return all
+}
+
+// FirstDifference returns in words the first difference between the charges at our terms and
+// at a provider's, except for the rounding; "": they charge the same.
+func (t Terms) FirstDifference(theirs Terms) string {
+	ours, without := t.providerForm()
+	if without != "" {
+		return "the provider has no form of " + without
+	}
+	other, without := theirs.providerForm()
+	switch {
+	case without != "":
+		return "Odometer compares no " + without + " of a provider"
+	case t.Currency != theirs.Currency:
+		return differing("currency", t.Currency, theirs.Currency)
+	case ours.model != other.model:
+		return differing("model", string(ours.model), string(other.model))
+	case ours.packageSize != other.packageSize:
+		return differing("package_size", fmt.Sprint(ours.packageSize), fmt.Sprint(other.packageSize))
+	case !ours.packagePrice.Equal(other.packagePrice):
+		return differing("package_price", ours.packagePrice.String(), other.packagePrice.String())
+	}
+	for n := range min(len(ours.tiers), len(other.tiers)) {
+		if d := differenceInTier(ours.tiers[n], other.tiers[n]); d != "" {
+			return fmt.Sprintf("tier %d: %s", n+1, d)
+		}
+	}
+	return "" // the last tiers have no bound, so there are as many
+}
+
+func differenceInTier(ours, theirs Tier) string {
+	switch {
+	case !ours.UnitPrice.Equal(theirs.UnitPrice):
+		return differing("unit_price", ours.UnitPrice.String(), theirs.UnitPrice.String())
+	case !ours.FlatFee.Equal(theirs.FlatFee):
+		return differing("flat_fee", ours.FlatFee.String(), theirs.FlatFee.String())
+	case boundText(ours.UpTo) != boundText(theirs.UpTo):
+		return differing("up_to", boundText(ours.UpTo), boundText(theirs.UpTo))
+	}
+	return ""
+}
+
+func boundText(upTo *metering.Decimal) string {
+	if upTo == nil {
+		return "null"
+	}
+	return upTo.String()
+}
+
+func differing(field, ours, theirs string) string {
+	return fmt.Sprintf("%s is %s in Odometer and %s at the provider", field, ours, theirs)
+}

@@ -1,0 +1,63 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// RefuseFixedFee refuses terms with a fee for each event while the tenant's provider bills
+// quantities: a quantity has no number of events.
+func (s Prices) RefuseFixedFee(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
+	if t.FixedFee.IsZero() {
+		return nil
+	}
+	provider, err := activeProvider(ctx, s.pool, tenant)
+	if metering.CodeOf(err) == metering.CodeNoProvider {
+		return nil
+	}
+	if err != nil || !billsQuantities(provider) {
+		return err
+	}
+	return metering.Invalid("body.fixed_fee", "must be 0 while the billing provider bills quantities, which have no number of events; set bills of the provider to amounts first")
+}
+
+func billsQuantities(p metering.Provider) bool {
+	return !p.Statements && p.Bills != metering.BillsAmounts
+}
+
+// refuseQuantities refuses a provider that bills quantities while a price has a fee for each
+// event now or later.
+func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p metering.Provider, now time.Time) error {
+	if !billsQuantities(p) {
+		return nil
+	}
+	var meters *string
+	err := tx.QueryRow(ctx, `
+		select string_agg(distinct m.slug, ', ')
+		from meter_prices p
+		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
+		join meters m on m.tenant_id = p.tenant_id and m.id = p.meter_id
+		where p.tenant_id = $1
+		  and p.withdrawn_at is null
+		  and t.terms ? 'fixed_fee'
+		  and not exists (
+		    select
+		    from meter_prices n
+		    where n.tenant_id = p.tenant_id
+		      and n.meter_id = p.meter_id
+		      and coalesce(n.plan_id, 0) = coalesce(p.plan_id, 0)
+		      and n.withdrawn_at is null
+		      and n.effective_from <= $2
+		      and (n.effective_from, n.version) > (p.effective_from, p.version))`, tenant, now).Scan(&meters)
+	if err != nil || meters == nil {
+		return err
+	}
+	return metering.Errorf(metering.CodeConflict,
+		"the prices of these meters have a fixed_fee, which a provider that bills quantities cannot charge: %s; save the provider with bills set to amounts, or set prices without fixed_fee",
+		*meters)
+}

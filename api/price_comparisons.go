@@ -24,10 +24,11 @@ type priceDifference struct {
 	MeterSlug  string `json:"meter_slug"`
 	OurPrice   string `json:"our_price" doc:"Description of Odometer's price" example:"0.02 USD for each unit"`
 	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
+	Difference string `json:"first_difference" doc:"The first difference between the two prices. Base price and included units are compared as parts of the tiers" example:"tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider"`
 }
 
 func showDifference(d billing.PriceDifference) priceDifference {
-	return priceDifference{d.MeterID.String(), d.MeterSlug, d.Ours, d.Theirs}
+	return priceDifference{d.MeterID.String(), d.MeterSlug, d.Ours, d.Theirs, d.First}
 }
 
 // priceID is the id of a provider's own price; "": ours is charged.

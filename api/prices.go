@@ -13,16 +13,17 @@ type price struct {
 	Version       int              `json:"version"`
 	BasePrice     metering.Decimal `json:"base_price" doc:"Fixed charge for each billing period"`
 	IncludedUnits metering.Decimal `json:"included_units" doc:"Units that the base price includes"`
-	OverageRate   metering.Decimal `json:"overage_rate" doc:"Price of each unit beyond the included units"`
+	OverageRate   metering.Decimal `json:"overage_rate" doc:"Price of each unit beyond the included units. With another model, 0"`
 	Currency      string           `json:"currency" example:"USD"`
 	EffectiveFrom *time.Time       `json:"effective_from" doc:"A billing period is charged at the version in force at its start. Null: from the beginning"`
 	CreatedAt     time.Time        `json:"created_at"`
+	ModelTerms
 }
 
 func showPrice(p billing.Price) price {
 	shown := price{
 		Version: p.Version, BasePrice: p.BasePrice, IncludedUnits: p.IncludedUnits, OverageRate: p.OverageRate,
-		Currency: p.Currency, CreatedAt: p.CreatedAt.UTC(),
+		Currency: p.Currency, CreatedAt: p.CreatedAt.UTC(), ModelTerms: showModelTerms(p.Terms),
 	}
 	if from := p.EffectiveFrom.UTC(); from.Year() > 1 {
 		shown.EffectiveFrom = &from
@@ -104,11 +105,12 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 
 // NewPrice is a price that is to hold.
 type NewPrice struct {
-	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage"`
-	IncludedUnits SentDecimal `json:"included_units" required:"false"`
-	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
+	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. With the model 'overage', a price needs base_price, overage_rate or both; use 0 for free usage"`
+	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that the base price includes. They are subtracted before the model is applied"`
+	OverageRate   SentDecimal `json:"overage_rate" required:"false" doc:"Price of each unit beyond the included units. Only with the model 'overage'"`
 	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217 code. Default: the tenant's currency"`
 	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
+	NewModel
 	Confirm
 }
 
@@ -160,15 +162,12 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, plan metering.P
 // priceIn is the price that a body asks for.
 func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.PlanID, in NewPrice) (p billing.Price, err error) {
 	tenant := principalOf(ctx).Tenant
-	p = billing.Price{
-		MeterID: m.ID, PlanID: plan, EffectiveFrom: billing.CalendarPeriod(s.Now(), tenant.Location()).End,
-		Terms: billing.Terms{
-			BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal,
-			Currency: tenant.Currency,
-		},
+	p = billing.Price{MeterID: m.ID, PlanID: plan, EffectiveFrom: billing.CalendarPeriod(s.Now(), tenant.Location()).End}
+	if p.Terms, err = in.terms(tenant.Currency); err != nil {
+		return p, err
 	}
-	if in.Currency != nil {
-		p.Currency = *in.Currency
+	if err := s.Store.Prices.RefuseFixedFee(ctx, tenant.ID, p.Terms); err != nil {
+		return p, err
 	}
 	if in.EffectiveFrom != nil {
 		p.EffectiveFrom = in.EffectiveFrom.Time
@@ -176,12 +175,6 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.Pl
 		return p, err
 	} else if len(versions) == 0 {
 		p.EffectiveFrom = time.Time{}
-	}
-	if err := p.Validate(); err != nil {
-		return p, err
-	}
-	if !in.BasePrice.sent && !in.OverageRate.sent {
-		return p, metering.Invalid("body", "must contain base_price or overage_rate; use 0 for free usage")
 	}
 	return p, nil
 }

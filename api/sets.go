@@ -57,6 +57,7 @@ func describeSets(schemas huma.Registry) {
 	describe[unratedState](schemas)
 	describe[metering.MessageKind](schemas)
 	describe[metering.QuotaMode](schemas)
+	describe[billing.Model](schemas)
 	describe[metering.QuotaPeriod](schemas)
 	describe[metering.Role](schemas)
 	describe[metering.Scope](schemas)

@@ -31,7 +31,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(billing.UnratedReason("").Values()), valuesOf(append(billing.PeriodState("").Values(), billing.PeriodBefore)),
 		valuesOf(metering.Verdict("").Values()), valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
-		valuesOf(db.AttentionKind("").Values()), valuesOf(metering.QuotaMode("").Values()), valuesOf(metering.QuotaPeriod("").Values()),
+		valuesOf(db.AttentionKind("").Values()), valuesOf(metering.QuotaMode("").Values()), valuesOf(metering.QuotaPeriod("").Values()), valuesOf(billing.Model("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.MessageWebhookTest)), // the kinds that endpoints choose, and those that they receive
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),

@@ -1663,6 +1663,36 @@ func (e PreviewedEventRule) Valid() bool {
 	}
 }
 
+// Defines values for PriceModel.
+const (
+	PriceModelGraduated  PriceModel = "graduated"
+	PriceModelOverage    PriceModel = "overage"
+	PriceModelPackage    PriceModel = "package"
+	PriceModelPerUnit    PriceModel = "per_unit"
+	PriceModelPercentage PriceModel = "percentage"
+	PriceModelVolume     PriceModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the PriceModel enum.
+func (e PriceModel) Valid() bool {
+	switch e {
+	case PriceModelGraduated:
+		return true
+	case PriceModelOverage:
+		return true
+	case PriceModelPackage:
+		return true
+	case PriceModelPerUnit:
+		return true
+	case PriceModelPercentage:
+		return true
+	case PriceModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProviderBills.
 const (
 	ProviderBillsAmounts    ProviderBills = "amounts"
@@ -2173,6 +2203,66 @@ func (e SessionScope) Valid() bool {
 	}
 }
 
+// Defines values for SetPlanPricingModel.
+const (
+	SetPlanPricingModelGraduated  SetPlanPricingModel = "graduated"
+	SetPlanPricingModelOverage    SetPlanPricingModel = "overage"
+	SetPlanPricingModelPackage    SetPlanPricingModel = "package"
+	SetPlanPricingModelPerUnit    SetPlanPricingModel = "per_unit"
+	SetPlanPricingModelPercentage SetPlanPricingModel = "percentage"
+	SetPlanPricingModelVolume     SetPlanPricingModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the SetPlanPricingModel enum.
+func (e SetPlanPricingModel) Valid() bool {
+	switch e {
+	case SetPlanPricingModelGraduated:
+		return true
+	case SetPlanPricingModelOverage:
+		return true
+	case SetPlanPricingModelPackage:
+		return true
+	case SetPlanPricingModelPerUnit:
+		return true
+	case SetPlanPricingModelPercentage:
+		return true
+	case SetPlanPricingModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SetPricingModel.
+const (
+	SetPricingModelGraduated  SetPricingModel = "graduated"
+	SetPricingModelOverage    SetPricingModel = "overage"
+	SetPricingModelPackage    SetPricingModel = "package"
+	SetPricingModelPerUnit    SetPricingModel = "per_unit"
+	SetPricingModelPercentage SetPricingModel = "percentage"
+	SetPricingModelVolume     SetPricingModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the SetPricingModel enum.
+func (e SetPricingModel) Valid() bool {
+	switch e {
+	case SetPricingModelGraduated:
+		return true
+	case SetPricingModelOverage:
+		return true
+	case SetPricingModelPackage:
+		return true
+	case SetPricingModelPerUnit:
+		return true
+	case SetPricingModelPercentage:
+		return true
+	case SetPricingModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SetQuotaMode.
 const (
 	SetQuotaModeHard SetQuotaMode = "hard"
@@ -2298,29 +2388,47 @@ const (
 	StepNameBasePrice             StepName = "base_price"
 	StepNameBilledElsewhere       StepName = "billed_elsewhere"
 	StepNameCharge                StepName = "charge"
+	StepNameChargedUnits          StepName = "charged_units"
 	StepNameClosedCharge          StepName = "closed_charge"
 	StepNameClosedUnits           StepName = "closed_units"
 	StepNameElsewhereUnits        StepName = "elsewhere_units"
 	StepNameExactCharge           StepName = "exact_charge"
+	StepNameFixedFee              StepName = "fixed_fee"
+	StepNameFixedFees             StepName = "fixed_fees"
+	StepNameFlatFees              StepName = "flat_fees"
 	StepNameIncludedUnits         StepName = "included_units"
 	StepNameLateUsage             StepName = "late_usage"
+	StepNameMaximumCharge         StepName = "maximum_charge"
+	StepNameMinimumCharge         StepName = "minimum_charge"
 	StepNameOnlyReported          StepName = "only_reported"
 	StepNameOnlyReportedUnits     StepName = "only_reported_units"
 	StepNameOverageCharge         StepName = "overage_charge"
 	StepNameOverageRate           StepName = "overage_rate"
 	StepNameOverageUnits          StepName = "overage_units"
+	StepNamePackagePrice          StepName = "package_price"
+	StepNamePackageSize           StepName = "package_size"
+	StepNamePackages              StepName = "packages"
 	StepNamePart                  StepName = "part"
+	StepNamePerUnits              StepName = "per_units"
+	StepNamePercent               StepName = "percent"
 	StepNamePriceLine             StepName = "price_line"
 	StepNamePriceRate             StepName = "price_rate"
 	StepNamePricedUnits           StepName = "priced_units"
 	StepNameProviderCharge        StepName = "provider_charge"
 	StepNameQuantity              StepName = "quantity"
 	StepNameReportedUnits         StepName = "reported_units"
+	StepNameTier                  StepName = "tier"
+	StepNameTierFlatFee           StepName = "tier_flat_fee"
+	StepNameTierUnitPrice         StepName = "tier_unit_price"
+	StepNameTierUnits             StepName = "tier_units"
 	StepNameTotalUsage            StepName = "total_usage"
 	StepNameTrial                 StepName = "trial"
 	StepNameUnbilledCharge        StepName = "unbilled_charge"
 	StepNameUnbilledUnits         StepName = "unbilled_units"
+	StepNameUnitCharges           StepName = "unit_charges"
+	StepNameUnitPrice             StepName = "unit_price"
 	StepNameUsage                 StepName = "usage"
+	StepNameUsageCharge           StepName = "usage_charge"
 )
 
 // Valid indicates whether the value is a known member of the StepName enum.
@@ -2338,6 +2446,8 @@ func (e StepName) Valid() bool {
 		return true
 	case StepNameCharge:
 		return true
+	case StepNameChargedUnits:
+		return true
 	case StepNameClosedCharge:
 		return true
 	case StepNameClosedUnits:
@@ -2346,9 +2456,19 @@ func (e StepName) Valid() bool {
 		return true
 	case StepNameExactCharge:
 		return true
+	case StepNameFixedFee:
+		return true
+	case StepNameFixedFees:
+		return true
+	case StepNameFlatFees:
+		return true
 	case StepNameIncludedUnits:
 		return true
 	case StepNameLateUsage:
+		return true
+	case StepNameMaximumCharge:
+		return true
+	case StepNameMinimumCharge:
 		return true
 	case StepNameOnlyReported:
 		return true
@@ -2360,7 +2480,17 @@ func (e StepName) Valid() bool {
 		return true
 	case StepNameOverageUnits:
 		return true
+	case StepNamePackagePrice:
+		return true
+	case StepNamePackageSize:
+		return true
+	case StepNamePackages:
+		return true
 	case StepNamePart:
+		return true
+	case StepNamePerUnits:
+		return true
+	case StepNamePercent:
 		return true
 	case StepNamePriceLine:
 		return true
@@ -2374,6 +2504,14 @@ func (e StepName) Valid() bool {
 		return true
 	case StepNameReportedUnits:
 		return true
+	case StepNameTier:
+		return true
+	case StepNameTierFlatFee:
+		return true
+	case StepNameTierUnitPrice:
+		return true
+	case StepNameTierUnits:
+		return true
 	case StepNameTotalUsage:
 		return true
 	case StepNameTrial:
@@ -2382,7 +2520,13 @@ func (e StepName) Valid() bool {
 		return true
 	case StepNameUnbilledUnits:
 		return true
+	case StepNameUnitCharges:
+		return true
+	case StepNameUnitPrice:
+		return true
 	case StepNameUsage:
+		return true
+	case StepNameUsageCharge:
 		return true
 	default:
 		return false
@@ -3402,6 +3546,9 @@ type Adjustment struct {
 	// MeterSlug The meter's slug
 	MeterSlug string          `json:"meter_slug"`
 	Period    StatementPeriod `json:"period"`
+
+	// Steps Breakdown of `amount`, as in `GET /v1/billing/explain`. Absent in a line that repeats an earlier statement
+	Steps *[]StatementStep `json:"steps,omitempty"`
 
 	// UnitPrice An exact decimal number
 	UnitPrice json.Number `json:"unit_price"`
@@ -6164,6 +6311,18 @@ type MonthlyRevenue struct {
 	Unbilled json.Number `json:"unbilled"`
 }
 
+// NewTier defines model for NewTier.
+type NewTier struct {
+	// FlatFee Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+	FlatFee *json.Number `json:"flat_fee,omitempty"`
+
+	// UnitPrice Price of each unit, or of `per_units` units
+	UnitPrice json.Number `json:"unit_price"`
+
+	// UpTo Last quantity of the tier, included in it. Null in the last tier
+	UpTo *json.Number `json:"up_to"`
+}
+
 // OidcSettings defines model for OidcSettings.
 type OidcSettings struct {
 	// ClientId The client's id at the issuer
@@ -6415,7 +6574,7 @@ type PreviewItem struct {
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// UnitPrice Overage rate of the meter's price, or 0 without a price. For a provider's own price, the rate of the last units or of a package of units
+	// UnitPrice Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last units or of a package of units
 	UnitPrice json.Number `json:"unit_price"`
 
 	// Usage An exact decimal number
@@ -6546,18 +6705,60 @@ type Price struct {
 	// Examples: USD
 	Currency string `json:"currency"`
 
+	// Description The price in words
+	//
+	// Examples: 25 USD for the period, 1000 units included, 0.02 USD for each unit
+	Description string `json:"description"`
+
 	// EffectiveFrom A billing period is charged at the version in force at its start. Null: from the beginning
 	EffectiveFrom *time.Time `json:"effective_from"`
+
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
 
 	// IncludedUnits Units that the base price includes
 	IncludedUnits json.Number `json:"included_units"`
 
-	// OverageRate Price of each unit beyond the included units
+	// MaximumCharge Greatest charge for each billing period. Absent: none
+	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
+
+	// MinimumCharge Least charge for each billing period. Absent: none
+	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
+
+	// Model How the units beyond the included units are charged
+	Model PriceModel `json:"model"`
+
+	// OverageRate Price of each unit beyond the included units. With another model, 0
 	OverageRate json.Number `json:"overage_rate"`
+
+	// PackagePrice Price of each started package. Only with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Only with the model `package`
+	//
+	// Examples: 1000
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for. Absent: 1
+	//
+	// Examples: 1000000
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. Only with the model `percentage`
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers of the charged units, in ascending order. Only with the models `graduated` and `volume`
+	Tiers *[]PriceTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Only with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
 
 	// Version The number of the version. All prices of a meter share one sequence
 	Version int64 `json:"version"`
 }
+
+// PriceModel How the units beyond the included units are charged
+type PriceModel string
 
 // PriceComparison defines model for PriceComparison.
 type PriceComparison struct {
@@ -6573,6 +6774,11 @@ type PriceComparison struct {
 
 // PriceDifference defines model for PriceDifference.
 type PriceDifference struct {
+	// FirstDifference The first difference between the two prices. Base price and included units are compared as parts of the tiers
+	//
+	// Examples: tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider
+	FirstDifference string `json:"first_difference"`
+
 	// MeterId The meter's id
 	//
 	// Examples: mtr_7
@@ -6619,6 +6825,18 @@ type PricePreview struct {
 
 	// IfInForce Changes in the charges of the same periods, computed as if the price had applied when they began
 	IfInForce []PriceImpact `json:"if_in_force"`
+}
+
+// PriceTier defines model for PriceTier.
+type PriceTier struct {
+	// FlatFee Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+	FlatFee json.Number `json:"flat_fee"`
+
+	// UnitPrice Price of each unit, or of `per_units` units
+	UnitPrice json.Number `json:"unit_price"`
+
+	// UpTo Last quantity of the tier, counted from the first unit beyond the included units. Null in the last tier
+	UpTo json.Number `json:"up_to"`
 }
 
 // Pricing defines model for Pricing.
@@ -7464,7 +7682,7 @@ type SetPassword struct {
 
 // SetPlanPricing defines model for SetPlanPricing.
 type SetPlanPricing struct {
-	// BasePrice Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
+	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
 	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
@@ -7476,16 +7694,49 @@ type SetPlanPricing struct {
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// IncludedUnits An exact decimal number
+	// FixedFee Fee for each counted event. With the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// OverageRate An exact decimal number
+	// MaximumCharge Greatest charge for each billing period. 0: none
+	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
+
+	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *SetPlanPricingModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Only with the model `overage`
 	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
 }
+
+// SetPlanPricingModel How the units beyond the included units are charged. Default: `overage`
+type SetPlanPricingModel string
 
 // SetPricing defines model for SetPricing.
 type SetPricing struct {
-	// BasePrice Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
+	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
 	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
@@ -7497,12 +7748,45 @@ type SetPricing struct {
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// IncludedUnits An exact decimal number
+	// FixedFee Fee for each counted event. With the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// OverageRate An exact decimal number
+	// MaximumCharge Greatest charge for each billing period. 0: none
+	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
+
+	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *SetPricingModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Only with the model `overage`
 	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
 }
+
+// SetPricingModel How the units beyond the included units are charged. Default: `overage`
+type SetPricingModel string
 
 // SetQuota defines model for SetQuota.
 type SetQuota struct {
@@ -7659,6 +7943,9 @@ type StatementMeter struct {
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
+	// Steps Breakdown of `amount`, as in `GET /v1/billing/explain`. Absent in a line that repeats an earlier statement
+	Steps *[]StatementStep `json:"steps,omitempty"`
+
 	// UnitPrice An exact decimal number
 	UnitPrice json.Number `json:"unit_price"`
 
@@ -7784,6 +8071,39 @@ type StatementReportLine struct {
 // StatementReportLineComponent Whether the line is usage of the period or an adjustment
 type StatementReportLineComponent string
 
+// StatementStep defines model for StatementStep.
+type StatementStep struct {
+	// Amount Exact amount in `unit`
+	Amount json.Number `json:"amount"`
+
+	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
+	EventCount *int64 `json:"event_count,omitempty"`
+
+	// Name Name of the step, as in `GET /v1/billing/explain`
+	//
+	// Examples: overage_charge
+	Name string `json:"name"`
+
+	// PriceVersion Version of the price with this value. Present only in steps with a field of the price
+	PriceVersion *int64 `json:"price_version,omitempty"`
+
+	// RoundedTo Decimals to which the amount is rounded, half to even. Absent if it is not rounded
+	RoundedTo *int32 `json:"rounded_to,omitempty"`
+
+	// Steps Parts of the amount
+	Steps *[]StatementStep `json:"steps,omitempty"`
+
+	// Tier Number of the price's tier, from 1. Present only in steps of a tier
+	//
+	// Examples: 1
+	Tier *int64 `json:"tier,omitempty"`
+
+	// Unit `units`, `packages`, `percent`, or a currency code
+	//
+	// Examples: USD
+	Unit string `json:"unit"`
+}
+
 // StatementTotal defines model for StatementTotal.
 type StatementTotal struct {
 	// Adjustments Part of `amount` that comes from adjustments
@@ -7823,7 +8143,7 @@ type Step struct {
 	// Examples: The units that the base price covers.
 	Description string `json:"description"`
 
-	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage` and `total_usage`
+	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
 	EventCount *int64 `json:"event_count,omitempty"`
 
 	// MeterVersion Version of the meter that counted the usage. Present only in the step `usage`
@@ -7832,7 +8152,7 @@ type Step struct {
 	// Name The name of the step
 	Name StepName `json:"name"`
 
-	// PriceVersion Version of the price with this value. Present only in the steps `included_units`, `overage_rate` and `base_price`
+	// PriceVersion Version of the price with this value. Present only in steps with a field of the price, such as `included_units`, `overage_rate` and `base_price`
 	PriceVersion *int64 `json:"price_version,omitempty"`
 
 	// ProviderPrice Id of the provider's own price with this value. Present only in the steps `provider_charge` and `charge`
@@ -7852,7 +8172,12 @@ type Step struct {
 	// Steps Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation
 	Steps *[]Step `json:"steps,omitempty"`
 
-	// Unit `units`, or a currency code
+	// Tier Number of the price's tier, from 1. Present only in steps of a tier
+	//
+	// Examples: 1
+	Tier *int64 `json:"tier,omitempty"`
+
+	// Unit `units`, `packages`, `percent`, or a currency code
 	//
 	// Examples: USD
 	Unit string `json:"unit"`

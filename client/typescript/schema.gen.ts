@@ -3207,6 +3207,8 @@ export interface components {
             /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["StatementPeriod"];
+            /** @description Breakdown of `amount`, as in `GET /v1/billing/explain`. Absent in a line that repeats an earlier statement */
+            steps?: components["schemas"]["StatementStep"][];
             /**
              * Format: decimal
              * @description An exact decimal number
@@ -5834,6 +5836,23 @@ export interface components {
              */
             unbilled: string;
         };
+        NewTier: {
+            /**
+             * Format: decimal
+             * @description Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+             */
+            flat_fee?: string;
+            /**
+             * Format: decimal
+             * @description Price of each unit, or of `per_units` units
+             */
+            unit_price: string;
+            /**
+             * Format: decimal
+             * @description Last quantity of the tier, included in it. Null in the last tier
+             */
+            up_to: string | null;
+        };
         OidcSettings: {
             /** @description The client's id at the issuer */
             client_id: string;
@@ -6096,7 +6115,7 @@ export interface components {
             provider_price?: string;
             /**
              * Format: decimal
-             * @description Overage rate of the meter's price, or 0 without a price. For a provider's own price, the rate of the last units or of a package of units
+             * @description Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last units or of a package of units
              */
             unit_price: string;
             /**
@@ -6233,10 +6252,20 @@ export interface components {
              */
             currency: string;
             /**
+             * @description The price in words
+             * @example 25 USD for the period, 1000 units included, 0.02 USD for each unit
+             */
+            description: string;
+            /**
              * Format: date-time
              * @description A billing period is charged at the version in force at its start. Null: from the beginning
              */
             effective_from: string | null;
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
             /**
              * Format: decimal
              * @description Units that the base price includes
@@ -6244,9 +6273,53 @@ export interface components {
             included_units: string;
             /**
              * Format: decimal
-             * @description Price of each unit beyond the included units
+             * @description Greatest charge for each billing period. Absent: none
+             */
+            maximum_charge?: string;
+            /**
+             * Format: decimal
+             * @description Least charge for each billing period. Absent: none
+             */
+            minimum_charge?: string;
+            /**
+             * @description How the units beyond the included units are charged
+             * @enum {string}
+             */
+            model: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. With another model, 0
              */
             overage_rate: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Only with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Only with the model `package`
+             * @example 1000
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for. Absent: 1
+             * @example 1000000
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. Only with the model `percentage`
+             */
+            percent?: string;
+            /** @description Tiers of the charged units, in ascending order. Only with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["PriceTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Only with the model `per_unit`
+             */
+            unit_price?: string;
             /**
              * Format: int64
              * @description The number of the version. All prices of a meter share one sequence
@@ -6265,6 +6338,11 @@ export interface components {
             reason?: string;
         };
         PriceDifference: {
+            /**
+             * @description The first difference between the two prices. Base price and included units are compared as parts of the tiers
+             * @example tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider
+             */
+            first_difference: string;
             /**
              * @description The meter's id
              * @example mtr_7
@@ -6315,6 +6393,23 @@ export interface components {
             effective_from: string | null;
             /** @description Changes in the charges of the same periods, computed as if the price had applied when they began */
             if_in_force: components["schemas"]["PriceImpact"][];
+        };
+        PriceTier: {
+            /**
+             * Format: decimal
+             * @description Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+             */
+            flat_fee: string;
+            /**
+             * Format: decimal
+             * @description Price of each unit, or of `per_units` units
+             */
+            unit_price: string;
+            /**
+             * Format: decimal
+             * @description Last quantity of the tier, counted from the first unit beyond the included units. Null in the last tier
+             */
+            up_to: string;
         };
         Pricing: {
             current?: components["schemas"]["Price"];
@@ -7105,7 +7200,7 @@ export interface components {
         SetPlanPricing: {
             /**
              * Format: decimal
-             * @description Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
+             * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
             /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
@@ -7119,19 +7214,66 @@ export interface components {
             effective_from?: string;
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description Fee for each counted event. With the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that the base price includes. They are subtracted before the model is applied
              */
             included_units?: string;
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description Greatest charge for each billing period. 0: none
+             */
+            maximum_charge?: string;
+            /**
+             * Format: decimal
+             * @description Least charge for each billing period, with or without usage. 0: none
+             */
+            minimum_charge?: string;
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Only with the model `overage`
              */
             overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
         };
         SetPricing: {
             /**
              * Format: decimal
-             * @description Fixed charge for each billing period. A price needs `base_price`, `overage_rate` or both; use 0 for free usage
+             * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
              */
             base_price?: string;
             /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
@@ -7145,14 +7287,61 @@ export interface components {
             effective_from?: string;
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description Fee for each counted event. With the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that the base price includes. They are subtracted before the model is applied
              */
             included_units?: string;
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description Greatest charge for each billing period. 0: none
+             */
+            maximum_charge?: string;
+            /**
+             * Format: decimal
+             * @description Least charge for each billing period, with or without usage. 0: none
+             */
+            minimum_charge?: string;
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Only with the model `overage`
              */
             overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
         };
         SetQuota: {
             /** @description External ID of the customer */
@@ -7301,6 +7490,8 @@ export interface components {
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /** @description Breakdown of `amount`, as in `GET /v1/billing/explain`. Absent in a line that repeats an earlier statement */
+            steps?: components["schemas"]["StatementStep"][];
             /**
              * Format: decimal
              * @description An exact decimal number
@@ -7439,6 +7630,46 @@ export interface components {
              */
             usage: string;
         };
+        StatementStep: {
+            /**
+             * Format: decimal
+             * @description Exact amount in `unit`
+             */
+            amount: string;
+            /**
+             * Format: int64
+             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
+             */
+            event_count?: number;
+            /**
+             * @description Name of the step, as in `GET /v1/billing/explain`
+             * @example overage_charge
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description Version of the price with this value. Present only in steps with a field of the price
+             */
+            price_version?: number;
+            /**
+             * Format: int32
+             * @description Decimals to which the amount is rounded, half to even. Absent if it is not rounded
+             */
+            rounded_to?: number;
+            /** @description Parts of the amount */
+            steps?: components["schemas"]["StatementStep"][];
+            /**
+             * Format: int64
+             * @description Number of the price's tier, from 1. Present only in steps of a tier
+             * @example 1
+             */
+            tier?: number;
+            /**
+             * @description `units`, `packages`, `percent`, or a currency code
+             * @example USD
+             */
+            unit: string;
+        };
         StatementTotal: {
             /**
              * Format: decimal
@@ -7485,7 +7716,7 @@ export interface components {
             description: string;
             /**
              * Format: int64
-             * @description Number of counted events. Present only in the steps `usage`, `late_usage` and `total_usage`
+             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
              */
             event_count?: number;
             /**
@@ -7497,10 +7728,10 @@ export interface components {
              * @description The name of the step
              * @enum {string}
              */
-            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "price_line" | "priced_units" | "price_rate" | "part";
+            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "charged_units" | "unit_price" | "package_size" | "packages" | "package_price" | "percent" | "unit_charges" | "per_units" | "flat_fees" | "fixed_fee" | "fixed_fees" | "usage_charge" | "base_price" | "minimum_charge" | "maximum_charge" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "tier" | "tier_units" | "tier_unit_price" | "tier_flat_fee" | "price_line" | "priced_units" | "price_rate" | "part";
             /**
              * Format: int64
-             * @description Version of the price with this value. Present only in the steps `included_units`, `overage_rate` and `base_price`
+             * @description Version of the price with this value. Present only in steps with a field of the price, such as `included_units`, `overage_rate` and `base_price`
              */
             price_version?: number;
             /**
@@ -7522,7 +7753,13 @@ export interface components {
             /** @description Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation */
             steps?: components["schemas"]["Step"][];
             /**
-             * @description `units`, or a currency code
+             * Format: int64
+             * @description Number of the price's tier, from 1. Present only in steps of a tier
+             * @example 1
+             */
+            tier?: number;
+            /**
+             * @description `units`, `packages`, `percent`, or a currency code
              * @example USD
              */
             unit: string;
@@ -15731,15 +15968,21 @@ export const decimals: ReadonlySet<string> = new Set([
   "estimate",
   "estimated",
   "events",
+  "fixed_fee",
+  "flat_fee",
   "included_units",
   "invoiced",
   "late_amount",
   "late_usage",
   "late_value",
   "limit",
+  "maximum_charge",
+  "minimum_charge",
   "other_total",
   "ours",
   "overage_rate",
+  "package_price",
+  "percent",
   "percent_change",
   "previous_total",
   "quantity",
@@ -15757,6 +16000,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "unexplained",
   "unit_price",
   "units",
+  "up_to",
   "usage",
   "used",
   "value"

@@ -117,18 +117,18 @@ type StatementMeter struct {
 	UnitPrice metering.Decimal `json:"unit_price"`
 	Amount    metering.Decimal `json:"amount" doc:"Amount, rounded to the currency's minor unit"`
 	Currency  string           `json:"currency"`
-	Steps     []StatementStep  `json:"steps,omitempty" doc:"Breakdown of amount, as in GET /v1/billing/explain. Absent in a line that repeats an earlier statement"`
+	Steps     []StatementStep  `json:"steps,omitempty" doc:"Breakdown of 'amount', as in GET /v1/billing/explain. Absent in a line that repeats an earlier statement"`
 }
 
 // StatementStep is one step of the breakdown of an amount.
 type StatementStep struct {
 	Name         string           `json:"name" doc:"Name of the step, as in GET /v1/billing/explain" example:"overage_charge"`
-	Amount       metering.Decimal `json:"amount" doc:"Exact amount in unit"`
-	Unit         string           `json:"unit" doc:"units, packages, percent, or a currency code" example:"USD"`
+	Amount       metering.Decimal `json:"amount" doc:"Exact amount in 'unit'"`
+	Unit         string           `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
 	RoundedTo    *int32           `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
-	EventCount   *int64           `json:"event_count,omitempty" doc:"Number of counted events. Only for usage and fixed fees"`
-	PriceVersion int              `json:"price_version,omitempty" doc:"Version of the price with this value. Absent for other steps"`
-	Tier         int              `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Absent for other steps" example:"1"`
+	EventCount   *int64           `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage and fixed_fees"`
+	PriceVersion int              `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price"`
+	Tier         int              `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
 	Steps        []StatementStep  `json:"steps,omitempty" doc:"Parts of the amount"`
 }
 

@@ -821,6 +821,12 @@ class MonthlyRevenue(TypedDict):
     unbilled: Decimal
 
 
+class NewTier(TypedDict):
+    flat_fee: NotRequired[Decimal]
+    unit_price: Decimal
+    up_to: Decimal | None
+
+
 class OidcSettings(TypedDict):
     client_id: str
     configured: bool
@@ -906,17 +912,8 @@ class PreviewedEvent(TypedDict):
     value: NotRequired[Decimal]
 
 
-class Price(TypedDict):
-    base_price: Decimal
-    created_at: str
-    currency: str
-    effective_from: str | None
-    included_units: Decimal
-    overage_rate: Decimal
-    version: int
-
-
 class PriceDifference(TypedDict):
+    first_difference: str
     meter_id: str
     meter_slug: str
     our_price: str
@@ -936,11 +933,10 @@ class PricePreview(TypedDict):
     if_in_force: list[PriceImpact]
 
 
-class Pricing(TypedDict):
-    current: NotRequired[Price]
-    meter_id: str
-    meter_slug: str
-    versions: list[Price]
+class PriceTier(TypedDict):
+    flat_fee: Decimal
+    unit_price: Decimal
+    up_to: Decimal
 
 
 class Provider(TypedDict):
@@ -1234,8 +1230,18 @@ class SetPlanPricing(TypedDict):
     confirm: NotRequired[str]
     currency: NotRequired[str]
     effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
     included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
     overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
 
 
 class SetPricing(TypedDict):
@@ -1243,8 +1249,18 @@ class SetPricing(TypedDict):
     confirm: NotRequired[str]
     currency: NotRequired[str]
     effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
     included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
     overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
 
 
 class SetQuota(TypedDict):
@@ -1269,18 +1285,20 @@ class SignedIn(TypedDict):
     token: NotRequired[str]
 
 
-class StatementMeter(TypedDict):
-    amount: Decimal
-    currency: str
-    meter_id: str
-    meter_slug: str
-    unit_price: Decimal
-    usage: Decimal
-
-
 class StatementPeriod(TypedDict):
     end: str
     start: str
+
+
+class StatementStep(TypedDict):
+    amount: Decimal
+    event_count: NotRequired[int]
+    name: str
+    price_version: NotRequired[int]
+    rounded_to: NotRequired[int]
+    steps: NotRequired[list[StatementStep]]
+    tier: NotRequired[int]
+    unit: str
 
 
 class StatementTotal(TypedDict):
@@ -1576,6 +1594,7 @@ class Adjustment(TypedDict):
     meter_id: str
     meter_slug: str
     period: StatementPeriod
+    steps: NotRequired[list[StatementStep]]
     unit_price: Decimal
     usage: Decimal
 
@@ -1791,12 +1810,6 @@ class ListPlan(TypedDict):
     next_page_token: str | None
 
 
-class ListPricing(TypedDict):
-    data: list[Pricing]
-    has_more: bool
-    next_page_token: str | None
-
-
 class ListQuota(TypedDict):
     data: list[Quota]
     has_more: bool
@@ -1960,10 +1973,38 @@ class PreviewMeterChange(TypedDict):
     value_property: NotRequired[str]
 
 
+class Price(TypedDict):
+    base_price: Decimal
+    created_at: str
+    currency: str
+    description: str
+    effective_from: str | None
+    fixed_fee: NotRequired[Decimal]
+    included_units: Decimal
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]
+    overage_rate: Decimal
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[PriceTier]]
+    unit_price: NotRequired[Decimal]
+    version: int
+
+
 class PriceComparison(TypedDict):
     compared_at: str | None
     differences: list[PriceDifference]
     reason: NotRequired[str]
+
+
+class Pricing(TypedDict):
+    current: NotRequired[Price]
+    meter_id: str
+    meter_slug: str
+    versions: list[Price]
 
 
 class Problem(TypedDict):
@@ -2002,16 +2043,14 @@ class Session(TypedDict):
     workflows_url: NotRequired[str]
 
 
-class Statement(TypedDict):
-    adjustments: list[Adjustment]
+class StatementMeter(TypedDict):
+    amount: Decimal
     currency: str
-    customer_external_id: str
-    ledger_epoch: int
-    meters: list[StatementMeter]
-    period: StatementPeriod
-    sequence: int
-    stream: int
-    tenant_id: str
+    meter_id: str
+    meter_slug: str
+    steps: NotRequired[list[StatementStep]]
+    unit_price: Decimal
+    usage: Decimal
 
 
 class StatementReportLine(TypedDict):
@@ -2165,6 +2204,12 @@ class ListMeter(TypedDict):
     next_page_token: str | None
 
 
+class ListPricing(TypedDict):
+    data: list[Pricing]
+    has_more: bool
+    next_page_token: str | None
+
+
 class ListSyncRun(TypedDict):
     data: list[SyncRun]
     has_more: bool
@@ -2183,13 +2228,16 @@ class MessageOfDiscrepancyDetected(TypedDict):
     type: Literal["discrepancy.detected"]
 
 
-class MessageOfStatement(TypedDict):
-    data: Statement
-    timestamp: str
-    type: Literal["usage.statement"]
-
-
-StatementMessage: TypeAlias = MessageOfTried | MessageOfStatement
+class Statement(TypedDict):
+    adjustments: list[Adjustment]
+    currency: str
+    customer_external_id: str
+    ledger_epoch: int
+    meters: list[StatementMeter]
+    period: StatementPeriod
+    sequence: int
+    stream: int
+    tenant_id: str
 
 
 class StatementReport(TypedDict):
@@ -2234,7 +2282,21 @@ class Step(TypedDict):
         "overage_units",
         "overage_rate",
         "overage_charge",
+        "charged_units",
+        "unit_price",
+        "package_size",
+        "packages",
+        "package_price",
+        "percent",
+        "unit_charges",
+        "per_units",
+        "flat_fees",
+        "fixed_fee",
+        "fixed_fees",
+        "usage_charge",
         "base_price",
+        "minimum_charge",
+        "maximum_charge",
         "exact_charge",
         "provider_charge",
         "trial",
@@ -2251,6 +2313,10 @@ class Step(TypedDict):
         "amount",
         "adjustment",
         "amount_with_adjustments",
+        "tier",
+        "tier_units",
+        "tier_unit_price",
+        "tier_flat_fee",
         "price_line",
         "priced_units",
         "price_rate",
@@ -2262,6 +2328,7 @@ class Step(TypedDict):
     rounded_to: NotRequired[int]
     series: NotRequired[StepSeries]
     steps: NotRequired[list[Step]]
+    tier: NotRequired[int]
     unit: str
 
 
@@ -2324,6 +2391,12 @@ Message: TypeAlias = (
 )
 
 
+class MessageOfStatement(TypedDict):
+    data: Statement
+    timestamp: str
+    type: Literal["usage.statement"]
+
+
 class StatementLine(TypedDict):
     amount: Decimal
     billed: bool
@@ -2340,6 +2413,9 @@ class StatementLine(TypedDict):
     provider_price: NotRequired[str]
     steps: list[Step]
     usage: Decimal
+
+
+StatementMessage: TypeAlias = MessageOfTried | MessageOfStatement
 
 
 class PeriodStatement(TypedDict):

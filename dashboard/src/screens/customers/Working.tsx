@@ -5,6 +5,7 @@ import { useUnit } from "../../api/meters";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Amount } from "../../values/Amount";
+import { grouped } from "../../values/decimal";
 import { Usage } from "../../values/Usage";
 import { arithmetic } from "./arithmetic";
 import styles from "./Working.module.css";
@@ -53,11 +54,23 @@ function Steps({ meter, steps }: { meter: string; steps: Step[] }) {
         <li key={index}>
           <div className={styles.step}>
             <span className="muted">{step.description}</span>
-            <span>{step.unit === "units" ? <Usage meter={meter} value={step.amount} unitless="units" /> : <Amount value={step.amount} currency={step.unit} />}</span>
+            <StepAmount meter={meter} step={step} />
           </div>
           {step.steps && step.steps.length > 0 && <Steps meter={meter} steps={step.steps} />}
         </li>
       ))}
     </ol>
   );
+}
+
+function StepAmount({ meter, step: { amount, unit } }: { meter: string; step: Step }) {
+  if (unit === "units") return <Usage meter={meter} value={amount} unitless="units" />;
+  if (unit === "packages" || unit === "percent") {
+    return (
+      <span className="number">
+        {grouped(amount)} {unit}
+      </span>
+    );
+  }
+  return <Amount value={amount} currency={unit} />;
 }

@@ -34,3 +34,7 @@ test("rounding is shown where it changes something", () => {
 test("a provider's own price has another working", () => {
   expect(arithmetic([step("usage", "1250"), step("provider_charge", "30", "USD")])).toEqual([]);
 });
+
+test("a price with a minimum or a maximum has another working", () => {
+  expect(arithmetic([...working(), step("minimum_charge", "40", "USD")])).toEqual([]);
+});

@@ -6,8 +6,8 @@ type Step = Schema<"Step">;
 /**
  * The working of a charge as one would write it on paper, part by part:
  * "1,250 tokens used", "1,000 tokens included, 250 tokens overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00".
- * Nothing for a working of another kind, such as a provider's own price; its
- * steps say all of it.
+ * Nothing for a working of another kind, such as a price with tiers, a minimum
+ * or a maximum, or a provider's own price: its steps say all of it.
  */
 export function arithmetic(steps: Step[], unit = ""): string[] {
   const of = (name: Step["name"]) => steps.find((step) => step.name === name);
@@ -22,6 +22,7 @@ export function arithmetic(steps: Step[], unit = ""): string[] {
     of("charge"),
   ];
   if (!usage || !included || !overage || !rate || !overageCharge || !base || !exact || !charge) return [];
+  if (of("minimum_charge") ?? of("maximum_charge")) return [];
   const money = (step: Step) => grouped(step.amount, minorDigits(step.unit));
   const number = (step: Step) => grouped(step.amount);
   const units = (step: Step) => [number(step), unit].join(" ").trim();

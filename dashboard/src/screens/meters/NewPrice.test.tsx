@@ -2,11 +2,11 @@ import { screen, waitFor } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { answers, asked, open, press, problem, session, type } from "../../testing";
 
-const price = { version: 1, base_price: 25, included_units: 1000, overage_rate: 0.02, currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
+const former = { version: 1, base_price: 25, included_units: 1000, overage_rate: 0.02, model: "overage", description: "", currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
 const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: "CHF", before: 30, after: 40, customers: 2 }], if_in_force: [] };
 
-function priced() {
+function priced(price: object = former) {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "pricing:read", "pricing:write"] }];
   answers["GET /v1/meters/calls"] = () => [200, meter];
   answers["GET /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", current: price, versions: [price] }];
@@ -41,7 +41,7 @@ const confirmation = {
 function confirmedWith(...tokens: string[]) {
   const rest = [...tokens];
   answers["PUT /v1/meters/calls/pricing"] = (body) => {
-    if (JSON.parse(body).confirm === tokens.at(-1)) return [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [price] }];
+    if (JSON.parse(body).confirm === tokens.at(-1)) return [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [former] }];
     const [status, refused] = problem(409, "The price changes bills");
     return [status, { ...refused, code: "confirmation_required", confirmation: { ...confirmation, token: rest.shift() } }];
   };
@@ -111,4 +111,11 @@ test("a confirmation that is out of date is asked for anew", async () => {
   await press("Change the bills");
   await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(3));
   expect(sent("PUT /v1/meters/calls/pricing").map((body) => JSON.parse(body).confirm)).toEqual([undefined, "token-1", "token-2"]);
+});
+
+test("a price of another model is shown in words, and the form does not repeat a part of it", async () => {
+  const tiered = { ...former, overage_rate: 0, model: "graduated", description: "tier by tier: beyond: 2 CHF for each unit" };
+  await priced(tiered);
+  expect(screen.getAllByText(tiered.description)).toHaveLength(2);
+  expect((screen.getByLabelText("Base price") as HTMLInputElement).value).toBe("");
 });

@@ -9,6 +9,7 @@ import { setPrice, type Priced } from "../../api/prices";
 import { useSession } from "../../api/session";
 import { wrongAmount } from "../../values/decimal";
 import { lastDay, startOfDay } from "../../values/instants";
+import { isShort } from "./charge";
 import { Impact } from "./Impact";
 import styles from "./Prices.module.css";
 import { WorkedCharge } from "./WorkedCharge";
@@ -33,10 +34,11 @@ interface Props {
 /** The price that is to hold, with what it would charge while it is typed. */
 export function NewPrice({ of, former, first }: Props) {
   const { tenant } = useSession();
+  const short = former && isShort(former) ? former : undefined; // the form has no fields for other models
   const [typed, setTyped] = useState<Typed>({
-    base: former?.base_price ?? "",
-    included: former?.included_units ?? "",
-    rate: former?.overage_rate ?? "",
+    base: short?.base_price ?? "",
+    included: short?.included_units ?? "",
+    rate: short?.overage_rate ?? "",
     currency: former?.currency ?? tenant.currency,
     when: "next",
     day: "",

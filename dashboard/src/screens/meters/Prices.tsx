@@ -11,6 +11,7 @@ import { Instant } from "../../values/Instant";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
+import { isShort } from "./charge";
 import { NewPrice } from "./NewPrice";
 import styles from "./Prices.module.css";
 
@@ -42,7 +43,9 @@ function Current({ price, of: { meter, plan } }: { price: Schema<"Price"> | unde
 }
 
 /** A price in a line: 25.00 USD per period, 1,000 tokens included, then 0.02 USD a unit. */
-export function PriceText({ price: { base_price, included_units, overage_rate, currency }, meter }: { price: Schema<"Price">; meter: string }) {
+export function PriceText({ price, meter }: { price: Schema<"Price">; meter: string }) {
+  if (!isShort(price)) return <>{price.description}</>;
+  const { base_price, included_units, overage_rate, currency } = price;
   return (
     <>
       {base_price !== "0" && (
@@ -92,7 +95,7 @@ function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | un
               <Usage meter={of.meter} value={price.included_units} />
             </td>
             <td className={cell.number} data-title="beyond">
-              <Amount value={price.overage_rate} currency={price.currency} />
+              {isShort(price) ? <Amount value={price.overage_rate} currency={price.currency} /> : price.description}
             </td>
             <td>
               <div className={styles.state}>

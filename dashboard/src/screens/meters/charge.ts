@@ -10,6 +10,9 @@ export interface Terms {
   currency: string;
 }
 
+/** Reports whether a price has only a base price, included units and an overage rate. */
+export const isShort = (price: Schema<"Price">) => price.model === "overage" && price.minimum_charge === undefined && price.maximum_charge === undefined;
+
 /**
  * What usage is charged at a price, step by step as the API explains it:
  * base price + (usage beyond the included units) × overage rate, rounded once,

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// ModelTerms are the fields of a price beside those of the short form, as it is shown.
+type ModelTerms struct {
+	Model         billing.Model     `json:"model" doc:"How the units beyond the included units are charged"`
+	UnitPrice     *metering.Decimal `json:"unit_price,omitempty" doc:"Price of each charged unit, or of per_units charged units. Only with the model per_unit"`
+	PerUnits      int64             `json:"per_units,omitempty" doc:"Number of units that a unit price pays for. Absent: 1" example:"1000000"`
+	Tiers         []priceTier       `json:"tiers,omitempty" doc:"Tiers of the charged units, in ascending order. Only with the models 'graduated' and 'volume'"`
+	PackageSize   int64             `json:"package_size,omitempty" doc:"Number of units in a package. Only with the model 'package'" example:"1000"`
+	PackagePrice  *metering.Decimal `json:"package_price,omitempty" doc:"Price of each started package. Only with the model 'package'"`
+	Percent       *metering.Decimal `json:"percent,omitempty" doc:"Percentage of the charged units, which are an amount in major units of 'currency'. Only with the model 'percentage'"`
+	FixedFee      *metering.Decimal `json:"fixed_fee,omitempty" doc:"Fee for each counted event. Only with the model 'percentage'"`
+	MinimumCharge *metering.Decimal `json:"minimum_charge,omitempty" doc:"Least charge for each billing period. Absent: none"`
+	MaximumCharge *metering.Decimal `json:"maximum_charge,omitempty" doc:"Greatest charge for each billing period. Absent: none"`
+	Description   string            `json:"description" doc:"The price in words" example:"25 USD for the period, 1000 units included, 0.02 USD for each unit"`
+}
+
+type priceTier struct {
+	UpTo      *metering.Decimal `json:"up_to" doc:"Last quantity of the tier, counted from the first unit beyond the included units. Null in the last tier"`
+	UnitPrice metering.Decimal  `json:"unit_price" doc:"Price of each unit, or of per_units units"`
+	FlatFee   metering.Decimal  `json:"flat_fee" doc:"Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0"`
+}
+
+func showModelTerms(t billing.Terms) ModelTerms {
+	model := t.PriceModel()
+	ofModel := func(field string, d metering.Decimal) *metering.Decimal {
+		if !model.Has(field) {
+			return nil
+		}
+		return &d
+	}
+	shown := ModelTerms{
+		Model: model, PerUnits: t.PerUnits, PackageSize: t.PackageSize, Description: t.String(),
+		UnitPrice: ofModel("unit_price", t.UnitPrice), PackagePrice: ofModel("package_price", t.PackagePrice),
+		Percent: ofModel("percent", t.Percent), FixedFee: ofModel("fixed_fee", t.FixedFee),
+		MinimumCharge: unlessZero(t.MinimumCharge), MaximumCharge: unlessZero(t.MaximumCharge),
+	}
+	for _, tier := range t.Tiers {
+		shown.Tiers = append(shown.Tiers, priceTier(tier))
+	}
+	return shown
+}
+
+func unlessZero(d metering.Decimal) *metering.Decimal {
+	if d.IsZero() {
+		return nil
+	}
+	return &d
+}
+
+// NewModel are the fields of a price that is to hold, beside those of the short form.
+type NewModel struct {
+	Model         *billing.Model `json:"model,omitempty" doc:"How the units beyond the included units are charged. Default: 'overage'"`
+	UnitPrice     SentDecimal    `json:"unit_price" required:"false" doc:"Price of each charged unit, or of per_units charged units. Required with the model per_unit"`
+	PerUnits      *int64         `json:"per_units,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units that a unit price pays for, such as 1000000. With the models per_unit, 'graduated' and 'volume'. Default: 1"`
+	Tiers         []NewTier      `json:"tiers,omitempty" minItems:"1" maxItems:"100" doc:"Tiers in ascending order, counted from the first unit beyond the included units. Required with the models 'graduated' and 'volume'"`
+	PackageSize   *int64         `json:"package_size,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units in a package. Required with the model 'package'"`
+	PackagePrice  SentDecimal    `json:"package_price" required:"false" doc:"Price of each started package. Required with the model 'package'"`
+	Percent       SentDecimal    `json:"percent" required:"false" doc:"Percentage of the charged units, which are an amount in major units of 'currency'. 2.9 is 2.9 %. The model 'percentage' needs 'percent', fixed_fee or both"`
+	FixedFee      SentDecimal    `json:"fixed_fee" required:"false" doc:"Fee for each counted event. With the model 'percentage'"`
+	MinimumCharge SentDecimal    `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage. 0: none"`
+	MaximumCharge SentDecimal    `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period. 0: none"`
+}
+
+// NewTier is a tier of a price that is to hold.
+type NewTier struct {
+	UpTo      *SentDecimal `json:"up_to" nullable:"true" doc:"Last quantity of the tier, included in it. Null in the last tier"`
+	UnitPrice SentDecimal  `json:"unit_price" doc:"Price of each unit, or of per_units units"`
+	FlatFee   SentDecimal  `json:"flat_fee" required:"false" doc:"Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0"`
+}
+
+// terms returns the terms that a body asks for. currency is the default.
+func (in NewPrice) terms(currency string) (billing.Terms, error) {
+	t := billing.Terms{
+		BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: currency,
+		UnitPrice: in.UnitPrice.Decimal, PackagePrice: in.PackagePrice.Decimal, Percent: in.Percent.Decimal, FixedFee: in.FixedFee.Decimal,
+		MinimumCharge: in.MinimumCharge.Decimal, MaximumCharge: in.MaximumCharge.Decimal,
+	}
+	if in.Currency != nil {
+		t.Currency = *in.Currency
+	}
+	if in.Model != nil && *in.Model != billing.ModelOverage {
+		t.Model = *in.Model
+	}
+	if in.PerUnits != nil {
+		t.PerUnits = *in.PerUnits
+	}
+	if in.PackageSize != nil {
+		t.PackageSize = *in.PackageSize
+	}
+	for _, tier := range in.Tiers {
+		of := billing.Tier{UnitPrice: tier.UnitPrice.Decimal, FlatFee: tier.FlatFee.Decimal}
+		if tier.UpTo != nil {
+			of.UpTo = &tier.UpTo.Decimal
+		}
+		t.Tiers = append(t.Tiers, of)
+	}
+	model := t.PriceModel()
+	if err := in.refuseFields(model); err != nil {
+		return t, err
+	}
+	if err := t.Validate(); err != nil {
+		return t, err
+	}
+	return t, in.requireAmount(model)
+}
+
+// refuseFields refuses fields of other models.
+func (in NewPrice) refuseFields(model billing.Model) error {
+	for _, f := range []struct {
+		name string
+		sent bool
+	}{
+		{"overage_rate", in.OverageRate.sent},
+		{"unit_price", in.UnitPrice.sent},
+		{"per_units", in.PerUnits != nil},
+		{"tiers", in.Tiers != nil},
+		{"package_size", in.PackageSize != nil},
+		{"package_price", in.PackagePrice.sent},
+		{"percent", in.Percent.sent},
+		{"fixed_fee", in.FixedFee.sent},
+	} {
+		if f.sent {
+			if err := model.RefuseField(f.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// requireAmount refuses a price without an amount: it would be free by mistake.
+func (in NewPrice) requireAmount(model billing.Model) error {
+	missing := func(field string, sent bool) error {
+		if sent {
+			return nil
+		}
+		return metering.Invalid("body."+field, "must be present with the model %s; use 0 for free usage", model)
+	}
+	switch model {
+	case billing.ModelPerUnit:
+		return missing("unit_price", in.UnitPrice.sent)
+	case billing.ModelPackage:
+		return missing("package_price", in.PackagePrice.sent)
+	case billing.ModelPercentage:
+		return missing("percent", in.Percent.sent || in.FixedFee.sent)
+	case billing.ModelOverage:
+		if !in.BasePrice.sent && !in.OverageRate.sent {
+			return metering.Invalid("body", "must contain base_price or overage_rate; use 0 for free usage")
+		}
+	}
+	return nil
+}

@@ -93,7 +93,7 @@ for (const written of ["1,000.50", "12,50"]) {
     expect(screen.queryByText(/could not be reached/)).toBeNull();
     type("Base price", "1000.50");
     expect(screen.queryByText(/without thousands separators/)).toBeNull();
-    answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [price] }];
+    answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [former] }];
     await press("Set the price");
     await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing")).toHaveLength(1));
     expect(sent("PUT /v1/meters/calls/pricing")[0]).toContain('"base_price":1000.50,');

@@ -67,19 +67,29 @@ func (w *watcher) evaluate() {
 	require.NoError(w, w.store.Evaluations.Tenant(w.Context(), w.tenant, w.now))
 }
 
+// payloads returns those of messages of the tenant, $1. A test with many histories calls it often, so
+// its connection is closed at once.
+func (w *watcher) payloads(query string) []json.RawMessage {
+	w.Helper()
+	conn, err := pgx.Connect(w.Context(), w.address)
+	require.NoError(w, err)
+	defer conn.Close(w.Context())
+	rows, err := conn.Query(w.Context(), query, w.tenant)
+	require.NoError(w, err)
+	payloads, err := pgx.CollectRows(rows, pgx.RowTo[json.RawMessage])
+	require.NoError(w, err)
+	return payloads
+}
+
 // triggered returns the messages so far, in the order of customer, alert and threshold.
 func (w *watcher) triggered() (messages []db.AlertTriggered) {
 	w.Helper()
-	conn := w.connect()
-	rows, err := conn.Query(w.Context(), `
+	payloads := w.payloads(`
 		select payload
 		from outbox
 		where tenant_id = $1
 		  and kind = 'alert.triggered'
-		order by payload ->> 'customer_external_id', substr(payload -> 'alert' ->> 'id', 5)::bigint, payload -> 'threshold', payload -> 'period' ->> 'start'`, w.tenant)
-	require.NoError(w, err)
-	payloads, err := pgx.CollectRows(rows, pgx.RowTo[json.RawMessage])
-	require.NoError(w, err)
+		order by payload ->> 'customer_external_id', substr(payload -> 'alert' ->> 'id', 5)::bigint, payload -> 'threshold', payload -> 'period' ->> 'start'`)
 	for _, payload := range payloads {
 		var m db.AlertTriggered
 		require.NoError(w, json.Unmarshal(payload, &m))

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -18,10 +17,7 @@ import (
 // exceeded returns the messages quota.exceeded so far, in the order of their windows.
 func (w *watcher) exceeded() (messages []db.QuotaExceeded) {
 	w.Helper()
-	rows, err := w.connect().Query(w.Context(), `select payload from outbox where tenant_id = $1 and kind = 'quota.exceeded' order by payload ->> 'occurred_at'`, w.tenant)
-	require.NoError(w, err)
-	payloads, err := pgx.CollectRows(rows, pgx.RowTo[json.RawMessage])
-	require.NoError(w, err)
+	payloads := w.payloads(`select payload from outbox where tenant_id = $1 and kind = 'quota.exceeded' order by payload ->> 'occurred_at'`)
 	for _, payload := range payloads {
 		var m db.QuotaExceeded
 		require.NoError(w, json.Unmarshal(payload, &m))

@@ -15,6 +15,7 @@ public class Program {
   public static void main(String[] arguments) throws Exception {
     String customer = System.getenv("CUSTOMER");
     ApiClient client = new ApiClient().setBasePath(System.getenv("ODOMETER_URL"));
+    client.setReadTimeout(0); // a busy machine syncs for longer than the default of ten seconds
     client.addDefaultHeader("Authorization", "Bearer " + System.getenv("ODOMETER_API_KEY"));
     EventBatch batch = new EventBatch();
     for (double value : new double[] {335549.36, 0.01, 1000000.1}) {

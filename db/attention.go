@@ -197,8 +197,8 @@ var attentionSources = []attentionSource{
 		kind:   "alert_triggered",
 		action: "Decide whether the usage is expected, and act on it or change the alert. The item disappears when the period ends or, for silence, with the customer's next event.",
 		items: `
-		  select 'alr_' || a.id || '/fir_' || f.id, concat_ws(' ', trim_scale(f.threshold), ` + unitOfAlert + `), f.customer_id, a.name, f.fired_at, null::timestamptz,
-		    '/v1/alerts/alr_' || a.id || '/firings'
+		  select 'alt_' || a.id || '/fir_' || f.id, concat_ws(' ', trim_scale(f.threshold), ` + unitOfAlert + `), f.customer_id, a.name, f.fired_at, null::timestamptz,
+		    '/v1/alerts/alt_' || a.id || '/firings'
 		  from (
 		    select distinct on (f.alert_id, f.customer_id, f.quota_id, f.stream) f.*
 		    from alert_firings f

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,6 +211,10 @@ func TestAnAlertNeedsAttentionUntilItsPeriodEnds(t *testing.T) {
 		require.NoError(t, err)
 		for _, i := range l.Items {
 			shown = append(shown, fmt.Sprint(i.ExternalID, " ", i.Cause, ": ", i.Reference, " ", i.Amounts))
+			alert, _, _ := strings.Cut(i.ID, "/fir_")
+			id, ok := metering.ParseAlertID(alert)
+			require.True(t, ok, i.ID)
+			require.Equal(t, "/v1/alerts/"+id.String()+"/firings", i.URL)
 		}
 		require.EqualValues(t, len(shown), l.Counts["alert_triggered"])
 		return shown

@@ -66,11 +66,11 @@ test("where nothing needs attention, that is all that is said", async () => {
 });
 
 test("an alert links to its firings", async () => {
-  const alert = item(4, { kind: "alert_triggered", id: "alr_7/fir_9", cause: "Budget", reference: "80 %", amounts: [] });
+  const alert = item(4, { kind: "alert_triggered", id: "alt_7/fir_9", cause: "Budget", reference: "80 %", amounts: [] });
   answers["GET /v1/billing/attention"] = () => [200, page([alert], { causes: [] })];
   open("/overview");
   const table = within(await screen.findByRole("table", { name: "Needs attention" }));
-  expect((await table.findByRole("link", { name: "customer-4" })).getAttribute("href")).toBe("/alerts/alr_7");
+  expect((await table.findByRole("link", { name: "customer-4" })).getAttribute("href")).toBe("/alerts/alt_7");
   expect(table.getByText("Alert: Budget")).toBeTruthy();
   expect(table.getByText("80 %")).toBeTruthy();
 });

@@ -197,18 +197,18 @@ var attentionSources = []attentionSource{
 		kind:   "alert_triggered",
 		action: "Decide whether the usage is expected, and act on it or change the alert. The item disappears when the period ends or, for silence, with the customer's next event.",
 		items: `
-		  select 'alt_' || a.id || '/fir_' || f.id, concat_ws(' ', trim_scale(f.threshold), ` + unitOfAlert + `), f.customer_id, a.name, f.fired_at, null::timestamptz,
-		    '/v1/alerts/alt_' || a.id || '/firings'
+		  select 'alt_' || f.alert_id || '/fir_' || f.id,
+		    concat_ws(' ', trim_scale(f.threshold), case f.type when 'quota' then '%' when 'silence' then 'minutes' when 'spend' then f.currency else nullif(m.unit, '') end),
+		    f.customer_id, f.name, f.fired_at, null::timestamptz, '/v1/alerts/alt_' || f.alert_id || '/firings'
 		  from (
-		    select distinct on (f.alert_id, f.customer_id, f.quota_id, f.stream) f.*
+		    select distinct on (f.alert_id, f.customer_id, f.quota_id, f.stream) f.*, a.type, a.name, a.currency, a.meter_id
 		    from alert_firings f
 		    join alerts a on a.tenant_id = f.tenant_id and a.id = f.alert_id and a.enabled and (a.type = 'silence' or f.threshold = any(a.thresholds))
 		    where f.tenant_id = @tenant
 		      and f.period_end > @watched
 		    order by f.alert_id, f.customer_id, f.quota_id, f.stream, f.period_start desc, f.threshold desc) f
-		  join alerts a on a.tenant_id = @tenant and a.id = f.alert_id
-		  left join meters m on m.tenant_id = @tenant and m.id = a.meter_id
-		  where case a.type
+		  left join meters m on m.tenant_id = @tenant and m.id = f.meter_id
+		  where case f.type
 		    when 'silence' then not exists (
 		      select
 		      from events e
@@ -229,9 +229,6 @@ var attentionSources = []attentionSource{
 		    and f.id = substr(split_part(i.id, '/', 2), 5)::bigint`,
 	},
 }
-
-// unitOfAlert is the unit of the thresholds of alert a with meter m, or null.
-const unitOfAlert = `case a.type when 'quota' then '%' when 'silence' then 'minutes' when 'spend' then a.currency else nullif(m.unit, '') end`
 
 // AttentionFilter picks items. Zero fields do not restrict.
 type AttentionFilter struct {

@@ -203,9 +203,14 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	writing.Wait()
 	s.write()
 	require.Equal(t, 10_000, s.stored(conn), "of the 30,000 of one tenant")
+	_, err = conn.Exec(t.Context(), `alter table uncounted_events rename to elsewhere`)
+	require.NoError(t, err)
 	s.send("acme", `{}`, november.Add(3*time.Hour))
+	require.Error(t, s.sampler.Write(t.Context()))
+	_, err = conn.Exec(t.Context(), `alter table elsewhere rename to uncounted_events`)
+	require.NoError(t, err)
 	s.write()
-	require.Equal(t, 10_020, s.stored(conn))
+	require.Equal(t, 10_020, s.stored(conn), "with those whose write failed")
 }
 
 // Uncounted events of a tenant that is locked are stored the next time, and do not hold up others.

@@ -30,6 +30,7 @@ func (s *server) alerts() {
 			"- The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.\n"+
 			"- For `quota`, the dry run compares usage without reservations.\n"+
 			"- The dry run reads at most 1,000 customers of the scope, in order of creation.\n"+
+			"- `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.\n"+
 			"- A `spend` alert also requires the permission `billing:read`."))), s.dryRunAlert)
 	huma.Register(s.api, get("list-alerts", path, AlertsRead, "List alerts",
 		"Alerts are listed in order of creation."), s.listAlerts)
@@ -318,6 +319,19 @@ type dryRun struct {
 	Customers int            `json:"customers" doc:"Number of customers in the scope that were compared"`
 	Data      []dryRunFiring `json:"data" nullable:"false" doc:"Days on which a customer would have reached a threshold, by customer and time"`
 	More      bool           `json:"more" doc:"Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. Further customers and firings are not listed"`
+	Highest   *dryRunCourse  `json:"highest,omitempty"`
+}
+
+type dryRunCourse struct {
+	CustomerID string      `json:"customer_id"`
+	ExternalID string      `json:"customer_external_id"`
+	QuotaID    *string     `json:"quota_id" example:"quo_42" doc:"Id of the quota. Null unless the alert has the type 'quota'"`
+	Days       []dryRunDay `json:"days" nullable:"false" doc:"Days of the last 30, in ascending order"`
+}
+
+type dryRunDay struct {
+	Day   string           `json:"day" format:"date" doc:"Day in the tenant's time zone"`
+	Value metering.Decimal `json:"value" doc:"The total, the charge or the percentage at the end of the day, or now. If a period ended on the day with a higher value, that value"`
 }
 
 type dryRunFiring struct {
@@ -339,11 +353,22 @@ func (s *server) dryRunAlert(ctx context.Context, in *dryRunInput) (*dryRunOutpu
 	if err != nil {
 		return nil, err
 	}
-	shown := dryRun{run.Customers, make([]dryRunFiring, 0, len(run.Firings)), run.More}
+	shown := dryRun{run.Customers, make([]dryRunFiring, 0, len(run.Firings)), run.More, showCourse(run.Highest)}
 	for _, f := range run.Firings {
 		shown.Data = append(shown.Data, dryRunFiring{
 			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, db.ShownQuota(f.QuotaID), db.PeriodOf(f.Period),
 		})
 	}
 	return &dryRunOutput{shown}, nil
+}
+
+func showCourse(c *db.DryCourse) *dryRunCourse {
+	if c == nil {
+		return nil
+	}
+	shown := &dryRunCourse{c.CustomerID.String(), c.ExternalID, db.ShownQuota(c.QuotaID), make([]dryRunDay, 0, len(c.Days))}
+	for _, d := range c.Days {
+		shown.Days = append(shown.Days, dryRunDay{d.Day.Format(time.DateOnly), d.Value})
+	}
+	return shown
 }

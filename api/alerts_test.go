@@ -68,6 +68,8 @@ func TestADryRunListsTheDaysOfFirings(t *testing.T) {
 	require.False(t, run.More)
 	require.Len(t, run.Data, 1)
 	require.Equal(t, []any{"acme", json.Number("2")}, []any{run.Data[0].CustomerExternalId, run.Data[0].Threshold})
+	require.Equal(t, "acme", run.Highest.CustomerExternalId)
+	require.Equal(t, json.Number("2"), run.Highest.Days[len(run.Highest.Days)-1].Value)
 	require.Empty(t, alerted[client.ListAlert](t, b, 200, "GET", "/v1/alerts", "").Data)
 	require.Equal(t, 422, b.send(t, "POST", "/v1/alerts/dry-run", `{"name":"x","type":"usage","all":true}`).status)
 }

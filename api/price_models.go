@@ -64,7 +64,7 @@ type NewModel struct {
 	Percent       SentDecimal    `json:"percent" required:"false" doc:"Percentage of the charged units, which are an amount in major units of 'currency'. 2.9 is 2.9 %. The model 'percentage' needs 'percent', fixed_fee or both"`
 	FixedFee      SentDecimal    `json:"fixed_fee" required:"false" doc:"Fee for each counted event. With the model 'percentage'"`
 	MinimumCharge SentDecimal    `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage. 0: none"`
-	MaximumCharge SentDecimal    `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period. 0: none"`
+	MaximumCharge SentDecimal    `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0. Default: none"`
 }
 
 // NewTier is a tier of a price that is to hold.
@@ -99,6 +99,9 @@ func (in NewPrice) terms(currency string) (billing.Terms, error) {
 			of.UpTo = &tier.UpTo.Decimal
 		}
 		t.Tiers = append(t.Tiers, of)
+	}
+	if in.MaximumCharge.sent && t.MaximumCharge.IsZero() {
+		return t, metering.Invalid("body.maximum_charge", "must be greater than 0; omit it for a price without a maximum")
 	}
 	model := t.PriceModel()
 	if err := in.refuseFields(model); err != nil {

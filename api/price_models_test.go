@@ -75,6 +75,7 @@ func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
 		`{"model":"volume"}`:                                         {Location: "body.tiers", Message: "must contain 1 to 100 tiers with the model volume"},
 		`{"model":"per_unit","unit_price":1,"overage_rate":0}`:       {Location: "body.overage_rate", Message: "must be absent with the model per_unit; it belongs to the model overage"},
 		`{"overage_rate":1,"tiers":[{"up_to":null,"unit_price":1}]}`: {Location: "body.tiers", Message: "must be absent with the model overage; it belongs to the model graduated, volume"},
+		`{"overage_rate":1,"maximum_charge":0}`:                      {Location: "body.maximum_charge", Message: "must be greater than 0; omit it for a price without a maximum"},
 		`{"overage_rate":1,"minimum_charge":2,"maximum_charge":1}`:   {Location: "body.maximum_charge", Message: "must not be less than minimum_charge, which is 2"},
 		tiers(`[{"up_to":5,"unit_price":1},{"up_to":5,"unit_price":1},{"up_to":null,"unit_price":1}]`): {Location: "body.tiers[1].up_to", Message: "must be greater than tiers[0].up_to, which is 5"},
 		tiers(`[{"up_to":5,"unit_price":1}]`): {Location: "body.tiers[0].up_to", Message: "must be null in the last tier; add a tier with up_to null for larger quantities"},

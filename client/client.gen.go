@@ -4786,10 +4786,37 @@ type DryRun struct {
 	Customers int64 `json:"customers"`
 
 	// Data Days on which a customer would have reached a threshold, by customer and time
-	Data []DryRunFiring `json:"data"`
+	Data    []DryRunFiring `json:"data"`
+	Highest *DryRunCourse  `json:"highest,omitempty"`
 
 	// More Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. Further customers and firings are not listed
 	More bool `json:"more"`
+}
+
+// DryRunCourse defines model for DryRunCourse.
+type DryRunCourse struct {
+	// CustomerExternalId The customer's external ID
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	CustomerId string `json:"customer_id"`
+
+	// Days Days of the last 30, in ascending order
+	Days []DryRunDay `json:"days"`
+
+	// QuotaId Id of the quota. Null unless the alert has the type `quota`
+	//
+	// Examples: quo_42
+	QuotaId *string `json:"quota_id"`
+}
+
+// DryRunDay defines model for DryRunDay.
+type DryRunDay struct {
+	// Day Day in the tenant's time zone
+	Day openapi_types.Date `json:"day"`
+
+	// Value The total, the charge or the percentage at the end of the day, or now. If a period ended on the day with a higher value, that value
+	Value json.Number `json:"value"`
 }
 
 // DryRunFiring defines model for DryRunFiring.
@@ -7700,7 +7727,7 @@ type SetPlanPricing struct {
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// MaximumCharge Greatest charge for each billing period. 0: none
+	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
 	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
 
 	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
@@ -7754,7 +7781,7 @@ type SetPricing struct {
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
 	IncludedUnits *json.Number `json:"included_units,omitempty"`
 
-	// MaximumCharge Greatest charge for each billing period. 0: none
+	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
 	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
 
 	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
@@ -11134,6 +11161,7 @@ type ClientInterface interface {
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, the dry run compares usage without reservations.
 	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
+	// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type.
@@ -11148,6 +11176,7 @@ type ClientInterface interface {
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, the dry run compares usage without reservations.
 	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
+	// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type.
@@ -13250,6 +13279,7 @@ func (c *Client) CreateAlert(ctx context.Context, params *CreateAlertParams, bod
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, the dry run compares usage without reservations.
 // - The dry run reads at most 1,000 customers of the scope, in order of creation.
+// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type.
@@ -13274,6 +13304,7 @@ func (c *Client) DryRunAlertWithBody(ctx context.Context, contentType string, bo
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, the dry run compares usage without reservations.
 // - The dry run reads at most 1,000 customers of the scope, in order of creation.
+// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type.
@@ -25386,6 +25417,7 @@ type ClientWithResponsesInterface interface {
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, the dry run compares usage without reservations.
 	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
+	// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -25400,6 +25432,7 @@ type ClientWithResponsesInterface interface {
 	// - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 	// - For `quota`, the dry run compares usage without reservations.
 	// - The dry run reads at most 1,000 customers of the scope, in order of creation.
+	// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -34946,6 +34979,7 @@ func (c *ClientWithResponses) CreateAlertWithResponse(ctx context.Context, param
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, the dry run compares usage without reservations.
 // - The dry run reads at most 1,000 customers of the scope, in order of creation.
+// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -34966,6 +35000,7 @@ func (c *ClientWithResponses) DryRunAlertWithBodyWithResponse(ctx context.Contex
 // - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
 // - For `quota`, the dry run compares usage without reservations.
 // - The dry run reads at most 1,000 customers of the scope, in order of creation.
+// - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
 // - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

@@ -25,7 +25,22 @@ const (
 type DryRun struct {
 	Customers int // that were compared
 	Firings   []DryFiring
-	More      bool // there are further customers or firings
+	More      bool       // there are further customers or firings
+	Highest   *DryCourse // of the customer with the highest value; nil: of silence, or none has a value
+}
+
+// DryCourse is the values that a customer had on each day.
+type DryCourse struct {
+	CustomerID metering.CustomerID
+	ExternalID string
+	QuotaID    metering.QuotaID // 0 except of a quota alert
+	Days       []DryDay         // the last 30, ascending
+}
+
+// DryDay is the value at the end of a day, or of a period that ended on it if that is higher.
+type DryDay struct {
+	Day   time.Time // its start
+	Value metering.Decimal
 }
 
 // DryFiring is a day on which a customer reached a threshold first in a period.
@@ -65,6 +80,7 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	d := &dryRunner{
 		alertReader: alertReaderOf(ctx, tx, tenant, []metering.Alert{a}, now),
 		since:       metering.Instant(now).AddDate(0, 0, -dryRunDays),
+		course:      make(map[courseKey]*DryCourse),
 	}
 	b, err := d.customers(e.read)
 	if err != nil || len(b.ids) == 0 {
@@ -80,6 +96,7 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	if err := compare(b); err != nil {
 		return d.run, err
 	}
+	d.run.Highest = d.highest()
 	if len(d.run.Firings) > dryRunFirings {
 		d.run.Firings, d.run.More = d.run.Firings[:dryRunFirings], true
 	}
@@ -89,8 +106,17 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 // dryRunner compares the past of some customers with one alert.
 type dryRunner struct {
 	*alertReader
-	since time.Time
-	run   DryRun
+	since   time.Time
+	run     DryRun
+	courses []*DryCourse
+	course  map[courseKey]*DryCourse
+}
+
+// courseKey names the values that follow one another: of a billing schedule, or of a quota.
+type courseKey struct {
+	customer metering.CustomerID
+	stream   int
+	quota    metering.QuotaID
 }
 
 func (d *dryRunner) alert() metering.Alert { return d.alerts[0] }
@@ -208,7 +234,7 @@ func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billi
 		}
 		value, counted := billing.ReadAlerts(total, p).Of(d.alert())
 		if counted {
-			reached = d.reach(DryFiring{CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Value: value, Period: p.Range}, day, reached)
+			reached = d.reach(p.Stream, DryFiring{CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Value: value, Period: p.Range}, day, reached)
 		}
 	}
 }
@@ -231,7 +257,8 @@ func addHour(f billing.Facts, p billing.Period, hour rangeUsage) []billing.Usage
 
 // reach adds the thresholds that a value has reached on a day, after the number that was reached
 // before it, and returns the number of both.
-func (d *dryRunner) reach(firing DryFiring, day metering.Range, before int) int {
+func (d *dryRunner) reach(stream int, firing DryFiring, day metering.Range, before int) int {
+	d.note(stream, firing, day)
 	thresholds := d.alert().Reached(firing.Value)
 	firing.Day = day.Start
 	for _, threshold := range thresholds[min(before, len(thresholds)):] {
@@ -241,6 +268,40 @@ func (d *dryRunner) reach(firing DryFiring, day metering.Range, before int) int 
 		}
 	}
 	return max(before, len(thresholds))
+}
+
+// note adds the value of a day to those of its customer. Of several periods on a day, it keeps the
+// highest value.
+func (d *dryRunner) note(stream int, of DryFiring, day metering.Range) {
+	if !day.End.After(d.since) {
+		return
+	}
+	key := courseKey{of.CustomerID, stream, of.QuotaID}
+	c := d.course[key]
+	if c == nil {
+		c = &DryCourse{CustomerID: of.CustomerID, ExternalID: of.ExternalID, QuotaID: of.QuotaID}
+		d.course[key], d.courses = c, append(d.courses, c)
+	}
+	n := len(c.Days)
+	switch {
+	case n == 0 || !c.Days[n-1].Day.Equal(day.Start):
+		c.Days = append(c.Days, DryDay{day.Start, of.Value})
+	case of.Value.Cmp(c.Days[n-1].Value) > 0:
+		c.Days[n-1].Value = of.Value
+	}
+}
+
+// highest returns the course with the highest value; nil: none is above 0.
+func (d *dryRunner) highest() (course *DryCourse) {
+	var highest metering.Decimal
+	for _, c := range d.courses {
+		for _, day := range c.Days {
+			if day.Value.Cmp(highest) > 0 {
+				highest, course = day.Value, c
+			}
+		}
+	}
+	return course
 }
 
 // groupDays reads the usage of the alert's group on each day of a billing period.

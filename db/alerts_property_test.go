@@ -417,9 +417,34 @@ func (m *alertModel) requireDryRuns() (days int) {
 			got = append(got, day)
 		}
 		require.ElementsMatch(m, m.dryRun(a), got)
+		requireHighest(m, a, run)
 		days += len(got)
 	}
 	return days
+}
+
+// requireHighest requires that no firing has a value above the highest of the days, and that the
+// firings of the same customer and quota are on these days.
+func requireHighest(t require.TestingT, a metering.Alert, run db.DryRun) {
+	if a.Type == metering.SilenceAlert || run.Highest == nil {
+		require.Nil(t, run.Highest)
+		require.True(t, a.Type == metering.SilenceAlert || len(run.Firings) == 0)
+		return
+	}
+	var highest metering.Decimal
+	values := make(map[time.Time]metering.Decimal)
+	for n, d := range run.Highest.Days {
+		require.True(t, n == 0 || run.Highest.Days[n-1].Day.Before(d.Day), "ascending")
+		if values[d.Day] = d.Value; d.Value.Cmp(highest) > 0 {
+			highest = d.Value
+		}
+	}
+	for _, f := range run.Firings {
+		require.LessOrEqual(t, f.Value.Cmp(highest), 0)
+		if f.CustomerID == run.Highest.CustomerID && f.QuotaID == run.Highest.QuotaID {
+			require.GreaterOrEqual(t, values[f.Day].Cmp(f.Value), 0, "on %s", f.Day)
+		}
+	}
 }
 
 // TestPropertyFiringsAreThoseOfARecount compares firings and messages with a recount after random

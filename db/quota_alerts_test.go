@@ -154,4 +154,10 @@ func TestADryRunOfAQuotaAlert(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, want, got)
+	require.Equal(t, hourly.ID, run.Highest.QuotaID)
+	course := make(map[time.Time]string)
+	for _, d := range run.Highest.Days {
+		course[d.Day.UTC()] = d.Value.String()
+	}
+	require.Equal(t, []string{"100", "100", "0"}, []string{course[day(10)], course[day(9)], course[day(8)]})
 }

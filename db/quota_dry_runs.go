@@ -124,7 +124,7 @@ func (d *dryRunner) compareWindows(zone *time.Location, f *billing.Facts, h quot
 			for len(hours) > 0 && hours[0].start.Before(day.End) && hours[0].start.Before(w.End) {
 				level.Used, hours = level.Used.Add(hours[0].usage), hours[1:]
 			}
-			reached = d.reach(DryFiring{
+			reached = d.reach(0, DryFiring{
 				CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Value: level.Percent(), QuotaID: level.ID, Period: w,
 			}, day, reached)
 		}

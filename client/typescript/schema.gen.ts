@@ -97,6 +97,7 @@ export interface paths {
          *     - The dry run uses the current prices, plans, quotas and meters. An event counts on the day of its `timestamp`.
          *     - For `quota`, the dry run compares usage without reservations.
          *     - The dry run reads at most 1,000 customers of the scope, in order of creation.
+         *     - `highest` contains the values of the customer with the highest value, day by day. It is absent for `silence`, and if no customer has a value above 0.
          *     - A `spend` alert also requires the permission `billing:read`.
          */
         post: operations["dry-run-alert"];
@@ -4420,8 +4421,34 @@ export interface components {
             customers: number;
             /** @description Days on which a customer would have reached a threshold, by customer and time */
             data: components["schemas"]["DryRunFiring"][];
+            highest?: components["schemas"]["DryRunCourse"];
             /** @description Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. Further customers and firings are not listed */
             more: boolean;
+        };
+        DryRunCourse: {
+            /** @description The customer's external ID */
+            customer_external_id: string;
+            /** @description The customer's id */
+            customer_id: string;
+            /** @description Days of the last 30, in ascending order */
+            days: components["schemas"]["DryRunDay"][];
+            /**
+             * @description Id of the quota. Null unless the alert has the type `quota`
+             * @example quo_42
+             */
+            quota_id: string | null;
+        };
+        DryRunDay: {
+            /**
+             * Format: date
+             * @description Day in the tenant's time zone
+             */
+            day: string;
+            /**
+             * Format: decimal
+             * @description The total, the charge or the percentage at the end of the day, or now. If a period ended on the day with a higher value, that value
+             */
+            value: string;
         };
         DryRunFiring: {
             /** @description The customer's external ID */
@@ -7224,7 +7251,7 @@ export interface components {
             included_units?: string;
             /**
              * Format: decimal
-             * @description Greatest charge for each billing period. 0: none
+             * @description Greatest charge for each billing period, above 0. Default: none
              */
             maximum_charge?: string;
             /**
@@ -7297,7 +7324,7 @@ export interface components {
             included_units?: string;
             /**
              * Format: decimal
-             * @description Greatest charge for each billing period. 0: none
+             * @description Greatest charge for each billing period, above 0. Default: none
              */
             maximum_charge?: string;
             /**

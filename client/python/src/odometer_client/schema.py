@@ -439,6 +439,11 @@ class Digest(TypedDict):
     hash: str
 
 
+class DryRunDay(TypedDict):
+    day: str
+    value: Decimal
+
+
 class Ended(TypedDict):
     ended: bool
 
@@ -1729,6 +1734,13 @@ class DailyUsage(TypedDict):
     period: UsagePeriod
 
 
+class DryRunCourse(TypedDict):
+    customer_external_id: str
+    customer_id: str
+    days: list[DryRunDay]
+    quota_id: str | None
+
+
 class DryRunFiring(TypedDict):
     customer_external_id: str
     customer_id: str
@@ -2182,6 +2194,7 @@ DiscrepancyDetected: TypeAlias = ReconciliationDisputed | UsageDisagrees
 class DryRun(TypedDict):
     customers: int
     data: list[DryRunFiring]
+    highest: NotRequired[DryRunCourse]
     more: bool
 
 

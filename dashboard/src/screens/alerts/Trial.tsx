@@ -12,7 +12,7 @@ import { useSession } from "../../api/session";
 import { cell, Table } from "../../values/Table";
 import styles from "./Alerts.module.css";
 import { AlertValue } from "./AlertValue";
-import { UsageChart } from "./UsageChart";
+import { TrialChart } from "./TrialChart";
 import { useHiddenCharges } from "./useHiddenCharges";
 
 interface Props {
@@ -35,12 +35,7 @@ export function Trial({ definition, not }: Props) {
           Try the alert
         </Verb>
       </div>
-      {tried && isCurrent && (
-        <>
-          {tried.type === "usage" && <UsageChart definition={tried} />}
-          <Days definition={tried} />
-        </>
-      )}
+      {tried && isCurrent && <Days definition={tried} />}
     </section>
   );
 }
@@ -50,10 +45,11 @@ function Days({ definition }: { definition: AlertDefinition }) {
   const [all, setAll] = useState(false);
   if (error) return <Refused error={error} />;
   if (!data) return <LoadingText />;
-  const { customers, data: firings, more } = data;
+  const { customers, data: firings, more, highest } = data;
   const shown = all ? firings : firings.slice(0, rowsAtFirst);
   return (
     <div role="status" className={styles.days}>
+      {highest && <TrialChart definition={definition} of={highest} />}
       <p>
         {firings.length === 0 ? "The alert would not have fired." : `The alert would have fired ${firings.length === 1 ? "once" : `${firings.length} times`}.`}{" "}
         <span className="muted">

@@ -2,21 +2,25 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, expect, test, vi } from "vitest";
 import { router } from "../../router";
 import { answers, asked, list, open, press, sent, session, type } from "../../testing";
-import { day, nextDay, startOfDay } from "../../values/instants";
-import { runningTotals } from "./periodTotals";
 
 vi.mock("../../charts/Chart", () => ({
   Chart: ({ label, points }: { label: string; points: { series: { values: string[] }[]; thresholds: string[] } }) => <p>{`${label}: ${points.series[0]!.values.slice(-3).join(" ")} of ${points.thresholds.join(" ")}`}</p>,
 }));
 
-const zone = "Europe/Zurich";
-const today = day(new Date(), zone);
-const at = (days: number) => startOfDay(nextDay(today, days), zone);
 const meter = { id: "mtr_1", slug: "tokens", name: "", event_type: "call", aggregation: "sum", group_by: ["model"], value_property: "", filters: [], unit: "tokens", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const budget = { id: "alt_1", name: "Budget", type: "usage", customer: "contoso", all: false, meter: "tokens", group: { model: "large" }, thresholds: [800, 1000.5], enabled: true, created_at: "2026-11-01T00:00:00Z" };
 const quiet = { id: "alt_2", name: "Quiet", type: "silence", all: true, thresholds: [], minutes: 60, enabled: false, created_at: "2026-11-01T00:00:00Z" };
 const firing = { id: "fir_1", customer_id: "cus_1", customer_external_id: "contoso", threshold: 800, value: 812.5, late: true, occurred_at: "2026-11-20T10:00:00Z", period: { start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z" } };
-const window = (days: number, value: number) => ({ window_start: at(days), window_end: at(days + 1), value, late_value: 0, is_final: false });
+const highest = {
+  customer_id: "cus_1",
+  customer_external_id: "contoso",
+  quota_id: null,
+  days: [
+    { day: "2026-11-10", value: 640 },
+    { day: "2026-11-11", value: 799.5 },
+    { day: "2026-11-12", value: 812.5 },
+  ],
+};
 
 const all = ["customers:read", "usage:read", "meters:read", "pricing:read", "billing:read", "alerts:read", "alerts:write"];
 const permit = (permissions: string[]) => (answers["GET /v1/auth/session"] = () => [200, { ...session, permissions }]);
@@ -29,9 +33,7 @@ beforeEach(() => {
   answers["GET /v1/alerts/alt_1"] = () => [200, budget];
   answers["GET /v1/alerts/alt_1/firings"] = () => [200, list(firing)];
   answers["GET /v1/alerts/alt_2/firings"] = () => [200, list()];
-  answers["GET /v1/billing/periods"] = () => [200, list({ start: at(-1), end: at(29) }, { start: at(-31), end: at(-1) }, { start: at(-61), end: at(-31) })];
-  answers["GET /v1/usage"] = () => [200, { ...list(), groups: [{ group_key: {}, subtotal: 9, filter: "", windows: [window(-2, 1), window(-1, 2.5), window(0, 4)] }], period: {}, total: 9 }];
-  answers["POST /v1/alerts/dry-run"] = () => [200, { customers: 1, more: false, data: [{ customer_id: "cus_1", customer_external_id: "contoso", day: "2026-11-12", threshold: 800, value: 812.5, period: firing.period }] }];
+  answers["POST /v1/alerts/dry-run"] = () => [200, { customers: 1, more: false, highest, data: [{ customer_id: "cus_1", customer_external_id: "contoso", day: "2026-11-12", threshold: 800, value: 812.5, period: firing.period }] }];
 });
 
 const rows = async (name: string) => (await within(await screen.findByRole("table", { name })).findAllByRole("row")).slice(1).map((row) => within(row).getAllByRole("cell").map(({ textContent }) => textContent));
@@ -71,33 +73,33 @@ test("thresholds with thousands separators are not sent", async () => {
   expect(requests("POST /v1/alerts")).toEqual([]);
 });
 
-test("a trial shows the usage of each period with the thresholds, and the days of a dry run", async () => {
+test("a trial shows the values of each day with the thresholds, and the days of a dry run", async () => {
   open("/alerts/alt_1");
   fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
-  await screen.findByText("Usage of tokens by contoso since the start of the billing period: 1 2.5 6.5 of 800 1000.5");
+  await screen.findByText("Usage since the start of the billing period: contoso: 640 799.5 812.5 of 800 1000.5");
   expect(await rows("The days on which the alert would have fired")).toEqual([["Thu 12 Nov", "contoso", "800 tokens", "812.5 tokens"]]);
   expect(requests("POST /v1/alerts/dry-run")).toEqual(['{"name":"Trial","type":"usage","customer":"contoso","meter":"tokens","group":{"model":"large"},"thresholds":[800,1000.5]}']);
-  const { searchParams } = new URL(asked.find(({ name }) => name === "GET /v1/usage")!.url);
-  expect([searchParams.get("filter.model"), searchParams.get("group_by"), searchParams.get("start")]).toEqual(["large", "", at(-31)]);
   type("Thresholds", "900");
   expect(screen.queryByText(/would have fired once/)).toBeNull(); // it was of other thresholds
 });
 
-test("a trial of all customers draws the customer with the highest usage", async () => {
-  answers["GET /v1/alerts/alt_1"] = () => [200, { ...budget, customer: undefined, group: undefined, all: true }];
-  answers["GET /v1/usage/breakdown"] = () => [200, { ...list({ customer: "tailspin", value: 7 }, { value: 1, other: true }), period: {}, total: 8 }];
+test.each([
+  { type: "spend", currency: "USD", title: "Estimated charge of the billing period" },
+  { type: "quota", title: "Share of the quota that is used" },
+])("a trial of all customers draws the customer with the highest value: $type", async ({ title, ...more }) => {
+  answers["GET /v1/alerts/alt_1"] = () => [200, { ...budget, ...more, customer: undefined, group: undefined, all: true }];
   open("/alerts/alt_1");
   fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
-  await screen.findByText(/^Usage of tokens by tailspin since/);
-  await screen.findByText("This customer has the highest usage.");
+  await screen.findByText(`${title}: contoso: 640 799.5 812.5 of 800 1000.5`);
+  await screen.findByText("This customer has the highest value.");
 });
 
-test("a trial without billing:read has no chart", async () => {
-  permit(all.filter((one) => one !== "billing:read"));
+test("a trial without a value has no chart", async () => {
+  answers["POST /v1/alerts/dry-run"] = () => [200, { customers: 1, more: false, highest: null, data: [] }];
   open("/alerts/alt_1");
   fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
-  await screen.findByText("The chart needs the permission billing:read.");
-  await screen.findByText(/would have fired once/);
+  await screen.findByText(/would not have fired/);
+  expect(screen.queryByText(/contoso: 640/)).toBeNull();
 });
 
 test("an alert is changed, disabled and deleted, and its firings are listed", async () => {
@@ -121,10 +123,6 @@ test("a role without alerts:write reads an alert and changes nothing", async () 
   permit(["alerts:read"]);
   open("/alerts/alt_1");
   expect((await screen.findByRole("button", { name: "Delete alert Budget" })).title).toContain("alerts:write");
-});
-
-test("totals start again at each period start", () => {
-  expect(runningTotals(["a", "b", "c", "d"], new Map([["a", "1.5"], ["b", "2"], ["d", "4"]]), new Set(["c"]))).toEqual(["1.5", "3.5", "0", "4"]);
 });
 
 const share = { id: "alt_3", name: "Share", type: "quota", all: true, meter: "tokens", thresholds: [80, 100], enabled: true, created_at: "2026-11-01T00:00:00Z" };

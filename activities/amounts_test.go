@@ -115,6 +115,10 @@ func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	require.Equal(t, "1000000", s.pending()[0].Amount.String(), "it came late")
 	require.Equal(t, "7000000", s.fake.State().Accounts[0].Invoices[0].Total.String())
 	s.requireReconciled("delta")
+	open, err := s.store.Reconciliations.Unresolved(t.Context(), s.tenant, s.customer, 10)
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Equal(t, "70000", open[0].Units.String(), "it is money")
 
 	s.call("/v1/invoices/" + invoice + "/finalize")
 	s.hear(invoice)
@@ -122,6 +126,10 @@ func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	require.Len(t, s.pending(), 1)
 	require.Equal(t, "1000000", s.pending()[0].Amount.String())
 	s.requireReconciled("delta", "70000 of 70000 are invoiced: agreed")
+	list, err := dbtest.Items(s.store.Reconciliations.List(t.Context(), s.tenant, db.ReconciliationFilter{}, 10))
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, []string{"70000", "70000"}, []string{list[0].Accepted.String(), list[0].Invoiced.String()}, "both are money")
 }
 
 // What comes once the renewal's invoice is final is a line of the next one, which

@@ -32,8 +32,8 @@ type Reconciled struct {
 	Currency string           // of the charge
 	Bills    metering.Bills   // in what the period was billed; amounts: the reconciliation is in money
 
-	Accepted metering.Decimal // units, by the provider's answers
-	Counted  metering.Decimal // units, in what it was seen to have counted
+	Accepted metering.Decimal // by the provider's answers; units, or money with amounts
+	Counted  metering.Decimal // that it was seen to have counted; units, or money with amounts
 
 	billing.Reconciliation                   // as it stands; where it is open, only what is invoiced so far is known
 	InvoicedAmount         *metering.Decimal // by invoices that stand; nil: by none, or in more than one currency
@@ -105,17 +105,19 @@ func readReconciled(ctx context.Context, q querier, sql string, args pgx.NamedAr
 // sameMode says whether a connection k is of the mode in which a total t was closed, as SQL.
 const sameMode = `(k.livemode is false) = t.test`
 
-// reportedUnits are what the provider's quantities of a total t come to, as SQL.
+// reportedUnits sums the quantities that the provider has accepted and counted of a total t, as SQL:
+// money in a period that was billed in amounts.
 const reportedUnits = `
 	  select sum(x.accepted) as accepted, sum(x.counted) as counted
 	  from billing_series s
 	  join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 	  join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id and ` + sameMode + `
 	  cross join lateral (
-	    select (array_agg(l.quantity order by r.number desc))[1] as accepted,
-	      (array_agg(l.quantity order by r.number desc) filter (where r.state = 'counted'))[1] as counted
+	    select (array_agg(b.value order by r.number desc))[1] as accepted,
+	      (array_agg(b.value order by r.number desc) filter (where r.state = 'counted'))[1] as counted
 	    from billing_reports r
 	    join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.meter_id = t.meter_id
+	    cross join lateral (select case t.bills when 'amounts' then l.amount else l.quantity end as value) b
 	    where r.tenant_id = s.tenant_id
 	      and r.series_id = s.id
 	      and r.period_id = s.period_id

@@ -27,7 +27,7 @@ type Unresolved struct {
 // those of the newest periods first.
 func (s Reconciliations) Unresolved(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, limit int) ([]Unresolved, error) {
 	rows, err := s.pool.Query(ctx, `
-		select p.id, p.starts_at, p.ends_at, t.meter_id, m.slug, coalesce(r.state, 'open'), coalesce(r.reason, ''), coalesce(r.units, round(t.usage, t.scale), t.usage), r.invoiced
+		select p.id, p.starts_at, p.ends_at, t.meter_id, m.slug, coalesce(r.state, 'open'), coalesce(r.reason, ''), coalesce(r.units, case p.bills when 'amounts' then t.charge end, round(t.usage, t.scale), t.usage), r.invoiced
 		from (
 		  select *
 		  from billing_periods

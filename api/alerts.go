@@ -61,7 +61,7 @@ type Alert struct {
 	Plan       string             `json:"plan,omitempty" example:"pro" doc:"Slug of the plan. The customers of the plan are the scope"`
 	All        bool               `json:"all" doc:"Whether all customers are the scope"`
 	Meter      string             `json:"meter,omitempty" example:"calls" doc:"Slug of the meter. Absent if a 'spend' or 'quota' alert covers all meters, and for 'silence'"`
-	Group      json.RawMessage    `json:"group,omitempty" doc:"The only group that counts, or the group of the quotas: value of each group_by property"`
+	Group      json.RawMessage    `json:"group,omitempty" doc:"The only group that the alert covers, or the group of the quotas: value of each group_by property"`
 	Thresholds []metering.Decimal `json:"thresholds" nullable:"false" doc:"Units of usage, amounts in 'currency' or percentages of a quota, ascending. Empty for 'silence'"`
 	Currency   string             `json:"currency,omitempty" example:"USD" doc:"Currency of spend"`
 	Minutes    int                `json:"minutes,omitempty" doc:"Minutes of silence"`
@@ -90,8 +90,8 @@ type alertDefinition struct {
 	Customer   string             `json:"customer,omitempty" maxLength:"255" doc:"External ID of a customer. Send either 'customer', 'plan' or 'all'"`
 	Plan       string             `json:"plan,omitempty" maxLength:"64" doc:"Slug of a plan"`
 	All        bool               `json:"all,omitempty" doc:"'true': all customers"`
-	Meter      string             `json:"meter,omitempty" maxLength:"64" doc:"Slug of a meter. Required for 'usage'. If omitted for 'spend' or 'quota', all meters count"`
-	Group      json.RawMessage    `json:"group,omitempty" doc:"For 'usage' and 'quota': the value of each group_by property of the meter, so that only this group or its quotas count. A group that the meter counts in '$other' returns 422"`
+	Meter      string             `json:"meter,omitempty" maxLength:"64" doc:"Slug of a meter. Required for 'usage'. If omitted for 'spend' or 'quota', the alert covers all meters"`
+	Group      json.RawMessage    `json:"group,omitempty" doc:"For 'usage' and 'quota': the value of each group_by property of the meter, so that the alert covers only this group, or only the quotas of this group. A group that the meter counts in '$other' returns 422"`
 	Thresholds []SentDecimal      `json:"thresholds,omitempty" maxItems:"10" doc:"For 'usage', 'spend' and 'quota': 1 to 10 numbers above 0. For 'quota': percentages of at most 1,000 with at most 2 decimals"`
 	Currency   string             `json:"currency,omitempty" maxLength:"3" doc:"For 'spend': the currency of the charges. Default: the tenant's currency"`
 	Minutes    int                `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For 'silence': the number of minutes without an event"`

@@ -15,7 +15,7 @@ type previewItem struct {
 	MeterSlug string           `json:"meter_slug"`
 	MeterID   string           `json:"meter_id"`
 	Usage     metering.Decimal `json:"usage"`
-	UnitPrice metering.Decimal `json:"unit_price" doc:"Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last units or of a package of units"`
+	UnitPrice metering.Decimal `json:"unit_price" doc:"Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last tier that the usage reaches. If that price has no tiers, its only rate: of a unit or of a package"`
 	Amount    metering.Decimal `json:"amount" doc:"Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period"`
 	Currency  string           `json:"currency" example:"USD"`
 	Excluded  string           `json:"excluded,omitempty" doc:"Reason why the meter is not billed, as of the customer's last sync"`

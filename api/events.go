@@ -378,7 +378,7 @@ func eventSchema() *huma.Schema {
 		return &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Description: doc}
 	}
 	decimal := decimalSchema{}.Schema(nil)
-	decimal.Description = "Quantity that a meter with the aggregation 'sum' adds. Absolute value below 10^18, at most 12 decimals"
+	decimal.Description = "Quantity that a meter with the aggregation 'sum' and without a value_property adds. Absolute value below 10^18, at most 12 decimals"
 	decimal.Default = 1
 	properties := objectSchema{}.Schema(nil)
 	properties.Description = "Any JSON object of at most 16 KiB. A meter can group usage by these properties"

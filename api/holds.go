@@ -15,7 +15,7 @@ import (
 func (s *server) holds() {
 	const path = "/v1/billing/holds"
 	huma.Register(s.api, get("list-invoice-holds", path, BillingRead, "List held invoices",
-		"Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` "+
+		"Lists held invoices, current and past, newest first. Odometer holds a draft invoice until its lines agree with the reports, an operator releases it, or its deadline passes. Enable holds with `invoice_hold` "+
 			"in `PATCH /v1/tenant`."), s.listHolds)
 	huma.Register(s.api, get("get-invoice-hold", path+"/{id}", BillingRead, "Get a held invoice",
 		"Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release."), s.getHold)
@@ -35,7 +35,7 @@ type invoiceHold struct {
 	ConnectionID string            `json:"connection_id" example:"con_1"`
 	InvoiceID    string            `json:"invoice_id" doc:"Id of the invoice at the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
 	Period       heldPeriod        `json:"period"`
-	State        billing.HoldState `json:"state" doc:"State of the hold:\n- 'planned': the provider has not accepted the hold yet.\n- 'held': reports are not counted or compared yet.\n- 'disagrees': the invoice differs from the reports. Act on the differences.\n- 'releasing': the provider is finalizing the invoice.\n- 'released': the invoice is final.\n- 'expired': the invoice became final at the deadline.\n- 'finalized': the invoice was finalized by other means.\n- 'theirs': the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.\n- 'refused': the provider did not accept the hold."`
+	State        billing.HoldState `json:"state" doc:"State of the hold:\n- 'planned': the provider has not accepted the hold yet.\n- 'held': not all reports are counted and compared yet.\n- 'disagrees': the invoice differs from the reports. Act on the differences.\n- 'releasing': Odometer is asking the provider to finalize the invoice.\n- 'released': the invoice is final.\n- 'expired': the invoice became final at the deadline.\n- 'finalized': the invoice was finalized by other means.\n- 'theirs': the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.\n- 'refused': the provider did not accept the hold."`
 	Reasons      []holdReason      `json:"reasons" doc:"Differences of the last comparison. If an operator released the invoice, the differences before the release"`
 	GraceUntil   time.Time         `json:"grace_until" doc:"End of the grace. The draft is not compared before this time"`
 	Deadline     time.Time         `json:"deadline" doc:"Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider"`

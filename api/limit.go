@@ -172,8 +172,8 @@ func describeLimit(op *huma.Operation) {
 		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger}}
 	}
 	headers := map[string]*huma.Param{
-		"X-RateLimit-Limit":     number("Maximum number of requests per minute for the tenant"),
-		"X-RateLimit-Remaining": number("Number of remaining requests in this minute"),
+		"X-RateLimit-Limit":     number("Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's"),
+		"X-RateLimit-Remaining": number("Requests left in this minute of the limit in X-RateLimit-Limit"),
 	}
 	for _, response := range op.Responses {
 		response.Headers = headers

@@ -109,9 +109,9 @@ type monthlyRevenue struct {
 	Currency  string           `json:"currency"`
 	Amount    metering.Decimal `json:"amount" doc:"Sum of 'billed', 'estimated' and 'unbilled'"`
 	Customers int64            `json:"customers" doc:"Number of customers with usage in the billing periods of the month"`
-	Billed    metering.Decimal `json:"billed" doc:"Charges of closed periods that were reported to a provider in live mode, and their adjustments"`
+	Billed    metering.Decimal `json:"billed" doc:"Charges of closed periods that a provider bills in live mode, and their billed adjustments. The closing decides whether a provider bills a period"`
 	Estimated metering.Decimal `json:"estimated" doc:"Charges of periods that are not closed, for the usage so far"`
-	Unbilled  metering.Decimal `json:"unbilled" doc:"Charges of closed periods that were not reported in live mode in time, and adjustments that are not billed"`
+	Unbilled  metering.Decimal `json:"unbilled" doc:"Charges of closed periods that no provider bills in live mode, as decided at the closing, and adjustments that are not billed"`
 }
 
 // revenue is what the billing periods of all customers come to, by month.

@@ -23,7 +23,7 @@ type ModelTerms struct {
 type priceTier struct {
 	UpTo      *metering.Decimal `json:"up_to" doc:"Last quantity of the tier, counted from the first unit beyond the included units. Null in the last tier"`
 	UnitPrice metering.Decimal  `json:"unit_price" doc:"Price of each unit, or of per_units units"`
-	FlatFee   metering.Decimal  `json:"flat_fee" doc:"Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0"`
+	FlatFee   metering.Decimal  `json:"flat_fee" doc:"Fee of the tier. With 'graduated', the fees of all tiers that the quantity reaches are charged. With 'volume', only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0"`
 }
 
 func showModelTerms(t billing.Terms) ModelTerms {
@@ -71,7 +71,7 @@ type NewModel struct {
 type NewTier struct {
 	UpTo      *SentDecimal `json:"up_to" nullable:"true" doc:"Last quantity of the tier, included in it. Null in the last tier"`
 	UnitPrice SentDecimal  `json:"unit_price" doc:"Price of each unit, or of per_units units"`
-	FlatFee   SentDecimal  `json:"flat_fee" required:"false" doc:"Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0"`
+	FlatFee   SentDecimal  `json:"flat_fee" required:"false" doc:"Fee of the tier. With 'graduated', the fees of all tiers that the quantity reaches are charged. With 'volume', only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0"`
 }
 
 // terms returns the terms that a body asks for. currency is the default.

@@ -21,7 +21,7 @@ func (s *server) quotas() {
 	huma.Register(s.api, put("set-quota", quotasPath, QuotasWrite, "Set a quota",
 		"Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.\n\n"+
 			"- A second request with the same customer or plan, meter, group and period changes the limit and the mode.\n"+
-			"- A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.\n"+
+			"- A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.\n"+
 			"- Usage is the total that is billed. A negative value in an event lowers the usage.\n"+
 			"- A quota never rejects an event: usage that happened is always counted.\n"+
 			"- A customer and a plan have at most 100 quotas each. Beyond that the request returns 409."), s.setQuota)

@@ -54,7 +54,7 @@ type reconciliation struct {
 	MeterID      string           `json:"meter_id"`
 	MeterSlug    string           `json:"meter_slug"`
 
-	Bills    metering.Bills    `json:"bills" doc:"Unit in which the provider bills the period. With 'amounts', all invoiced and billed quantities are money, in the currency of the charge"`
+	Bills    metering.Bills    `json:"bills" doc:"Unit in which the provider bills the period. With 'amounts', all accepted, counted, invoiced and billed quantities are money, in the currency of the charge"`
 	Ours     reconciledOurs    `json:"ours"`
 	Accepted metering.Decimal  `json:"accepted_quantity" doc:"Units that the provider has accepted"`
 	Counted  metering.Decimal  `json:"counted_quantity" doc:"Accepted units that the provider has counted"`

@@ -23,7 +23,7 @@ func (s *server) reservations() {
 	huma.Register(s.api, created(post("reserve-quota", quotasPath+"/reserve", QuotasWrite, "Reserve usage before it happens",
 		"Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.\n\n"+
 			"- 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.\n"+
-			"- 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.\n"+
+			"- 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.\n"+
 			"- A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.\n"+
 			"- A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.\n"+
 			"- A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.\n"+
@@ -132,7 +132,7 @@ func (s *server) describeReserve() {
 		return &huma.Response{Description: description, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 	}
 	responses := document.Paths[quotasPath+"/reserve"].Post.Responses
-	responses["200"] = answer("A hard quota has less left: nothing is reserved", reflect.TypeFor[refusedReservation]())
+	responses["200"] = answer("A hard quota has less left than the requested amount. Nothing is reserved", reflect.TypeFor[refusedReservation]())
 	responses["201"] = answer("Reserved", reflect.TypeFor[reservation]())
 }
 

@@ -277,7 +277,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter",
 		"Returns one customer's usage of each meter between `start` and `end`."), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",
-		"With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.\n\n"+
+		"With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.\n\n"+
 			"A meter that is still backfilling is excluded from the sum and listed in `backfilling`."), s.usageTotal)
 	huma.Register(s.api, heavy(get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the daily usage of every meter for all customers",
 		"Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.")), s.usageDaily)
@@ -361,9 +361,9 @@ func (s *server) routes() {
 		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)
 	huma.Register(s.api, heavy(get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency",
 		"Months are calendar months of the tenant's time zone. Invoices at the provider may differ.\n\n"+
-			"- `billed`: closed periods that were reported to a provider in live mode, with their adjustments.\n"+
+			"- `billed`: closed periods that a provider bills in live mode, with their billed adjustments. The closing decides whether a provider bills a period.\n"+
 			"- `estimated`: periods that are not closed.\n"+
-			"- `unbilled`: closed periods and adjustments that were not reported in live mode.")), s.revenue)
+			"- `unbilled`: the other closed periods and adjustments.")), s.revenue)
 	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events",
 		"Lists the differences that the daily audit found. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 	s.attention()

@@ -74,9 +74,9 @@ type unresolved struct {
 	MeterSlug  string                      `json:"meter_slug"`
 	State      billing.ReconciliationState `json:"state"`
 	Reason     string                      `json:"reason"`
-	Units      metering.Decimal            `json:"units" doc:"Units at the closing of the period, rounded for the provider"`
-	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units on final invoices. Absent while 'state' is 'open'"`
-	Difference *metering.Decimal           `json:"difference,omitempty" doc:"Invoiced units less the units in Odometer. Negative if units are missing"`
+	Units      metering.Decimal            `json:"units" doc:"Units at the closing of the period, rounded for the provider. In a period that is billed in amounts, the charge at the closing"`
+	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units on final invoices, or the amount in a period that is billed in amounts. Absent while 'state' is 'open'"`
+	Difference *metering.Decimal           `json:"difference,omitempty" doc:"'invoiced' less 'units'. Negative if the invoices bill less"`
 }
 
 // unresolvedShown bounds what is shown of these beside a sync.

@@ -16,7 +16,7 @@ type tenant struct {
 	GraceHours        int                     `json:"grace_hours" doc:"Hours from the end of a billing period to its closing. Events that arrive after the closing are late usage"`
 	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"'adjust' bills late usage as an adjustment in another period. 'report' shows late usage and does not bill it"`
 	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Maximum number of requests with events in a minute"`
-	Strict            bool                    `json:"strict" doc:"Whether to reject events with an unknown field, customer or event type"`
+	Strict            bool                    `json:"strict" doc:"Whether to reject an event with an unknown field, customer or event type, or without a usable value for a meter"`
 	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"Treatment of an event with an idempotency_key that was used with other content. 'accept' stores the event as a conflict and does not count it. 'reject' rejects the event"`
 	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 can write"`
 	InvoiceHold       invoiceHoldSettings     `json:"invoice_hold"`
@@ -24,7 +24,7 @@ type tenant struct {
 }
 
 type invoiceHoldSettings struct {
-	Enabled       bool `json:"enabled" doc:"Whether draft invoices with usage are held until the reports are counted and compared"`
+	Enabled       bool `json:"enabled" doc:"Whether a renewal's draft invoice with usage is held until it agrees with the reports, is released or reaches its deadline"`
 	DeadlineHours int  `json:"deadline_hours" doc:"Hours after the grace at which the provider finalizes a held invoice that was not released"`
 }
 
@@ -43,7 +43,7 @@ func (s *server) getTenant(ctx context.Context, _ *struct{}) (*tenantOutput, err
 }
 
 type invoiceHoldChange struct {
-	Enabled       *bool `json:"enabled,omitempty" doc:"Whether draft invoices with usage are held. Only for providers that make invoices"`
+	Enabled       *bool `json:"enabled,omitempty" doc:"Whether a renewal's draft invoice with usage is held. Only for providers that make invoices"`
 	DeadlineHours *int  `json:"deadline_hours,omitempty" minimum:"1" maximum:"720" doc:"Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with grace_hours. Current holds keep their deadlines"`
 }
 
@@ -55,7 +55,7 @@ type updateTenantInput struct {
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default"`
-		Strict            *bool                    `json:"strict,omitempty" doc:"'true' rejects an event with an unknown field, customer or event type. 'false' ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists"`
+		Strict            *bool                    `json:"strict,omitempty" doc:"'true' rejects an event with an unknown field, customer or event type, or without a usable value for a meter. 'false' ignores the field with a warning, creates the customer, and stores the event, which a later meter for its type counts"`
 		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"Treatment of an event with an idempotency_key that was used for another customer or other content. 'reject' rejects the event. 'accept' does not count it, and GET /v1/events/conflicts lists it"`
 		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead"`
 		InvoiceHold       *invoiceHoldChange       `json:"invoice_hold,omitempty"`

@@ -14,7 +14,7 @@ import (
 // unrated registers the operations on usage that nothing will bill.
 func (s *server) unrated() {
 	const path = "/v1/billing/unrated"
-	const which = "- Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.\n" +
+	const which = "- Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.\n" +
 		"- A tenant without any price and without a provider has no unrated usage.\n"
 	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List unrated usage", "Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.\n\n"+
 		which+
@@ -49,7 +49,7 @@ type unratedUsage struct {
 	MeterID      string                `json:"meter_id"`
 	MeterSlug    string                `json:"meter_slug"`
 	Period       unratedPeriod         `json:"period"`
-	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter nor the customer's plan has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: the period closed before a provider accepted the usage."`
+	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter nor the customer's plan has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: when the period closed, no provider would bill the usage."`
 	Detail       string                `json:"detail" doc:"Details if the reason is no_subscription_item. Empty for other reasons"`
 	Usage        metering.Decimal      `json:"usage"`
 	EventCount   int64                 `json:"event_count"`

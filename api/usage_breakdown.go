@@ -47,7 +47,7 @@ type breakdownInput struct {
 
 type breakdownRow struct {
 	Customer    *string          `json:"customer,omitempty" doc:"The customer's external ID. Present with 'by=customer'" example:"acme"`
-	Plan        *string          `json:"plan,omitempty" doc:"Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with 'by=plan'" example:"pro"`
+	Plan        *string          `json:"plan,omitempty" doc:"Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. If no billing period is stored for that time, the billing period is the calendar month. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with 'by=plan'" example:"pro"`
 	GroupKey    json.RawMessage  `json:"group_key,omitempty" doc:"Value of each property in 'by'. Present if 'by' contains a property. '{\"$other\": true}': the values are unknown"`
 	WindowStart *time.Time       `json:"window_start,omitempty" doc:"Start of the window, or of the range if the range starts later. Present with 'granularity'"`
 	Value       metering.Decimal `json:"value" doc:"Usage, including late usage"`

@@ -84,7 +84,7 @@ func (c *calculation) exact() metering.Decimal {
 	return c.price.Charge(c.measured()).Exact
 }
 
-// unitPrice is that of the last units.
+// unitPrice returns the rate of the last tier that the units reach.
 func (c *calculation) unitPrice() metering.Decimal {
 	if c.theirs != nil {
 		return unitPriceAt(c.theirs, c.units())

@@ -13,7 +13,7 @@ type HoldState string
 
 const (
 	HoldPlanned   HoldState = "planned"   // the provider has not taken it yet
-	Held          HoldState = "held"      // until everything is reported, counted and compared
+	Held          HoldState = "held"      // not everything is reported, counted and compared yet
 	HoldDisagrees HoldState = "disagrees" // what was compared differs: somebody has to look
 	HoldReleasing HoldState = "releasing" // the draft is told to become final
 	HoldReleased  HoldState = "released"  // it became final as it was told

@@ -76,7 +76,7 @@ func (t Terms) bounded(charge metering.Decimal) metering.Decimal {
 // compared with or rounded to.
 const amountDigits = 16
 
-// perUnits divides a sum of units × unit prices by PerUnits, last of all.
+// perUnits divides a sum of units × unit prices by PerUnits. Fees are added afterwards.
 func (t Terms) perUnits(sum metering.Decimal) metering.Decimal {
 	if t.PerUnits <= 1 {
 		return sum

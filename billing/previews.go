@@ -13,7 +13,7 @@ type PreviewLine struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	Usage     metering.Decimal
-	UnitPrice metering.Decimal // the overage rate; 0 where the meter has no price; of a provider's price, the rate of the last units
+	UnitPrice metering.Decimal // the overage rate; 0 where the meter has no price; of a provider's price, the rate of the last tier that the usage reaches
 	Amount    metering.Decimal // the exact charge, and a provider's as it rounds it; of late usage in the currency's minor unit
 	Currency  string
 	Price     ProviderPrice    // that is charged instead of ours; nil: ours is

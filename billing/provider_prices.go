@@ -51,8 +51,8 @@ func chargeAt(p ProviderPrice, units metering.Decimal) (charge metering.Decimal)
 	return charge
 }
 
-// unitPriceAt is the rate of the last units: of a package of them, where the
-// provider prices packages.
+// unitPriceAt returns the rate of the last tier that the units reach. With packages, it is the
+// price of a package.
 func unitPriceAt(p ProviderPrice, units metering.Decimal) (rate metering.Decimal) {
 	for _, l := range p.Lines(units) {
 		if !l.Flat {

@@ -17,7 +17,7 @@ const (
 	NoProviderLink     UnratedReason = "no_provider_link"     // the customer has no billing_provider_id
 	NoSubscriptionItem UnratedReason = "no_subscription_item" // the provider accepts no usage of the meter for the customer
 	BeforeSubscription UnratedReason = "before_subscription"  // the period lies outside the customer's subscription
-	ClosedUnbilled     UnratedReason = "closed_unbilled"      // the period closed before a provider had accepted the usage
+	ClosedUnbilled     UnratedReason = "closed_unbilled"      // when the period closed, no provider would bill the usage
 )
 
 // UnratedUnknown stands for unrated usage that could not be computed. No line has it.
@@ -44,7 +44,7 @@ func (r UnratedReason) Text() string {
 	case BeforeSubscription:
 		return "the period lies outside the customer's subscription"
 	case ClosedUnbilled:
-		return "the period closed before a provider had accepted the usage"
+		return "when the period closed, no provider would bill the usage"
 	}
 	return "unrated usage could not be computed; GET /v1/billing/unrated/totals returns why"
 }

@@ -3606,7 +3606,7 @@ type Alert struct {
 	// Enabled Whether this is enabled
 	Enabled bool `json:"enabled"`
 
-	// Group The only group that counts, or the group of the quotas: value of each `group_by` property
+	// Group The only group that the alert covers, or the group of the quotas: value of each `group_by` property
 	Group *map[string]interface{} `json:"group,omitempty"`
 
 	// Id The id of this object
@@ -3651,10 +3651,10 @@ type AlertDefinition struct {
 	// Customer External ID of a customer. Send either `customer`, `plan` or `all`
 	Customer *string `json:"customer,omitempty"`
 
-	// Group For `usage` and `quota`: the value of each `group_by` property of the meter, so that only this group or its quotas count. A group that the meter counts in `$other` returns 422
+	// Group For `usage` and `quota`: the value of each `group_by` property of the meter, so that the alert covers only this group, or only the quotas of this group. A group that the meter counts in `$other` returns 422
 	Group *map[string]interface{} `json:"group,omitempty"`
 
-	// Meter Slug of a meter. Required for `usage`. If omitted for `spend` or `quota`, all meters count
+	// Meter Slug of a meter. Required for `usage`. If omitted for `spend` or `quota`, the alert covers all meters
 	Meter *string `json:"meter,omitempty"`
 
 	// Minutes For `silence`: the number of minutes without an event
@@ -4068,7 +4068,7 @@ type BreakdownRow struct {
 	// Other Whether the row is the sum of all rows beyond `limit`. Such a row is the last row of the last page
 	Other *bool `json:"other,omitempty"`
 
-	// Plan Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with `by=plan`
+	// Plan Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. If no billing period is stored for that time, the billing period is the calendar month. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with `by=plan`
 	//
 	// Examples: pro
 	Plan *string `json:"plan,omitempty"`
@@ -4941,7 +4941,7 @@ type Event struct {
 	// Timestamp Time of the event. Default: now. At most five years in the past and one hour in the future. With an `idempotency_key`, not older than the retention of events
 	Timestamp *time.Time `json:"timestamp,omitempty"`
 
-	// Value Quantity that a meter with the aggregation `sum` adds. Absolute value below 10^18, at most 12 decimals. Default: 1
+	// Value Quantity that a meter with the aggregation `sum` and without a `value_property` adds. Absolute value below 10^18, at most 12 decimals. Default: 1
 	Value                *json.Number           `json:"value,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -5546,9 +5546,9 @@ type InvoiceHold struct {
 
 	// State State of the hold:
 	// - `planned`: the provider has not accepted the hold yet.
-	// - `held`: reports are not counted or compared yet.
+	// - `held`: not all reports are counted and compared yet.
 	// - `disagrees`: the invoice differs from the reports. Act on the differences.
-	// - `releasing`: the provider is finalizing the invoice.
+	// - `releasing`: Odometer is asking the provider to finalize the invoice.
 	// - `released`: the invoice is final.
 	// - `expired`: the invoice became final at the deadline.
 	// - `finalized`: the invoice was finalized by other means.
@@ -5559,9 +5559,9 @@ type InvoiceHold struct {
 
 // InvoiceHoldState State of the hold:
 // - `planned`: the provider has not accepted the hold yet.
-// - `held`: reports are not counted or compared yet.
+// - `held`: not all reports are counted and compared yet.
 // - `disagrees`: the invoice differs from the reports. Act on the differences.
-// - `releasing`: the provider is finalizing the invoice.
+// - `releasing`: Odometer is asking the provider to finalize the invoice.
 // - `released`: the invoice is final.
 // - `expired`: the invoice became final at the deadline.
 // - `finalized`: the invoice was finalized by other means.
@@ -5574,7 +5574,7 @@ type InvoiceHoldChange struct {
 	// DeadlineHours Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with `grace_hours`. Current holds keep their deadlines
 	DeadlineHours *int64 `json:"deadline_hours,omitempty"`
 
-	// Enabled Whether draft invoices with usage are held. Only for providers that make invoices
+	// Enabled Whether a renewal's draft invoice with usage is held. Only for providers that make invoices
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
@@ -5583,7 +5583,7 @@ type InvoiceHoldSettings struct {
 	// DeadlineHours Hours after the grace at which the provider finalizes a held invoice that was not released
 	DeadlineHours int64 `json:"deadline_hours"`
 
-	// Enabled Whether draft invoices with usage are held until the reports are counted and compared
+	// Enabled Whether a renewal's draft invoice with usage is held until it agrees with the reports, is released or reaches its deadline
 	Enabled bool `json:"enabled"`
 }
 
@@ -6317,7 +6317,7 @@ type MonthlyRevenue struct {
 	// Amount Sum of `billed`, `estimated` and `unbilled`
 	Amount json.Number `json:"amount"`
 
-	// Billed Charges of closed periods that were reported to a provider in live mode, and their adjustments
+	// Billed Charges of closed periods that a provider bills in live mode, and their billed adjustments. The closing decides whether a provider bills a period
 	Billed json.Number `json:"billed"`
 
 	// Currency ISO 4217 code
@@ -6334,13 +6334,13 @@ type MonthlyRevenue struct {
 	// Examples: 2026-11
 	Month string `json:"month"`
 
-	// Unbilled Charges of closed periods that were not reported in live mode in time, and adjustments that are not billed
+	// Unbilled Charges of closed periods that no provider bills in live mode, as decided at the closing, and adjustments that are not billed
 	Unbilled json.Number `json:"unbilled"`
 }
 
 // NewTier defines model for NewTier.
 type NewTier struct {
-	// FlatFee Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+	// FlatFee Fee of the tier. With `graduated`, the fees of all tiers that the quantity reaches are charged. With `volume`, only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0
 	FlatFee *json.Number `json:"flat_fee,omitempty"`
 
 	// UnitPrice Price of each unit, or of `per_units` units
@@ -6601,7 +6601,7 @@ type PreviewItem struct {
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// UnitPrice Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last units or of a package of units
+	// UnitPrice Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last tier that the usage reaches. If that price has no tiers, its only rate: of a unit or of a package
 	UnitPrice json.Number `json:"unit_price"`
 
 	// Usage An exact decimal number
@@ -6856,7 +6856,7 @@ type PricePreview struct {
 
 // PriceTier defines model for PriceTier.
 type PriceTier struct {
-	// FlatFee Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+	// FlatFee Fee of the tier. With `graduated`, the fees of all tiers that the quantity reaches are charged. With `volume`, only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0
 	FlatFee json.Number `json:"flat_fee"`
 
 	// UnitPrice Price of each unit, or of `per_units` units
@@ -7287,7 +7287,7 @@ type Reconciliation struct {
 	// BilledQuantity Units that count as billed and are never charged again. Absent while `state` is `open`
 	BilledQuantity *json.Number `json:"billed_quantity,omitempty"`
 
-	// Bills Unit in which the provider bills the period. With `amounts`, all invoiced and billed quantities are money, in the currency of the charge
+	// Bills Unit in which the provider bills the period. With `amounts`, all accepted, counted, invoiced and billed quantities are money, in the currency of the charge
 	Bills ReconciliationBills `json:"bills"`
 
 	// CountedQuantity Accepted units that the provider has counted
@@ -7339,7 +7339,7 @@ type Reconciliation struct {
 // ReconciliationActions defines model for Reconciliation.Actions.
 type ReconciliationActions string
 
-// ReconciliationBills Unit in which the provider bills the period. With `amounts`, all invoiced and billed quantities are money, in the currency of the charge
+// ReconciliationBills Unit in which the provider bills the period. With `amounts`, all accepted, counted, invoiced and billed quantities are money, in the currency of the charge
 type ReconciliationBills string
 
 // ReconciliationState The state
@@ -7355,7 +7355,7 @@ type ReconciliationDisputed struct {
 	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// Invoiced Units on the provider's final invoices
+	// Invoiced Units on the provider's final invoices, or the amount in a period that is billed in amounts
 	Invoiced json.Number `json:"invoiced"`
 
 	// Kind The kind of discrepancy, as in `GET /v1/billing/attention`
@@ -7371,7 +7371,7 @@ type ReconciliationDisputed struct {
 	// Reason The reason, in words
 	Reason string `json:"reason"`
 
-	// Reported Units that the provider has accepted
+	// Reported Units that the provider has accepted, or the amount in a period that is billed in amounts
 	Reported json.Number `json:"reported"`
 
 	// TenantId The tenant's id
@@ -7379,10 +7379,10 @@ type ReconciliationDisputed struct {
 	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
-	// Unexplained Invoiced units that Odometer did not report
+	// Unexplained Part of `invoiced` that Odometer did not report
 	Unexplained json.Number `json:"unexplained"`
 
-	// Units Units at the closing of the period
+	// Units Units at the closing of the period, or the charge in a period that is billed in amounts
 	Units json.Number `json:"units"`
 }
 
@@ -8176,7 +8176,13 @@ type Step struct {
 	// MeterVersion Version of the meter that counted the usage. Present only in the step `usage`
 	MeterVersion *int64 `json:"meter_version,omitempty"`
 
-	// Name The name of the step
+	// Name Name of the step:
+	// - Units: `usage`, `late_usage`, `total_usage`, `reported_units`, `included_units`, `overage_units`, `charged_units`.
+	// - Charge of the price's model: `overage_rate`, `overage_charge`, `unit_price`, `per_units`, `package_size`, `packages`, `package_price`, `percent`, `unit_charges`, `flat_fees`, `fixed_fee`, `fixed_fees`, `usage_charge`.
+	// - Charge of the period: `base_price`, `minimum_charge`, `maximum_charge`, `exact_charge`, `provider_charge`, `trial`, `charge`.
+	// - Deductions: `unbilled_units`, `unbilled_charge`, `closed_units`, `closed_charge`, `only_reported_units`, `only_reported`, `elsewhere_units`, `billed_elsewhere`.
+	// - Results: `quantity`, `amount`, `adjustment`, `amount_with_adjustments`.
+	// - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `price_line`, `priced_units`, `price_rate`, `part`.
 	Name StepName `json:"name"`
 
 	// PriceVersion Version of the price with this value. Present only in steps with a field of the price, such as `included_units`, `overage_rate` and `base_price`
@@ -8210,7 +8216,13 @@ type Step struct {
 	Unit string `json:"unit"`
 }
 
-// StepName The name of the step
+// StepName Name of the step:
+// - Units: `usage`, `late_usage`, `total_usage`, `reported_units`, `included_units`, `overage_units`, `charged_units`.
+// - Charge of the price's model: `overage_rate`, `overage_charge`, `unit_price`, `per_units`, `package_size`, `packages`, `package_price`, `percent`, `unit_charges`, `flat_fees`, `fixed_fee`, `fixed_fees`, `usage_charge`.
+// - Charge of the period: `base_price`, `minimum_charge`, `maximum_charge`, `exact_charge`, `provider_charge`, `trial`, `charge`.
+// - Deductions: `unbilled_units`, `unbilled_charge`, `closed_units`, `closed_charge`, `only_reported_units`, `only_reported`, `elsewhere_units`, `billed_elsewhere`.
+// - Results: `quantity`, `amount`, `adjustment`, `amount_with_adjustments`.
+// - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `price_line`, `priced_units`, `price_rate`, `part`.
 type StepName string
 
 // StepSeries defines model for StepSeries.
@@ -8567,7 +8579,7 @@ type Tenant struct {
 	// RequestsPerMinute Maximum number of requests with events in a minute
 	RequestsPerMinute int64 `json:"requests_per_minute"`
 
-	// Strict Whether to reject events with an unknown field, customer or event type
+	// Strict Whether to reject an event with an unknown field, customer or event type, or without a usable value for a meter
 	Strict bool `json:"strict"`
 
 	// Timezone IANA time zone of days, months and billing periods
@@ -8742,7 +8754,7 @@ type UnratedUsage struct {
 	// - `no_provider_link`: the customer has no `billing_provider_id`.
 	// - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
 	// - `before_subscription`: the period is outside the customer's subscription.
-	// - `closed_unbilled`: the period closed before a provider accepted the usage.
+	// - `closed_unbilled`: when the period closed, no provider would bill the usage.
 	Reason UnratedUsageReason `json:"reason"`
 
 	// Usage An exact decimal number
@@ -8756,15 +8768,15 @@ type UnratedUsage struct {
 // - `no_provider_link`: the customer has no `billing_provider_id`.
 // - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
 // - `before_subscription`: the period is outside the customer's subscription.
-// - `closed_unbilled`: the period closed before a provider accepted the usage.
+// - `closed_unbilled`: when the period closed, no provider would bill the usage.
 type UnratedUsageReason string
 
 // Unresolved defines model for Unresolved.
 type Unresolved struct {
-	// Difference Invoiced units less the units in Odometer. Negative if units are missing
+	// Difference `invoiced` less `units`. Negative if the invoices bill less
 	Difference *json.Number `json:"difference,omitempty"`
 
-	// Invoiced Units on final invoices. Absent while `state` is `open`
+	// Invoiced Units on final invoices, or the amount in a period that is billed in amounts. Absent while `state` is `open`
 	Invoiced *json.Number `json:"invoiced,omitempty"`
 
 	// MeterId The meter's id
@@ -8780,7 +8792,7 @@ type Unresolved struct {
 	// State The state
 	State UnresolvedState `json:"state"`
 
-	// Units Units at the closing of the period, rounded for the provider
+	// Units Units at the closing of the period, rounded for the provider. In a period that is billed in amounts, the charge at the closing
 	Units json.Number `json:"units"`
 }
 
@@ -8868,7 +8880,7 @@ type UpdateTenant struct {
 	// RequestsPerMinute Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default
 	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
 
-	// Strict `true` rejects an event with an unknown field, customer or event type. `false` ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists
+	// Strict `true` rejects an event with an unknown field, customer or event type, or without a usable value for a meter. `false` ignores the field with a warning, creates the customer, and stores the event, which a later meter for its type counts
 	Strict *bool `json:"strict,omitempty"`
 
 	// Timezone IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change
@@ -11470,7 +11482,7 @@ type ClientInterface interface {
 
 	// ListInvoiceHolds List held invoices
 	//
-	// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+	// Lists held invoices, current and past, newest first. Odometer holds a draft invoice until its lines agree with the reports, an operator releases it, or its deadline passes. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 	//
 	// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 	ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11688,9 +11700,9 @@ type ClientInterface interface {
 	//
 	// Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
 	//
-	// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+	// - `billed`: closed periods that a provider bills in live mode, with their billed adjustments. The closing decides whether a provider bills a period.
 	// - `estimated`: periods that are not closed.
-	// - `unbilled`: closed periods and adjustments that were not reported in live mode.
+	// - `unbilled`: the other closed periods and adjustments.
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11865,7 +11877,7 @@ type ClientInterface interface {
 	//
 	// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 	//
-	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 	//
@@ -11876,7 +11888,7 @@ type ClientInterface interface {
 	//
 	// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 	//
-	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	//
 	// Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
@@ -12668,7 +12680,7 @@ type ClientInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -12683,7 +12695,7 @@ type ClientInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -12781,7 +12793,7 @@ type ClientInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -12797,7 +12809,7 @@ type ClientInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -13029,7 +13041,7 @@ type ClientInterface interface {
 
 	// GetUsageTotal Get usage as one number
 	//
-	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
+	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 	//
 	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 	//
@@ -13928,7 +13940,7 @@ func (c *Client) ExplainBilling(ctx context.Context, params *ExplainBillingParam
 
 // ListInvoiceHolds List held invoices
 //
-// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+// Lists held invoices, current and past, newest first. Odometer holds a draft invoice until its lines agree with the reports, an operator releases it, or its deadline passes. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 //
 // Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14356,9 +14368,9 @@ func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveRepor
 //
 // Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
 //
-// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+// - `billed`: closed periods that a provider bills in live mode, with their billed adjustments. The closing decides whether a provider bills a period.
 // - `estimated`: periods that are not closed.
-// - `unbilled`: closed periods and adjustments that were not reported in live mode.
+// - `unbilled`: the other closed periods and adjustments.
 //
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14683,7 +14695,7 @@ func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBill
 //
 // Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 //
-// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 // - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 //
@@ -14704,7 +14716,7 @@ func (c *Client) ListUnratedUsage(ctx context.Context, params *ListUnratedUsageP
 //
 // Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 //
-// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 //
 // Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
@@ -16296,7 +16308,7 @@ func (c *Client) ListQuotas(ctx context.Context, params *ListQuotasParams, reqEd
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -16321,7 +16333,7 @@ func (c *Client) SetQuotaWithBody(ctx context.Context, contentType string, body 
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -16499,7 +16511,7 @@ func (c *Client) SettleReservation(ctx context.Context, id string, body SettleRe
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -16525,7 +16537,7 @@ func (c *Client) ReserveQuotaWithBody(ctx context.Context, contentType string, b
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -17017,7 +17029,7 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 
 // GetUsageTotal Get usage as one number
 //
-// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
+// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 //
 // A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 //
@@ -25762,7 +25774,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListInvoiceHoldsWithResponse List held invoices
 	//
-	// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+	// Lists held invoices, current and past, newest first. Odometer holds a draft invoice until its lines agree with the reports, an operator releases it, or its deadline passes. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25998,9 +26010,9 @@ type ClientWithResponsesInterface interface {
 	//
 	// Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
 	//
-	// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+	// - `billed`: closed periods that a provider bills in live mode, with their billed adjustments. The closing decides whether a provider bills a period.
 	// - `estimated`: periods that are not closed.
-	// - `unbilled`: closed periods and adjustments that were not reported in live mode.
+	// - `unbilled`: the other closed periods and adjustments.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26185,7 +26197,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 	//
-	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	// - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 	//
@@ -26198,7 +26210,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 	//
-	// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+	// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -27046,7 +27058,7 @@ type ClientWithResponsesInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -27061,7 +27073,7 @@ type ClientWithResponsesInterface interface {
 	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 	//
 	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 	// - Usage is the total that is billed. A negative value in an event lowers the usage.
 	// - A quota never rejects an event: usage that happened is always counted.
 	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -27161,7 +27173,7 @@ type ClientWithResponsesInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -27177,7 +27189,7 @@ type ClientWithResponsesInterface interface {
 	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 	//
 	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-	// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+	// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 	// - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -27443,7 +27455,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageTotalWithResponse Get usage as one number
 	//
-	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
+	// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 	//
 	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 	//
@@ -35528,7 +35540,7 @@ func (c *ClientWithResponses) ExplainBillingWithResponse(ctx context.Context, pa
 
 // ListInvoiceHoldsWithResponse List held invoices
 //
-// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+// Lists held invoices, current and past, newest first. Odometer holds a draft invoice until its lines agree with the reports, an operator releases it, or its deadline passes. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -35890,9 +35902,9 @@ func (c *ClientWithResponses) ResolveReportWithResponse(ctx context.Context, id 
 //
 // Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
 //
-// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+// - `billed`: closed periods that a provider bills in live mode, with their billed adjustments. The closing decides whether a provider bills a period.
 // - `estimated`: periods that are not closed.
-// - `unbilled`: closed periods and adjustments that were not reported in live mode.
+// - `unbilled`: the other closed periods and adjustments.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -36167,7 +36179,7 @@ func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, 
 //
 // Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 //
-// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 // - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
 //
@@ -36186,7 +36198,7 @@ func (c *ClientWithResponses) ListUnratedUsageWithResponse(ctx context.Context, 
 //
 // Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 //
-// - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+// - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -37514,7 +37526,7 @@ func (c *ClientWithResponses) ListQuotasWithResponse(ctx context.Context, params
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -37535,7 +37547,7 @@ func (c *ClientWithResponses) SetQuotaWithBodyWithResponse(ctx context.Context, 
 // Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
 //
 // - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
 // - Usage is the total that is billed. A negative value in an event lowers the usage.
 // - A quota never rejects an event: usage that happened is always counted.
 // - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -37683,7 +37695,7 @@ func (c *ClientWithResponses) SettleReservationWithResponse(ctx context.Context,
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -37705,7 +37717,7 @@ func (c *ClientWithResponses) ReserveQuotaWithBodyWithResponse(ctx context.Conte
 // Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
 //
 // - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-// - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+// - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
 // - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -38127,7 +38139,7 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 
 // GetUsageTotalWithResponse Get usage as one number
 //
-// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
+// With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
 //
 // A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 //

@@ -87,10 +87,10 @@ type ReconciliationDisputed struct {
 	Period      StoredPeriod     `json:"period"`
 	MeterID     string           `json:"meter_id"`
 	MeterSlug   string           `json:"meter_slug"`
-	Units       metering.Decimal `json:"units" doc:"Units at the closing of the period"`
-	Reported    metering.Decimal `json:"reported" doc:"Units that the provider has accepted"`
-	Invoiced    metering.Decimal `json:"invoiced" doc:"Units on the provider's final invoices"`
-	Unexplained metering.Decimal `json:"unexplained" doc:"Invoiced units that Odometer did not report"`
+	Units       metering.Decimal `json:"units" doc:"Units at the closing of the period, or the charge in a period that is billed in amounts"`
+	Reported    metering.Decimal `json:"reported" doc:"Units that the provider has accepted, or the amount in a period that is billed in amounts"`
+	Invoiced    metering.Decimal `json:"invoiced" doc:"Units on the provider's final invoices, or the amount in a period that is billed in amounts"`
+	Unexplained metering.Decimal `json:"unexplained" doc:"Part of 'invoiced' that Odometer did not report"`
 	Reason      string           `json:"reason"`
 }
 

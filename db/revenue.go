@@ -18,9 +18,9 @@ import (
 type Revenue struct {
 	Month     time.Time // its start
 	Currency  string
-	Billed    metering.Decimal // closed, and billed by a provider in live mode
+	Billed    metering.Decimal // closed, and a provider bills it in live mode
 	Estimated metering.Decimal // not closed yet: what they come to so far
-	Unbilled  metering.Decimal // closed, and billed by nobody, or in test mode alone
+	Unbilled  metering.Decimal // closed, and no provider bills it, or only in test mode
 	Customers int64            // that had usage in them
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Unrated is usage that nothing will bill: before a customer's first billing period, in
-// periods that are not closed, and in closed periods that no provider has billed. It is
+// periods that are not closed, and in closed periods that no provider bills. It is
 // worked out from rollups and the ledger, as revenue is; nothing of it is stored.
 type Unrated struct {
 	pool *pool
@@ -296,7 +296,7 @@ func (b *unratedBatch) links() error {
 	return err
 }
 
-// closedUnbilled reads the lines of closed periods that no provider has billed. The
+// closedUnbilled reads the lines of closed periods that no provider bills. The
 // price of a line without one is the provider's own where it bills quantities.
 func (b *unratedBatch) closedUnbilled() error {
 	rows, err := b.tx.Query(b.ctx, `

@@ -516,7 +516,7 @@ create table billing_holds (
   foreign key (tenant_id, hold_report) references billing_reports (tenant_id, id),
   foreign key (tenant_id, release_report) references billing_reports (tenant_id, id)
 );
-comment on table billing_holds is 'Draft invoices that are kept from becoming final until what is on them was compared, or their deadline is over.';
+comment on table billing_holds is 'Draft invoices that are kept from becoming final until they agree with the reports, an operator releases them, or their deadline is over.';
 create index billing_holds_open on billing_holds (recorded_at) where ended_at is null;
 create index on billing_holds (tenant_id, customer_id);
 create index billing_holds_disagreeing on billing_holds (tenant_id) where state = 'disagrees' and ended_at is null;

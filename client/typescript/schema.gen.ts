@@ -575,7 +575,7 @@ export interface paths {
         };
         /**
          * List held invoices
-         * @description Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+         * @description Lists held invoices, current and past, newest first. Odometer holds a draft invoice until its lines agree with the reports, an operator releases it, or its deadline passes. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
          */
         get: operations["list-invoice-holds"];
         put?: never;
@@ -873,9 +873,9 @@ export interface paths {
          * Get billed and estimated revenue by month and currency
          * @description Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
          *
-         *     - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+         *     - `billed`: closed periods that a provider bills in live mode, with their billed adjustments. The closing decides whether a provider bills a period.
          *     - `estimated`: periods that are not closed.
-         *     - `unbilled`: closed periods and adjustments that were not reported in live mode.
+         *     - `unbilled`: the other closed periods and adjustments.
          */
         get: operations["get-revenue"];
         put?: never;
@@ -1105,7 +1105,7 @@ export interface paths {
          * List unrated usage
          * @description Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
          *
-         *     - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+         *     - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
          *     - A tenant without any price and without a provider has no unrated usage.
          *     - A page may have few lines or none while `next_page_token` is set. Continue until `next_page_token` is null.
          */
@@ -1129,7 +1129,7 @@ export interface paths {
          * Get the total of unrated usage
          * @description Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
          *
-         *     - Covers open billing periods, closed billing periods that no provider has billed, and usage before the customer's first period.
+         *     - Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.
          *     - A tenant without any price and without a provider has no unrated usage.
          */
         get: operations["get-unrated-totals"];
@@ -2129,7 +2129,7 @@ export interface paths {
          * @description Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
          *
          *     - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
-         *     - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan that is assigned to the customer now counts.
+         *     - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan's quotas apply from the `effective_from` of the plan's assignment on, even within a billing period.
          *     - Usage is the total that is billed. A negative value in an event lowers the usage.
          *     - A quota never rejects an event: usage that happened is always counted.
          *     - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
@@ -2247,7 +2247,7 @@ export interface paths {
          * @description Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
          *
          *     - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
-         *     - 200 with `allowed: false`: a hard quota has less left. `quota_id` names, among the hard quotas that refuse, the quota with the least left. Nothing is reserved.
+         *     - 200 with `allowed: false`: a hard quota has less left than the requested amount, so nothing is reserved. `quota_id` names, among such quotas, the quota with the least left.
          *     - A reservation counts in the period in which it is granted. The reservation expires after `expires_in`. Extend it for work that takes longer.
          *     - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
          *     - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
@@ -2631,7 +2631,7 @@ export interface paths {
         };
         /**
          * Get usage as one number
-         * @description With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. `meters` in the response lists the meters.
+         * @description With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.
          *
          *     A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
          */
@@ -3269,7 +3269,7 @@ export interface components {
             customer?: string;
             /** @description Whether this is enabled */
             enabled: boolean;
-            /** @description The only group that counts, or the group of the quotas: value of each `group_by` property */
+            /** @description The only group that the alert covers, or the group of the quotas: value of each `group_by` property */
             group?: {
                 [key: string]: unknown;
             };
@@ -3310,11 +3310,11 @@ export interface components {
             currency?: string;
             /** @description External ID of a customer. Send either `customer`, `plan` or `all` */
             customer?: string;
-            /** @description For `usage` and `quota`: the value of each `group_by` property of the meter, so that only this group or its quotas count. A group that the meter counts in `$other` returns 422 */
+            /** @description For `usage` and `quota`: the value of each `group_by` property of the meter, so that the alert covers only this group, or only the quotas of this group. A group that the meter counts in `$other` returns 422 */
             group?: {
                 [key: string]: unknown;
             };
-            /** @description Slug of a meter. Required for `usage`. If omitted for `spend` or `quota`, all meters count */
+            /** @description Slug of a meter. Required for `usage`. If omitted for `spend` or `quota`, the alert covers all meters */
             meter?: string;
             /**
              * Format: int64
@@ -3732,7 +3732,7 @@ export interface components {
             /** @description Whether the row is the sum of all rows beyond `limit`. Such a row is the last row of the last page */
             other?: boolean;
             /**
-             * @description Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with `by=plan`
+             * @description Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. If no billing period is stored for that time, the billing period is the calendar month. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with `by=plan`
              * @example pro
              */
             plan?: string;
@@ -4580,7 +4580,7 @@ export interface components {
             timestamp?: string;
             /**
              * Format: decimal
-             * @description Quantity that a meter with the aggregation `sum` adds. Absolute value below 10^18, at most 12 decimals. Default: 1
+             * @description Quantity that a meter with the aggregation `sum` and without a `value_property` adds. Absolute value below 10^18, at most 12 decimals. Default: 1
              */
             value?: string;
         } & {
@@ -5200,9 +5200,9 @@ export interface components {
             /**
              * @description State of the hold:
              *     - `planned`: the provider has not accepted the hold yet.
-             *     - `held`: reports are not counted or compared yet.
+             *     - `held`: not all reports are counted and compared yet.
              *     - `disagrees`: the invoice differs from the reports. Act on the differences.
-             *     - `releasing`: the provider is finalizing the invoice.
+             *     - `releasing`: Odometer is asking the provider to finalize the invoice.
              *     - `released`: the invoice is final.
              *     - `expired`: the invoice became final at the deadline.
              *     - `finalized`: the invoice was finalized by other means.
@@ -5218,7 +5218,7 @@ export interface components {
              * @description Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with `grace_hours`. Current holds keep their deadlines
              */
             deadline_hours?: number;
-            /** @description Whether draft invoices with usage are held. Only for providers that make invoices */
+            /** @description Whether a renewal's draft invoice with usage is held. Only for providers that make invoices */
             enabled?: boolean;
         };
         InvoiceHoldSettings: {
@@ -5227,7 +5227,7 @@ export interface components {
              * @description Hours after the grace at which the provider finalizes a held invoice that was not released
              */
             deadline_hours: number;
-            /** @description Whether draft invoices with usage are held until the reports are counted and compared */
+            /** @description Whether a renewal's draft invoice with usage is held until it agrees with the reports, is released or reaches its deadline */
             enabled: boolean;
         };
         KeyOverlap: {
@@ -5837,7 +5837,7 @@ export interface components {
             amount: string;
             /**
              * Format: decimal
-             * @description Charges of closed periods that were reported to a provider in live mode, and their adjustments
+             * @description Charges of closed periods that a provider bills in live mode, and their billed adjustments. The closing decides whether a provider bills a period
              */
             billed: string;
             /** @description ISO 4217 code */
@@ -5859,14 +5859,14 @@ export interface components {
             month: string;
             /**
              * Format: decimal
-             * @description Charges of closed periods that were not reported in live mode in time, and adjustments that are not billed
+             * @description Charges of closed periods that no provider bills in live mode, as decided at the closing, and adjustments that are not billed
              */
             unbilled: string;
         };
         NewTier: {
             /**
              * Format: decimal
-             * @description Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+             * @description Fee of the tier. With `graduated`, the fees of all tiers that the quantity reaches are charged. With `volume`, only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0
              */
             flat_fee?: string;
             /**
@@ -6142,7 +6142,7 @@ export interface components {
             provider_price?: string;
             /**
              * Format: decimal
-             * @description Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last units or of a package of units
+             * @description Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last tier that the usage reaches. If that price has no tiers, its only rate: of a unit or of a package
              */
             unit_price: string;
             /**
@@ -6424,7 +6424,7 @@ export interface components {
         PriceTier: {
             /**
              * Format: decimal
-             * @description Fee for quantities beyond the previous tier. The first tier's fee also applies to a quantity of 0
+             * @description Fee of the tier. With `graduated`, the fees of all tiers that the quantity reaches are charged. With `volume`, only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0
              */
             flat_fee: string;
             /**
@@ -6860,7 +6860,7 @@ export interface components {
              */
             billed_quantity?: string;
             /**
-             * @description Unit in which the provider bills the period. With `amounts`, all invoiced and billed quantities are money, in the currency of the charge
+             * @description Unit in which the provider bills the period. With `amounts`, all accepted, counted, invoiced and billed quantities are money, in the currency of the charge
              * @enum {string}
              */
             bills: "quantities" | "amounts";
@@ -6920,7 +6920,7 @@ export interface components {
             customer_id: string;
             /**
              * Format: decimal
-             * @description Units on the provider's final invoices
+             * @description Units on the provider's final invoices, or the amount in a period that is billed in amounts
              */
             invoiced: string;
             /**
@@ -6937,7 +6937,7 @@ export interface components {
             reason: string;
             /**
              * Format: decimal
-             * @description Units that the provider has accepted
+             * @description Units that the provider has accepted, or the amount in a period that is billed in amounts
              */
             reported: string;
             /**
@@ -6947,12 +6947,12 @@ export interface components {
             tenant_id: string;
             /**
              * Format: decimal
-             * @description Invoiced units that Odometer did not report
+             * @description Part of `invoiced` that Odometer did not report
              */
             unexplained: string;
             /**
              * Format: decimal
-             * @description Units at the closing of the period
+             * @description Units at the closing of the period, or the charge in a period that is billed in amounts
              */
             units: string;
         };
@@ -7752,7 +7752,13 @@ export interface components {
              */
             meter_version?: number;
             /**
-             * @description The name of the step
+             * @description Name of the step:
+             *     - Units: `usage`, `late_usage`, `total_usage`, `reported_units`, `included_units`, `overage_units`, `charged_units`.
+             *     - Charge of the price's model: `overage_rate`, `overage_charge`, `unit_price`, `per_units`, `package_size`, `packages`, `package_price`, `percent`, `unit_charges`, `flat_fees`, `fixed_fee`, `fixed_fees`, `usage_charge`.
+             *     - Charge of the period: `base_price`, `minimum_charge`, `maximum_charge`, `exact_charge`, `provider_charge`, `trial`, `charge`.
+             *     - Deductions: `unbilled_units`, `unbilled_charge`, `closed_units`, `closed_charge`, `only_reported_units`, `only_reported`, `elsewhere_units`, `billed_elsewhere`.
+             *     - Results: `quantity`, `amount`, `adjustment`, `amount_with_adjustments`.
+             *     - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `price_line`, `priced_units`, `price_rate`, `part`.
              * @enum {string}
              */
             name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "charged_units" | "unit_price" | "package_size" | "packages" | "package_price" | "percent" | "unit_charges" | "per_units" | "flat_fees" | "fixed_fee" | "fixed_fees" | "usage_charge" | "base_price" | "minimum_charge" | "maximum_charge" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "tier" | "tier_units" | "tier_unit_price" | "tier_flat_fee" | "price_line" | "priced_units" | "price_rate" | "part";
@@ -8143,7 +8149,7 @@ export interface components {
              * @description Maximum number of requests with events in a minute
              */
             requests_per_minute: number;
-            /** @description Whether to reject events with an unknown field, customer or event type */
+            /** @description Whether to reject an event with an unknown field, customer or event type, or without a usable value for a meter */
             strict: boolean;
             /**
              * @description IANA time zone of days, months and billing periods
@@ -8307,7 +8313,7 @@ export interface components {
              *     - `no_provider_link`: the customer has no `billing_provider_id`.
              *     - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
              *     - `before_subscription`: the period is outside the customer's subscription.
-             *     - `closed_unbilled`: the period closed before a provider accepted the usage.
+             *     - `closed_unbilled`: when the period closed, no provider would bill the usage.
              * @enum {string}
              */
             reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
@@ -8320,12 +8326,12 @@ export interface components {
         Unresolved: {
             /**
              * Format: decimal
-             * @description Invoiced units less the units in Odometer. Negative if units are missing
+             * @description `invoiced` less `units`. Negative if the invoices bill less
              */
             difference?: string;
             /**
              * Format: decimal
-             * @description Units on final invoices. Absent while `state` is `open`
+             * @description Units on final invoices, or the amount in a period that is billed in amounts. Absent while `state` is `open`
              */
             invoiced?: string;
             /** @description The meter's id */
@@ -8342,7 +8348,7 @@ export interface components {
             state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
             /**
              * Format: decimal
-             * @description Units at the closing of the period, rounded for the provider
+             * @description Units at the closing of the period, rounded for the provider. In a period that is billed in amounts, the charge at the closing
              */
             units: string;
         };
@@ -8420,7 +8426,7 @@ export interface components {
              * @description Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default
              */
             requests_per_minute?: number;
-            /** @description `true` rejects an event with an unknown field, customer or event type. `false` ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists */
+            /** @description `true` rejects an event with an unknown field, customer or event type, or without a usable value for a meter. `false` ignores the field with a warning, creates the customer, and stores the event, which a later meter for its type counts */
             strict?: boolean;
             /** @description IANA time zone. After a change, meters count all usage again. Until that is complete, meters use the previous time zone. Returns 409 after a billing period of a customer was stored. Returns 409 `confirmation_required` if the dates of begun billing periods would change */
             timezone?: string;
@@ -11756,9 +11762,9 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -11771,9 +11777,9 @@ export interface operations {
                 headers: {
                     /** @description Seconds until the limit is reset */
                     "Retry-After"?: number;
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -11784,9 +11790,9 @@ export interface operations {
             /** @description The request is refused */
             "4XX": {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -11797,9 +11803,9 @@ export interface operations {
             /** @description Error */
             default: {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -11825,9 +11831,9 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -11840,9 +11846,9 @@ export interface operations {
                 headers: {
                     /** @description Seconds until the limit is reset */
                     "Retry-After"?: number;
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -11853,9 +11859,9 @@ export interface operations {
             /** @description The request is refused */
             "4XX": {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -11866,9 +11872,9 @@ export interface operations {
             /** @description Error */
             default: {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -13786,9 +13792,9 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -13801,9 +13807,9 @@ export interface operations {
                 headers: {
                     /** @description Seconds until the limit is reset */
                     "Retry-After"?: number;
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -13814,9 +13820,9 @@ export interface operations {
             /** @description The request is refused */
             "4XX": {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -13827,9 +13833,9 @@ export interface operations {
             /** @description Error */
             default: {
                 headers: {
-                    /** @description Maximum number of requests per minute for the tenant */
+                    /** @description Requests per minute of the limit with the fewest requests left: the tenant's, or the credential's */
                     "X-RateLimit-Limit"?: number;
-                    /** @description Number of remaining requests in this minute */
+                    /** @description Requests left in this minute of the limit in X-RateLimit-Limit */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -13852,7 +13858,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A hard quota has less left: nothing is reserved */
+            /** @description A hard quota has less left than the requested amount. Nothing is reserved */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -23,7 +23,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	name := flags.String("name", "", "the tenant's name (required)")
 	zone := flags.String("timezone", "UTC", "IANA time zone of the tenant, such as Europe/Zurich; days, months and billing periods begin at local midnight")
 	currency := flags.String("currency", "USD", "ISO 4217 code of the currency of the tenant's prices")
-	strict := flags.Bool("strict", false, "reject events that have an unknown customer, event type or field")
+	strict := flags.Bool("strict", false, "reject events with an unknown customer, event type or field, or without a usable value for a meter")
 	conflicts := flags.String("idempotency-conflicts", string(metering.AcceptConflicts), "accept or reject: how to answer an event whose idempotency_key was already used with other content")
 	perMinute := flags.Int("requests-per-minute", metering.DefaultRequestsPerMinute, "number of requests with events that the tenant may send per minute")
 	ownerEmail := flags.String("owner-email", "", "e-mail with which the tenant's owner signs in; default: the tenant has no members")

@@ -33,7 +33,7 @@ export function Unrated() {
   return (
     <>
       <p className="muted">
-        Usage of this month and the two previous months that will not be billed. It is in open periods, in closed periods that no provider has billed, or before a customer's first period. The
+        Usage of this month and the two previous months that will not be billed. It is in open periods, in closed periods that no provider bills, or before a customer's first period. The
         estimate is the charge at the current price.
       </p>
       {!page && totals.data && totals.data.length > 0 && <Totals totals={totals.data} />}

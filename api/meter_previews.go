@@ -54,7 +54,7 @@ type PreviewedUsage struct {
 	EventsRead   int               `json:"events_read" doc:"Number of events that were read"`
 	Counted      int               `json:"counted" doc:"Number of events that the definition counts"`
 	Value        metering.Decimal  `json:"value" doc:"Usage under the definition, including late usage"`
-	CurrentValue *metering.Decimal `json:"current_value,omitempty" doc:"Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete"`
+	CurrentValue *metering.Decimal `json:"current_value,omitempty" doc:"Usage of the same events under the definition by which usage is read now. Absent for a definition without a meter, and while the meter's first backfill is not complete"`
 }
 
 type previewedCustomer struct {
@@ -85,7 +85,7 @@ func (s *server) meterPreviews() {
 	huma.Register(s.api, previewing(post("preview-meter", "/v1/meters/preview", EventsRead, "Preview the usage of a new meter", about)), s.previewMeter)
 	huma.Register(s.api, previewing(post("preview-meter-change", "/v1/meters/{slug}/preview", EventsRead, "Preview the usage of a changed meter",
 		about+"\n"+
-			"- Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.\n"+
+			"- Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.\n"+
 			"- An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.")), s.previewMeterChange)
 }
 

@@ -57,12 +57,12 @@ func unlessZero(d metering.Decimal) *metering.Decimal {
 type NewModel struct {
 	Model         *billing.Model `json:"model,omitempty" doc:"How the units beyond the included units are charged. Default: 'overage'"`
 	UnitPrice     SentDecimal    `json:"unit_price" required:"false" doc:"Price of each charged unit, or of per_units charged units. Required with the model per_unit"`
-	PerUnits      *int64         `json:"per_units,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units that a unit price pays for, such as 1000000. With the models per_unit, 'graduated' and 'volume'. Default: 1"`
+	PerUnits      *int64         `json:"per_units,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units that a unit price pays for, such as 1000000. Only with the models per_unit, 'graduated' and 'volume'. Default: 1"`
 	Tiers         []NewTier      `json:"tiers,omitempty" minItems:"1" maxItems:"100" doc:"Tiers in ascending order, counted from the first unit beyond the included units. Required with the models 'graduated' and 'volume'"`
 	PackageSize   *int64         `json:"package_size,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units in a package. Required with the model 'package'"`
 	PackagePrice  SentDecimal    `json:"package_price" required:"false" doc:"Price of each started package. Required with the model 'package'"`
 	Percent       SentDecimal    `json:"percent" required:"false" doc:"Percentage of the charged units, which are an amount in major units of 'currency'. 2.9 is 2.9 %. The model 'percentage' needs 'percent', fixed_fee or both"`
-	FixedFee      SentDecimal    `json:"fixed_fee" required:"false" doc:"Fee for each counted event. With the model 'percentage'"`
+	FixedFee      SentDecimal    `json:"fixed_fee" required:"false" doc:"Fee for each counted event. Only with the model 'percentage'"`
 	MinimumCharge SentDecimal    `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage. 0: none"`
 	MaximumCharge SentDecimal    `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0. Default: none"`
 }

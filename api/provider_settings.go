@@ -29,7 +29,7 @@ func (s *server) settingsBody(op huma.Operation) huma.Operation {
 			shared.Description += ". " + setting.Doc
 			return
 		}
-		schema.Properties[setting.Name] = settingSchema(setting)
+		schema.Properties[setting.Name] = sentSetting(setting)
 	})
 	schema.PrecomputeMessages()
 	s.api.OpenAPI().Components.Schemas.Map()["SaveProvider"] = schema
@@ -74,6 +74,18 @@ func (s *server) kindSchema() *huma.Schema {
 	return schema
 }
 
+// sentSetting is the schema of a setting in a request.
+func sentSetting(setting providers.Setting) *huma.Schema {
+	schema := settingSchema(setting)
+	if setting.InRequest != "" {
+		schema.Description += ". " + setting.InRequest
+	}
+	if setting.Use == providers.CallSecret || setting.Use == providers.EventSecret {
+		schema.Description += ". Default: the saved value"
+	}
+	return schema
+}
+
 func settingSchema(setting providers.Setting) *huma.Schema {
 	if setting.Use.Maps() {
 		return &huma.Schema{
@@ -90,9 +102,6 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 	}
 	for _, value := range setting.Values {
 		schema.Enum = append(schema.Enum, value)
-	}
-	if setting.Use == providers.CallSecret || setting.Use == providers.EventSecret {
-		schema.Description += ". Default: the saved value"
 	}
 	return schema
 }

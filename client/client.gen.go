@@ -5551,7 +5551,7 @@ type InvoiceHold struct {
 	// - `releasing`: Odometer is asking the provider to finalize the invoice.
 	// - `released`: the invoice is final.
 	// - `expired`: the invoice became final at the deadline.
-	// - `finalized`: the invoice was finalized by other means.
+	// - `finalized`: the provider finalized the invoice before the deadline, without a release.
 	// - `theirs`: the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.
 	// - `refused`: the provider did not accept the hold.
 	State InvoiceHoldState `json:"state"`
@@ -5564,7 +5564,7 @@ type InvoiceHold struct {
 // - `releasing`: Odometer is asking the provider to finalize the invoice.
 // - `released`: the invoice is final.
 // - `expired`: the invoice became final at the deadline.
-// - `finalized`: the invoice was finalized by other means.
+// - `finalized`: the provider finalized the invoice before the deadline, without a release.
 // - `theirs`: the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.
 // - `refused`: the provider did not accept the hold.
 type InvoiceHoldState string
@@ -6278,7 +6278,7 @@ type MeterPreview struct {
 	// Counted Number of events that the definition counts
 	Counted int64 `json:"counted"`
 
-	// CurrentValue Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+	// CurrentValue Usage of the same events under the definition by which usage is read now. Absent for a definition without a meter, and while the meter's first backfill is not complete
 	CurrentValue *json.Number `json:"current_value,omitempty"`
 
 	// Customers At most 1,000 customers with events, in order of the absolute difference between `value` and `current_value`, largest first, then of creation. Without `current_value`, in order of the absolute `value`
@@ -6673,7 +6673,7 @@ type PreviewedCustomer struct {
 	// Counted Number of events that the definition counts
 	Counted int64 `json:"counted"`
 
-	// CurrentValue Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+	// CurrentValue Usage of the same events under the definition by which usage is read now. Absent for a definition without a meter, and while the meter's first backfill is not complete
 	CurrentValue *json.Number `json:"current_value,omitempty"`
 
 	// CustomerId The customer's external ID
@@ -6912,16 +6912,16 @@ type Provider struct {
 	// Examples: acct_1PQ2
 	Account *string `json:"account,omitempty"`
 
-	// Bills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+	// Bills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period
 	Bills *ProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
+	// CollectionMethod Only for the type `stripe`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. If absent, `charge_automatically` applies
 	CollectionMethod *ProviderCollectionMethod `json:"collection_method,omitempty"`
 
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// DaysUntilDue Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills`
+	// DaysUntilDue Only for the type `stripe`. Days until the invoice is due, with `collection_method` `send_invoice`
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Id The id of this object
@@ -6935,10 +6935,10 @@ type Provider struct {
 	// Mapping Only for the type `stripe`. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as `meter_slug` in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Product Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products`
+	// Product Only for the type `stripe`. Stripe product for the lines of meters that are not in `products`
 	Product *string `json:"product,omitempty"`
 
-	// Products Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug
+	// Products Only for the type `stripe`. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
 	// Secret The secret, if Odometer created it. The secret is shown only in this response
@@ -6947,10 +6947,10 @@ type Provider struct {
 	// SecretLastFour Last four characters of the secret
 	SecretLastFour string `json:"secret_last_four"`
 
-	// TaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
+	// TaxBehavior Only for the type `stripe`. Whether amounts include tax. If absent, the setting of Stripe Tax applies
 	TaxBehavior *ProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product
+	// TaxCode Only for the type `stripe`. Tax code of the lines. If absent, the tax code of the product applies
 	TaxCode *string `json:"tax_code,omitempty"`
 
 	// Type The type
@@ -6972,13 +6972,13 @@ type Provider struct {
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
-// ProviderBills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+// ProviderBills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period
 type ProviderBills string
 
-// ProviderCollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
+// ProviderCollectionMethod Only for the type `stripe`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. If absent, `charge_automatically` applies
 type ProviderCollectionMethod string
 
-// ProviderTaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
+// ProviderTaxBehavior Only for the type `stripe`. Whether amounts include tax. If absent, the setting of Stripe Tax applies
 type ProviderTaxBehavior string
 
 // ProviderType The type
@@ -7568,10 +7568,10 @@ type SaveProvider struct {
 	// Bills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 	Bills *SaveProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
+	// CollectionMethod Only for the type `stripe`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. If absent, `charge_automatically` applies. Only in a request with `bills`
 	CollectionMethod *SaveProviderCollectionMethod `json:"collection_method,omitempty"`
 
-	// DaysUntilDue Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills`
+	// DaysUntilDue Only for the type `stripe`. Days until the invoice is due, with `collection_method` `send_invoice`. Only in a request with `bills`. Required with `collection_method` `send_invoice`
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Mapping Only for the type `stripe`. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as `meter_slug` in its metadata
@@ -7580,10 +7580,10 @@ type SaveProvider struct {
 	// NewReceiver Only for a provider with a URL. `true`: the URL belongs to a new receiver, which gets only usage that other connections have not billed. `false`: the URL belongs to the receiver that had the URL before, or else to the latest receiver, which has moved to this URL. The statements of that receiver continue. Saving the same URL again keeps the receiver
 	NewReceiver *bool `json:"new_receiver,omitempty"`
 
-	// Product Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products`
+	// Product Only for the type `stripe`. Stripe product for the lines of meters that are not in `products`. Only in a request with `bills`. `amounts` requires `product` or `products`
 	Product *string `json:"product,omitempty"`
 
-	// Products Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug
+	// Products Only for the type `stripe`. Stripe product id for each meter slug. Only in a request with `bills`
 	Products *map[string]string `json:"products,omitempty"`
 
 	// Secret Only for the type `webhook`. Signing secret: `whsec_` followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved value
@@ -7592,10 +7592,10 @@ type SaveProvider struct {
 	// SecretKey Only for the type `stripe`. Secret or restricted API key. Default: the saved value
 	SecretKey *string `json:"secret_key,omitempty"`
 
-	// TaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
+	// TaxBehavior Only for the type `stripe`. Whether amounts include tax. If absent, the setting of Stripe Tax applies. Only in a request with `bills`
 	TaxBehavior *SaveProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product
+	// TaxCode Only for the type `stripe`. Tax code of the lines. If absent, the tax code of the product applies. Only in a request with `bills`
 	TaxCode *string `json:"tax_code,omitempty"`
 
 	// Type The type
@@ -7611,10 +7611,10 @@ type SaveProvider struct {
 // SaveProviderBills Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 type SaveProviderBills string
 
-// SaveProviderCollectionMethod Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
+// SaveProviderCollectionMethod Only for the type `stripe`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. If absent, `charge_automatically` applies. Only in a request with `bills`
 type SaveProviderCollectionMethod string
 
-// SaveProviderTaxBehavior Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
+// SaveProviderTaxBehavior Only for the type `stripe`. Whether amounts include tax. If absent, the setting of Stripe Tax applies. Only in a request with `bills`
 type SaveProviderTaxBehavior string
 
 // SaveProviderType The type
@@ -7721,7 +7721,7 @@ type SetPlanPricing struct {
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// FixedFee Fee for each counted event. With the model `percentage`
+	// FixedFee Fee for each counted event. Only with the model `percentage`
 	FixedFee *json.Number `json:"fixed_fee,omitempty"`
 
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
@@ -7745,7 +7745,7 @@ type SetPlanPricing struct {
 	// PackageSize Number of units in a package. Required with the model `package`
 	PackageSize *int64 `json:"package_size,omitempty"`
 
-	// PerUnits Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
 	PerUnits *int64 `json:"per_units,omitempty"`
 
 	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
@@ -7775,7 +7775,7 @@ type SetPricing struct {
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// FixedFee Fee for each counted event. With the model `percentage`
+	// FixedFee Fee for each counted event. Only with the model `percentage`
 	FixedFee *json.Number `json:"fixed_fee,omitempty"`
 
 	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
@@ -7799,7 +7799,7 @@ type SetPricing struct {
 	// PackageSize Number of units in a package. Required with the model `package`
 	PackageSize *int64 `json:"package_size,omitempty"`
 
-	// PerUnits Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
 	PerUnits *int64 `json:"per_units,omitempty"`
 
 	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
@@ -12377,7 +12377,7 @@ type ClientInterface interface {
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes any type of body and a specified content type.
@@ -12395,7 +12395,7 @@ type ClientInterface interface {
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes a body of the `application/json` content type.
@@ -15695,7 +15695,7 @@ func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMete
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes any type of body and a specified content type.
@@ -15723,7 +15723,7 @@ func (c *Client) PreviewMeterChangeWithBody(ctx context.Context, slug string, co
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes a body of the `application/json` content type.
@@ -26733,7 +26733,7 @@ type ClientWithResponsesInterface interface {
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -26751,7 +26751,7 @@ type ClientWithResponsesInterface interface {
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
-	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -37015,7 +37015,7 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -37039,7 +37039,7 @@ func (c *ClientWithResponses) PreviewMeterChangeWithBodyWithResponse(ctx context
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
-// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

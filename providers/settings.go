@@ -12,6 +12,7 @@ type Setting struct {
 	Name      string
 	Use       Use
 	Doc       string
+	InRequest string        // rule for requests that set it, added to Doc in their documentation; "": none
 	Values    []string      // that it may have; nil: any
 	MaxLength int           // of a mapping: how many meters it may have
 	Max       int64         // of a number, from 1 on; 0: it is none

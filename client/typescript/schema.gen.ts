@@ -1750,7 +1750,7 @@ export interface paths {
          *     - The response has no properties of events, except for the values of `group_by`.
          *     - Only a request with `start` waits for its turn as a heavy operation.
          *     - A preview is recorded in the audit log like a list of events.
-         *     - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition that reads use now.
+         *     - Fields that the body omits keep the meter's values. `current_value` is the usage under the definition by which usage is read now.
          *     - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.
          */
         post: operations["preview-meter-change"];
@@ -5205,7 +5205,7 @@ export interface components {
              *     - `releasing`: Odometer is asking the provider to finalize the invoice.
              *     - `released`: the invoice is final.
              *     - `expired`: the invoice became final at the deadline.
-             *     - `finalized`: the invoice was finalized by other means.
+             *     - `finalized`: the provider finalized the invoice before the deadline, without a release.
              *     - `theirs`: the draft was edited at the provider or is finalized there manually, so Odometer does not change the invoice.
              *     - `refused`: the provider did not accept the hold.
              * @enum {string}
@@ -5791,7 +5791,7 @@ export interface components {
             counted: number;
             /**
              * Format: decimal
-             * @description Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+             * @description Usage of the same events under the definition by which usage is read now. Absent for a definition without a meter, and while the meter's first backfill is not complete
              */
             current_value?: string;
             /** @description At most 1,000 customers with events, in order of the absolute difference between `value` and `current_value`, largest first, then of creation. Without `current_value`, in order of the absolute `value` */
@@ -6216,7 +6216,7 @@ export interface components {
             counted: number;
             /**
              * Format: decimal
-             * @description Usage of the same events under the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+             * @description Usage of the same events under the definition by which usage is read now. Absent for a definition without a meter, and while the meter's first backfill is not complete
              */
             current_value?: string;
             /** @description The customer's external ID */
@@ -6477,12 +6477,12 @@ export interface components {
              */
             account?: string;
             /**
-             * @description Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+             * @description Only for the type `stripe`. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
+             * @description Only for the type `stripe`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. If absent, `charge_automatically` applies
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
@@ -6491,7 +6491,7 @@ export interface components {
              * @description Time of creation
              */
             created_at: string;
-            /** @description Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills` */
+            /** @description Only for the type `stripe`. Days until the invoice is due, with `collection_method` `send_invoice` */
             days_until_due?: number;
             /**
              * @description The id of this object
@@ -6504,9 +6504,9 @@ export interface components {
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products` */
+            /** @description Only for the type `stripe`. Stripe product for the lines of meters that are not in `products` */
             product?: string;
-            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug */
+            /** @description Only for the type `stripe`. Stripe product id for each meter slug */
             products?: {
                 [key: string]: string;
             };
@@ -6515,11 +6515,11 @@ export interface components {
             /** @description Last four characters of the secret */
             secret_last_four: string;
             /**
-             * @description Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
+             * @description Only for the type `stripe`. Whether amounts include tax. If absent, the setting of Stripe Tax applies
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product */
+            /** @description Only for the type `stripe`. Tax code of the lines. If absent, the tax code of the product applies */
             tax_code?: string;
             /**
              * @description The type
@@ -7113,11 +7113,11 @@ export interface components {
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Only for the type `stripe`, and only in a request with `bills`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. Default: `charge_automatically`
+             * @description Only for the type `stripe`. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within `days_until_due`. If absent, `charge_automatically` applies. Only in a request with `bills`
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
-            /** @description Days until the invoice is due. Required with `collection_method` `send_invoice`. Only for the type `stripe`, and only in a request with `bills` */
+            /** @description Only for the type `stripe`. Days until the invoice is due, with `collection_method` `send_invoice`. Only in a request with `bills`. Required with `collection_method` `send_invoice` */
             days_until_due?: number;
             /** @description Only for the type `stripe`. Stripe price id for each meter slug. A meter without an entry uses the price that has the slug as its lookup key, or as `meter_slug` in its metadata */
             mapping?: {
@@ -7125,9 +7125,9 @@ export interface components {
             };
             /** @description Only for a provider with a URL. `true`: the URL belongs to a new receiver, which gets only usage that other connections have not billed. `false`: the URL belongs to the receiver that had the URL before, or else to the latest receiver, which has moved to this URL. The statements of that receiver continue. Saving the same URL again keeps the receiver */
             new_receiver?: boolean;
-            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product for the lines of meters that are not in `products`. `amounts` requires `product` or `products` */
+            /** @description Only for the type `stripe`. Stripe product for the lines of meters that are not in `products`. Only in a request with `bills`. `amounts` requires `product` or `products` */
             product?: string;
-            /** @description Only for the type `stripe`, and only in a request with `bills`. Stripe product id for each meter slug */
+            /** @description Only for the type `stripe`. Stripe product id for each meter slug. Only in a request with `bills` */
             products?: {
                 [key: string]: string;
             };
@@ -7136,11 +7136,11 @@ export interface components {
             /** @description Only for the type `stripe`. Secret or restricted API key. Default: the saved value */
             secret_key?: string;
             /**
-             * @description Only for the type `stripe`, and only in a request with `bills`. Whether amounts include tax. Default: the setting of Stripe Tax
+             * @description Only for the type `stripe`. Whether amounts include tax. If absent, the setting of Stripe Tax applies. Only in a request with `bills`
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Only for the type `stripe`, and only in a request with `bills`. Tax code of the lines. Default: the tax code of the product */
+            /** @description Only for the type `stripe`. Tax code of the lines. If absent, the tax code of the product applies. Only in a request with `bills` */
             tax_code?: string;
             /**
              * @description The type
@@ -7241,7 +7241,7 @@ export interface components {
             effective_from?: string;
             /**
              * Format: decimal
-             * @description Fee for each counted event. With the model `percentage`
+             * @description Fee for each counted event. Only with the model `percentage`
              */
             fixed_fee?: string;
             /**
@@ -7281,7 +7281,7 @@ export interface components {
             package_size?: number;
             /**
              * Format: int64
-             * @description Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
              */
             per_units?: number;
             /**
@@ -7314,7 +7314,7 @@ export interface components {
             effective_from?: string;
             /**
              * Format: decimal
-             * @description Fee for each counted event. With the model `percentage`
+             * @description Fee for each counted event. Only with the model `percentage`
              */
             fixed_fee?: string;
             /**
@@ -7354,7 +7354,7 @@ export interface components {
             package_size?: number;
             /**
              * Format: int64
-             * @description Number of units that a unit price pays for, such as 1000000. With the models `per_unit`, `graduated` and `volume`. Default: 1
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
              */
             per_units?: number;
             /**

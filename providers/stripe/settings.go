@@ -15,18 +15,20 @@ var settings = []providers.Setting{
 	{
 		Name: "bills", Use: providers.Bills, Values: bills(),
 		Doc: "Only for the type 'stripe'. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. " +
-			"A change applies from each customer's next billing period. Default: the saved value, at first `quantities`",
+			"A change applies from each customer's next billing period",
+		InRequest: "Default: the saved value, at first `quantities`",
 	},
-	{Name: "product", Use: providers.Product, MaxLength: 255, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Stripe product for the lines of meters that are not in 'products'. 'amounts' requires 'product' or 'products'"},
-	{Name: "products", Use: providers.Products, MaxLength: 1000, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Stripe product id for each meter slug"},
-	{Name: "tax_behavior", Use: providers.TaxBehavior, Values: []string{"exclusive", "inclusive", "unspecified"}, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Whether amounts include tax. Default: the setting of Stripe Tax"},
-	{Name: "tax_code", Use: providers.TaxCode, MaxLength: 255, Doc: "Only for the type 'stripe', and only in a request with 'bills'. Tax code of the lines. Default: the tax code of the product"},
+	{Name: "product", Use: providers.Product, MaxLength: 255, Doc: "Only for the type 'stripe'. Stripe product for the lines of meters that are not in 'products'", InRequest: "Only in a request with 'bills'. 'amounts' requires 'product' or 'products'"},
+	{Name: "products", Use: providers.Products, MaxLength: 1000, Doc: "Only for the type 'stripe'. Stripe product id for each meter slug", InRequest: "Only in a request with 'bills'"},
+	{Name: "tax_behavior", Use: providers.TaxBehavior, Values: []string{"exclusive", "inclusive", "unspecified"}, Doc: "Only for the type 'stripe'. Whether amounts include tax. If absent, the setting of Stripe Tax applies", InRequest: "Only in a request with 'bills'"},
+	{Name: "tax_code", Use: providers.TaxCode, MaxLength: 255, Doc: "Only for the type 'stripe'. Tax code of the lines. If absent, the tax code of the product applies", InRequest: "Only in a request with 'bills'"},
 	{
 		Name: "collection_method", Use: providers.CollectionMethod, Values: []string{automatically, sent},
-		Doc: "Only for the type 'stripe', and only in a request with 'bills'. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. " +
-			"`send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`",
+		Doc: "Only for the type 'stripe'. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. " +
+			"`send_invoice` sends an invoice to be paid within days_until_due. If absent, `charge_automatically` applies",
+		InRequest: "Only in a request with 'bills'",
 	},
-	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Days until the invoice is due. Required with collection_method `send_invoice`. Only for the type 'stripe', and only in a request with 'bills'"},
+	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Only for the type 'stripe'. Days until the invoice is due, with collection_method `send_invoice`", InRequest: "Only in a request with 'bills'. Required with collection_method `send_invoice`"},
 }
 
 // https://docs.stripe.com/api/invoices/create#create_invoice-collection_method

@@ -57,6 +57,9 @@ func (s *server) previewPrice(ctx context.Context, m metering.Meter, plan meteri
 	if err != nil {
 		return nil, err
 	}
+	if err := s.Store.Prices.RefuseFixedFee(ctx, tenant, p.Terms); err != nil {
+		return nil, err
+	}
 	if m.Version.Status == metering.Backfilling {
 		return nil, errBackfilling
 	}

@@ -166,9 +166,6 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.Pl
 	if p.Terms, err = in.terms(tenant.Currency); err != nil {
 		return p, err
 	}
-	if err := s.Store.Prices.RefuseFixedFee(ctx, tenant.ID, p.Terms); err != nil {
-		return p, err
-	}
 	if in.EffectiveFrom != nil {
 		p.EffectiveFrom = in.EffectiveFrom.Time
 	} else if versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, plan); err != nil {

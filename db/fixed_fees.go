@@ -11,12 +11,28 @@ import (
 )
 
 // RefuseFixedFee refuses terms with a fee for each event while the tenant's provider bills
-// quantities: a quantity has no number of events.
+// quantities: a quantity has no number of events. Set refuses the same terms.
 func (s Prices) RefuseFixedFee(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
+	return refuseFixedFee(ctx, s.pool, tenant, t)
+}
+
+// lockFixedFee refuses the same terms as RefuseFixedFee. Until the transaction ends, no provider
+// is saved. Alerts and quotas lock the tenant before a meter, so the caller has locked no meter.
+func lockFixedFee(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, t billing.Terms) error {
 	if t.FixedFee.IsZero() {
 		return nil
 	}
-	provider, err := activeProvider(ctx, s.pool, tenant)
+	if err := oneAtATime(ctx, tx, tenant); err != nil {
+		return err
+	}
+	return refuseFixedFee(ctx, tx, tenant, t)
+}
+
+func refuseFixedFee(ctx context.Context, q querier, tenant metering.TenantID, t billing.Terms) error {
+	if t.FixedFee.IsZero() {
+		return nil
+	}
+	provider, err := activeProvider(ctx, q, tenant)
 	if metering.CodeOf(err) == metering.CodeNoProvider {
 		return nil
 	}

@@ -61,6 +61,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
+		if err := lockFixedFee(ctx, tx, tenant, p.Terms); err != nil {
+			return err
+		}
 		// The meter's row orders two changes at once.
 		tag, err := tx.Exec(ctx, `select from meters where tenant_id = $1 and id = $2 for update`, tenant, p.MeterID)
 		if err != nil {

@@ -22,8 +22,9 @@ type previewItem struct {
 
 	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. If true, 'usage' and 'amount' are 0"`
 
-	ProviderPrice   string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
-	PriceDifference *priceDifference `json:"price_difference,omitempty"`
+	PriceSource     billing.PriceSource `json:"price_source,omitempty" doc:"Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if none of Odometer's prices applies" example:"meter"`
+	ProviderPrice   string              `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
+	PriceDifference *priceDifference    `json:"price_difference,omitempty"`
 
 	// LateFor is the closed period, where usage arrived after it was closed.
 	LateFor *usagePeriod `json:"late_for,omitempty"`
@@ -46,7 +47,7 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 	for _, l := range lines {
 		item := previewItem{
 			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
-			Excluded: l.Excluded, Backfilling: l.Excluded == billing.ExcludedBackfilling, ProviderPrice: priceID(l.Price),
+			Excluded: l.Excluded, Backfilling: l.Excluded == billing.ExcludedBackfilling, ProviderPrice: priceID(l.Price), PriceSource: l.Source,
 		}
 		if l.Differs != nil {
 			differs := showDifference(*l.Differs)

@@ -104,7 +104,7 @@ func (s *server) getPlanPricing(ctx context.Context, in *PlanMeter) (*pricingOut
 	if err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, p.ID)
+	return s.pricingOf(ctx, m, db.PriceOwner{Plan: p.ID})
 }
 
 type setPlanPricingInput struct {
@@ -117,7 +117,7 @@ func (s *server) setPlanPricing(ctx context.Context, in *setPlanPricingInput) (*
 	if err != nil {
 		return nil, err
 	}
-	return s.setPrice(ctx, m, p.ID, in.Body.NewPrice)
+	return s.setPrice(ctx, m, db.PriceOwner{Plan: p.ID}, in.Body.NewPrice)
 }
 
 type customerPlan struct {
@@ -164,6 +164,19 @@ func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlan
 	return out, nil
 }
 
+// effectiveFrom returns the time from which a change of a customer's prices applies. Default: the
+// start of the next billing period, or of the current one if the customer was created in it.
+func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent *SentTime) (time.Time, error) {
+	if sent != nil {
+		return sent.Time, nil
+	}
+	period, err := s.Store.Ledger.CurrentPeriod(ctx, c.TenantID, c.ID, s.Now())
+	if err == nil && period.Contains(c.CreatedAt) {
+		return period.Start, nil
+	}
+	return period.End, err
+}
+
 type assignPlanInput struct {
 	CustomerPath
 	Body struct {
@@ -190,17 +203,8 @@ func (s *server) assignPlan(ctx context.Context, in *assignPlanInput) (*customer
 		}
 		a.PlanID = p.ID
 	}
-	period, err := s.Store.Ledger.CurrentPeriod(ctx, who.Tenant.ID, c.ID, s.Now())
-	if err != nil {
+	if a.EffectiveFrom, err = s.effectiveFrom(ctx, c, in.Body.EffectiveFrom); err != nil {
 		return nil, err
-	}
-	switch {
-	case in.Body.EffectiveFrom != nil:
-		a.EffectiveFrom = in.Body.EffectiveFrom.Time
-	case period.Contains(c.CreatedAt):
-		a.EffectiveFrom = period.Start
-	default:
-		a.EffectiveFrom = period.End
 	}
 	err = s.writeCatalog(ctx, catalogWrite{
 		change: struct {

@@ -40,7 +40,7 @@ func (s *server) previewPricing(ctx context.Context, in *setPricingInput) (*pric
 	if err != nil {
 		return nil, err
 	}
-	return s.previewPrice(ctx, m, 0, in.Body.NewPrice)
+	return s.previewPrice(ctx, m, db.PriceOwner{}, in.Body.NewPrice)
 }
 
 func (s *server) previewPlanPricing(ctx context.Context, in *setPlanPricingInput) (*pricePreviewOutput, error) {
@@ -48,12 +48,12 @@ func (s *server) previewPlanPricing(ctx context.Context, in *setPlanPricingInput
 	if err != nil {
 		return nil, err
 	}
-	return s.previewPrice(ctx, m, p.ID, in.Body.NewPrice)
+	return s.previewPrice(ctx, m, db.PriceOwner{Plan: p.ID}, in.Body.NewPrice)
 }
 
-func (s *server) previewPrice(ctx context.Context, m metering.Meter, plan metering.PlanID, in NewPrice) (*pricePreviewOutput, error) {
+func (s *server) previewPrice(ctx context.Context, m metering.Meter, of db.PriceOwner, in NewPrice) (*pricePreviewOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
-	p, err := s.priceIn(ctx, m, plan, in)
+	p, err := s.priceIn(ctx, m, of, in)
 	if err != nil {
 		return nil, err
 	}

@@ -17,13 +17,14 @@ type price struct {
 	Currency      string           `json:"currency" example:"USD"`
 	EffectiveFrom *time.Time       `json:"effective_from" doc:"A billing period is charged at the version in force at its start. Null: from the beginning"`
 	CreatedAt     time.Time        `json:"created_at"`
+	Inherits      bool             `json:"inherits,omitempty" doc:"Present if the version ends the customer's own price. From effective_from on, the price in the customer's plan or the meter's own price applies, and the other fields of the version have no meaning"`
 	ModelTerms
 }
 
 func showPrice(p billing.Price) price {
 	shown := price{
 		Version: p.Version, BasePrice: p.BasePrice, IncludedUnits: p.IncludedUnits, OverageRate: p.OverageRate,
-		Currency: p.Currency, CreatedAt: p.CreatedAt.UTC(), ModelTerms: showModelTerms(p.Terms),
+		Currency: p.Currency, CreatedAt: p.CreatedAt.UTC(), Inherits: p.Inherits, ModelTerms: showModelTerms(p.Terms),
 	}
 	if from := p.EffectiveFrom.UTC(); from.Year() > 1 {
 		shown.EffectiveFrom = &from
@@ -45,29 +46,40 @@ func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput,
 	if err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, 0)
+	return s.pricingOf(ctx, m, db.PriceOwner{})
 }
 
-// pricingOf is a meter's price in a plan, or its own (0).
-func (s *server) pricingOf(ctx context.Context, m metering.Meter, plan metering.PlanID) (*pricingOutput, error) {
-	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, plan)
+// pricingOf shows the owner's price of a meter.
+func (s *server) pricingOf(ctx context.Context, m metering.Meter, of db.PriceOwner) (*pricingOutput, error) {
+	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, of)
 	if err != nil {
 		return nil, err
 	}
-	return &pricingOutput{s.showPricing(ctx, m.ID, m.Slug, versions)}, nil
+	period, err := s.periodOf(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return &pricingOutput{showPricing(m.ID, m.Slug, versions, period.Start)}, nil
 }
 
-// showPricing shows the versions of one price.
-func (s *server) showPricing(ctx context.Context, meter metering.MeterID, slug string, versions []billing.Price) pricing {
+// periodOf returns the current period that an owner's prices charge: the customer's billing period,
+// or the calendar month.
+func (s *server) periodOf(ctx context.Context, of db.PriceOwner) (metering.Range, error) {
+	tenant := principalOf(ctx).Tenant
+	if of.Customer != 0 {
+		return s.Store.Ledger.CurrentPeriod(ctx, tenant.ID, of.Customer, s.Now())
+	}
+	return billing.CalendarPeriod(s.Now(), tenant.Location()), nil
+}
+
+// showPricing shows the versions of one price, and the version in force at the start of the current
+// period.
+func showPricing(meter metering.MeterID, slug string, versions []billing.Price, start time.Time) pricing {
 	shown := pricing{MeterID: meter.String(), MeterSlug: slug, Versions: []price{}}
 	for _, p := range versions {
 		shown.Versions = append(shown.Versions, showPrice(p))
 	}
-	period := billing.CalendarPeriod(s.Now(), principalOf(ctx).Tenant.Location())
-	if len(versions) == 0 {
-		return shown
-	}
-	if p, ok := billing.PriceAt(versions, versions[0].PlanID, period.Start); ok {
+	if p, ok := billing.InForce(versions, start); ok && !p.Inherits {
 		shown.Current = new(showPrice(p))
 	}
 	return shown
@@ -76,29 +88,46 @@ func (s *server) showPricing(ctx context.Context, meter metering.MeterID, slug s
 type listPricingInput struct {
 	Paging
 
-	Plan string `query:"plan" maxLength:"64" doc:"Slug of a plan, to list its prices instead of the meters' own"`
+	Plan     string `query:"plan" maxLength:"64" doc:"Slug of a plan, to list its prices instead of the meters' own"`
+	Customer string `query:"customer" maxLength:"255" doc:"External ID of a customer, to list its own prices instead of the meters' own. Use 'plan' or 'customer', not both"`
+}
+
+// owner returns the plan or the customer that the request names.
+func (s *server) owner(ctx context.Context, in *listPricingInput) (of db.PriceOwner, err error) {
+	if in.Plan != "" && in.Customer != "" {
+		return of, metering.Invalid("query.customer", "must be absent if plan is given")
+	}
+	if in.Plan != "" {
+		p, err := s.plan(ctx, in.Plan)
+		return db.PriceOwner{Plan: p.ID}, err
+	}
+	if in.Customer != "" {
+		c, err := s.customer(ctx, in.Customer)
+		return db.PriceOwner{Customer: c.ID}, naming("query.customer", err)
+	}
+	return of, nil
 }
 
 type listPricingOutput struct{ Body List[pricing] }
 
 func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPricingOutput, error) {
-	var plan metering.PlanID
-	if in.Plan != "" {
-		p, err := s.plan(ctx, in.Plan)
-		if err != nil {
-			return nil, err
-		}
-		plan = p.ID
+	of, err := s.owner(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	period, err := s.periodOf(ctx, of)
+	if err != nil {
+		return nil, err
 	}
 	var after metering.MeterID
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	prices, err := s.Store.Prices.List(ctx, principalOf(ctx).Tenant.ID, plan, after, in.PageSize)
+	prices, err := s.Store.Prices.List(ctx, principalOf(ctx).Tenant.ID, of, after, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	show := func(p db.MeterPrices) pricing { return s.showPricing(ctx, p.MeterID, p.MeterSlug, p.Versions) }
+	show := func(p db.MeterPrices) pricing { return showPricing(p.MeterID, p.MeterSlug, p.Versions, period.Start) }
 	cursorOf := func(p db.MeterPrices) metering.MeterID { return p.MeterID }
 	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil
 }
@@ -124,56 +153,57 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 	if err != nil {
 		return nil, err
 	}
-	return s.setPrice(ctx, m, 0, in.Body.NewPrice)
+	return s.setPrice(ctx, m, db.PriceOwner{}, in.Body.NewPrice)
 }
 
-// pricedMeter names a price in the change of a catalogWrite.
-type pricedMeter struct {
-	Operation string
-	Meter     metering.MeterID
-	Plan      metering.PlanID
-}
-
-func (s *server) setPrice(ctx context.Context, m metering.Meter, plan metering.PlanID, in NewPrice) (*pricingOutput, error) {
-	who := principalOf(ctx)
-	p, err := s.priceIn(ctx, m, plan, in)
+func (s *server) setPrice(ctx context.Context, m metering.Meter, of db.PriceOwner, in NewPrice) (*pricingOutput, error) {
+	p, err := s.priceIn(ctx, m, of, in)
 	if err != nil {
 		return nil, err
 	}
-	err = s.writeCatalog(ctx, catalogWrite{
+	if err := s.writePrice(ctx, "set-price", p, in.Token); err != nil {
+		return nil, err
+	}
+	return s.pricingOf(ctx, m, of)
+}
+
+// writePrice stores a version of a price once its effect on begun billing periods is confirmed.
+func (s *server) writePrice(ctx context.Context, operation string, p billing.Price, confirm string) error {
+	who := principalOf(ctx)
+	return s.writeCatalog(ctx, catalogWrite{
 		change: struct {
-			pricedMeter
-			Terms []byte
-			From  time.Time
-		}{pricedMeter{"set-price", m.ID, plan}, p.JSON(), p.EffectiveFrom.UTC()},
-		subject: "The price", confirm: in.Token,
+			Operation string
+			Meter     metering.MeterID
+			Plan      metering.PlanID
+			Customer  metering.CustomerID
+			Terms     []byte
+			From      time.Time
+		}{operation, p.MeterID, p.PlanID, p.CustomerID, p.JSON(), p.EffectiveFrom.UTC()},
+		subject: "The price", confirm: confirm,
 		impact: func(now time.Time) (db.Impact, error) { return s.Store.Ledger.PriceImpact(ctx, who.Tenant.ID, p, now) },
 		write: func(within db.Catalog) error {
 			_, err := within.Prices.Set(ctx, who.Tenant.ID, who.Actor, p)
 			return err
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.pricingOf(ctx, m, plan)
 }
 
 // priceIn is the price that a body asks for.
-func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.PlanID, in NewPrice) (p billing.Price, err error) {
+func (s *server) priceIn(ctx context.Context, m metering.Meter, of db.PriceOwner, in NewPrice) (p billing.Price, err error) {
 	tenant := principalOf(ctx).Tenant
-	p = billing.Price{MeterID: m.ID, PlanID: plan, EffectiveFrom: billing.CalendarPeriod(s.Now(), tenant.Location()).End}
+	p = billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer}
 	if p.Terms, err = in.terms(tenant.Currency); err != nil {
 		return p, err
 	}
 	if in.EffectiveFrom != nil {
 		p.EffectiveFrom = in.EffectiveFrom.Time
-	} else if versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, plan); err != nil {
-		return p, err
-	} else if len(versions) == 0 {
-		p.EffectiveFrom = time.Time{}
+		return p, nil
 	}
-	return p, nil
+	versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, of)
+	if len(versions) > 0 {
+		p.EffectiveFrom = billing.CalendarPeriod(s.Now(), tenant.Location()).End
+	}
+	return p, err
 }
 
 // PriceVersion names a version of a price.
@@ -191,7 +221,7 @@ func (s *server) withdrawPricing(ctx context.Context, in *withdrawPricingInput) 
 	if err != nil {
 		return nil, err
 	}
-	return s.withdrawPrice(ctx, m, 0, in.Version)
+	return s.withdrawPrice(ctx, m, db.PriceOwner{}, in.Version)
 }
 
 type withdrawPlanPricingInput struct {
@@ -204,14 +234,14 @@ func (s *server) withdrawPlanPricing(ctx context.Context, in *withdrawPlanPricin
 	if err != nil {
 		return nil, err
 	}
-	return s.withdrawPrice(ctx, m, p.ID, in.Version)
+	return s.withdrawPrice(ctx, m, db.PriceOwner{Plan: p.ID}, in.Version)
 }
 
-func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, plan metering.PlanID, version int) (*pricingOutput, error) {
+func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, of db.PriceOwner, version int) (*pricingOutput, error) {
 	who := principalOf(ctx)
-	p := billing.Price{MeterID: m.ID, PlanID: plan, Version: version}
+	p := billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer, Version: version}
 	if err := s.Store.Prices.Withdraw(ctx, who.Tenant.ID, who.Actor, p, s.Now()); err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, plan)
+	return s.pricingOf(ctx, m, of)
 }

@@ -245,6 +245,7 @@ func (s *server) routes() {
 		"The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces "+
 			"the meter's own price.\n\n"+
 			howToConfirm), s.assignPlan)
+	s.customerPrices()
 
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event",
 		"An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and "+

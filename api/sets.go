@@ -41,6 +41,7 @@ func describeSets(schemas huma.Registry) {
 	describe[billing.HoldState](schemas)
 	describe[billing.Kind](schemas)
 	describe[billing.PeriodState](schemas)
+	describe[billing.PriceSource](schemas)
 	describe[billing.ReconciliationState](schemas)
 	describe[billing.State](schemas)
 	describe[metering.Aggregation](schemas)

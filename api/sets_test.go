@@ -23,7 +23,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(metering.Aggregation("").Values()), valuesOf(metering.AlertType("").Values()), valuesOf(metering.DeliveryStatus("").Values()), valuesOf(metering.DisabledBecause("").Values()),
 		valuesOf(billing.Component("").Values()), valuesOf(billing.Kind("").Values()), valuesOf(billing.State("").Values()),
 		valuesOf([]billing.Kind{billing.StatementReport, billing.QuantityReport, billing.ChargeReport}), // of reports with lines
-		valuesOf(billing.PeriodState("").Values()), billing.StepNames(),
+		valuesOf(billing.PeriodState("").Values()), valuesOf(billing.PriceSource("").Values()), billing.StepNames(),
 		valuesOf(billing.ReconciliationState("").Values()), valuesOf(billing.Decision("").Values()),
 		valuesOf(billing.HoldState("").Values()), valuesOf(billing.HoldCode("").Values()),
 		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // what a report is resolved to

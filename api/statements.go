@@ -13,21 +13,22 @@ import (
 
 // StatementLine is what a period comes to for one meter, with the working.
 type StatementLine struct {
-	MeterID       string           `json:"meter_id"`
-	MeterSlug     string           `json:"meter_slug"`
-	Usage         metering.Decimal `json:"usage" doc:"Usage so far. For a closed period, the usage at its closing"`
-	EventCount    int64            `json:"event_count"`
-	PriceVersion  int              `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
-	Charge        metering.Decimal `json:"charge" doc:"Charge for the usage, rounded to the currency's minor unit"`
-	Amount        metering.Decimal `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge"`
-	Currency      string           `json:"currency" example:"USD"`
-	Steps         []step           `json:"steps" doc:"Steps that compute the amount. The last step is the amount"`
-	Billed        bool             `json:"billed" doc:"Whether the closed period is billed through a provider. The provider may accept the reports later"`
-	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
-	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is 'adjust' and this period was billed, another period bills it"`
-	LateSteps     []step           `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
-	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
+	MeterID       string              `json:"meter_id"`
+	MeterSlug     string              `json:"meter_slug"`
+	Usage         metering.Decimal    `json:"usage" doc:"Usage so far. For a closed period, the usage at its closing"`
+	EventCount    int64               `json:"event_count"`
+	PriceVersion  int                 `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
+	PriceSource   billing.PriceSource `json:"price_source,omitempty" doc:"Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if price_version is 0" example:"meter"`
+	ProviderPrice string              `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
+	Charge        metering.Decimal    `json:"charge" doc:"Charge for the usage, rounded to the currency's minor unit"`
+	Amount        metering.Decimal    `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge"`
+	Currency      string              `json:"currency" example:"USD"`
+	Steps         []step              `json:"steps" doc:"Steps that compute the amount. The last step is the amount"`
+	Billed        bool                `json:"billed" doc:"Whether the closed period is billed through a provider. The provider may accept the reports later"`
+	LateUsage     metering.Decimal    `json:"late_usage" doc:"Usage that arrived after the closing"`
+	LateAmount    metering.Decimal    `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is 'adjust' and this period was billed, another period bills it"`
+	LateSteps     []step              `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
+	Digest        *digest             `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }
 
 // digest proves which events a closed period's meter came to.
@@ -47,7 +48,7 @@ func showDigest(digests map[metering.MeterID]db.Digest, meter metering.MeterID) 
 
 func showStatementLine(l billing.StatementLine, digests map[metering.MeterID]db.Digest) StatementLine {
 	return StatementLine{
-		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion, ProviderPrice: priceID(l.Price),
+		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion, PriceSource: l.Source, ProviderPrice: priceID(l.Price),
 		Charge: l.Charge, Amount: l.Amount, Currency: l.Currency, Steps: showSteps(l.Working), Billed: l.Billed,
 		LateUsage: l.LateUsage, LateAmount: l.LateCharge, LateSteps: showSteps(l.LateWorking),
 		Digest: showDigest(digests, l.MeterID),

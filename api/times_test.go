@@ -55,14 +55,14 @@ func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 	slices.Sort(found)
 	require.Equal(t, []string{
 		"assign-plan body.effective_from", "create-api-key body.expires_at", "create-hmac-secret body.expires_at",
-		"explain-billing query.at", "export-events query.end", "export-events query.start", "export-usage query.end", "export-usage query.start", "get-audit-log query.end", "get-audit-log query.start",
+		"end-customer-pricing body.effective_from", "explain-billing query.at", "export-events query.end", "export-events query.start", "export-usage query.end", "export-usage query.start", "get-audit-log query.end", "get-audit-log query.start",
 		"get-event-counts query.end", "get-event-counts query.start", "get-usage query.end", "get-usage query.start",
 		"get-usage-breakdown query.end", "get-usage-breakdown query.start", "get-usage-summary query.end", "get-usage-summary query.start", "get-usage-total query.end", "get-usage-total query.start",
 		"ingest-event body.timestamp", "ingest-events body.events[0].timestamp", "list-events query.end", "list-events query.start",
 		"list-uncounted-events query.end", "list-uncounted-events query.start",
 		"preview-meter body.end", "preview-meter body.start", "preview-meter-change body.end", "preview-meter-change body.start",
-		"preview-plan-pricing body.effective_from", "preview-pricing body.effective_from", "set-plan-pricing body.effective_from",
-		"set-pricing body.effective_from", "settle-reservation body.events[0].timestamp",
+		"preview-customer-pricing body.effective_from", "preview-plan-pricing body.effective_from", "preview-pricing body.effective_from",
+		"set-customer-pricing body.effective_from", "set-plan-pricing body.effective_from", "set-pricing body.effective_from", "settle-reservation body.events[0].timestamp",
 	}, found)
 }
 

@@ -92,6 +92,14 @@ func (c *calculation) unitPrice() metering.Decimal {
 	return c.price.UnitPriceAt(c.units())
 }
 
+// source is the level that the price is set at; "": there is no price of ours.
+func (c *calculation) source() PriceSource {
+	if c.closed != nil {
+		return c.closed.Source
+	}
+	return c.price.Source()
+}
+
 // priceAs has the units charged at the provider's own price.
 func (c *calculation) priceAs(theirs ProviderPrice) {
 	if theirs != nil {

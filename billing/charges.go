@@ -201,7 +201,7 @@ func (f Facts) billed(period Period, counts func(Reported) bool) map[metering.Me
 
 // price is what the customer is charged for the meter in the period, if it has one.
 func (f Facts) price(meter metering.MeterID, period Period) (price Price, priced bool) {
-	return PriceAt(f.Prices[meter], PlanAt(f.Customer.Plans, period.Start), period.Start)
+	return f.Customer.PriceAt(meter, f.Prices[meter], period.Start)
 }
 
 // priceIn is price, of a closed period the one that it closed at.

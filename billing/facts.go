@@ -21,11 +21,12 @@ type Facts struct {
 
 	Customer   Customer
 	Settings   Settings
-	Meters     []metering.Meter // of the tenant, by id
-	Prices     map[metering.MeterID][]Price
-	Connection *Connection             // nil: the tenant has no billing provider
-	InTest     []metering.ConnectionID // of the tenant's connections, those in test mode
-	Side       *Side                   // what the customer is there, to this stream; nil: it has to be read first
+	Meters     []metering.Meter             // of the tenant, by id
+	Prices     map[metering.MeterID][]Price // of meters and plans
+	OwnPriced  bool                         // some customer of the tenant has prices of its own
+	Connection *Connection                  // nil: the tenant has no billing provider
+	InTest     []metering.ConnectionID      // of the tenant's connections, those in test mode
+	Side       *Side                        // the customer at the provider, for this stream; nil: it has to be read first
 
 	Stream   int        // most customers have stream 0 alone
 	Feeds    []Feed     // of all streams, each meter's in their order; a meter without any feeds stream 0
@@ -56,6 +57,7 @@ type Customer struct {
 	EarlyEvents     []EarlyEvents
 	HeadOpenUntil   *time.Time // until when an event may bring the first stored period forward; nil: that is decided
 	Plans           []Assignment
+	Prices          []Price // the customer's own, of every meter
 }
 
 // EarlyEvents are those of one calendar month before the one in which the

@@ -31,6 +31,7 @@ type ClosedLine struct {
 	Usage        metering.Decimal
 	Events       int64
 	PriceVersion int           // 0: the meter had no price, or the provider's own
+	Source       PriceSource   // of that version; "": as PriceVersion 0, or the line is not stored yet
 	Terms        Terms         // that the charge is by, whatever the price is now
 	Price        ProviderPrice // that the charge is by instead; nil: it is by Terms
 	Charge       metering.Decimal

@@ -16,6 +16,7 @@ type PreviewLine struct {
 	UnitPrice metering.Decimal // the overage rate; 0 where the meter has no price; of a provider's price, the rate of the last tier that the usage reaches
 	Amount    metering.Decimal // the exact charge, and a provider's as it rounds it; of late usage in the currency's minor unit
 	Currency  string
+	Source    PriceSource      // of our price; "": there is none
 	Price     ProviderPrice    // that is charged instead of ours; nil: ours is
 	Differs   *PriceDifference // ours is another one
 	Excluded  string           // why it is not reported; ExcludedBackfilling: the figures are not to be used
@@ -47,7 +48,7 @@ func Preview(f Facts) (lines []PreviewLine) {
 		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m, period)}
 		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
 			c := shown[i]
-			l.Usage, l.UnitPrice, l.Currency, l.Price, l.Working = c.usage, c.unitPrice(), c.currency, c.theirs, c.steps()
+			l.Usage, l.UnitPrice, l.Currency, l.Source, l.Price, l.Working = c.usage, c.unitPrice(), c.currency, c.source(), c.theirs, c.steps()
 			if !c.trial {
 				l.Amount = c.exact()
 			}
@@ -59,7 +60,7 @@ func Preview(f Facts) (lines []PreviewLine) {
 	for _, c := range f.carried() {
 		l := c.line()
 		lines = append(lines, PreviewLine{
-			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Price: l.Price,
+			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Source: c.source(), Price: l.Price,
 			Excluded: f.excludedLate(c.currency, open), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}

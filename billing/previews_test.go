@@ -56,7 +56,7 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 	require.Len(t, lines, 4)
 	lines[0].Working = nil
 	require.Equal(t, billing.PreviewLine{
-		MeterID: 1, MeterSlug: "calls", Usage: decimal(t, "101.1"), UnitPrice: decimal(t, "0.005"), Amount: decimal(t, "10.0055"), Currency: "USD",
+		MeterID: 1, MeterSlug: "calls", Usage: decimal(t, "101.1"), UnitPrice: decimal(t, "0.005"), Amount: decimal(t, "10.0055"), Currency: "USD", Source: billing.MeterPrice,
 	}, lines[0])
 	require.Equal(t, "no item", lines[1].Excluded)
 	require.Equal(t, "USD", lines[1].Currency)

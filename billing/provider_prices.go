@@ -115,8 +115,9 @@ func differenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDi
 // Linked is what is known of a customer's prices where a provider has its own.
 type Linked struct {
 	Meters  []metering.Meter
-	Prices  map[metering.MeterID][]Price
+	Prices  map[metering.MeterID][]Price // of meters and plans
 	Plans   []Assignment
+	Own     []Price // the customer's own prices
 	Side    Side
 	Charged bool // our prices are charged there
 	Now     time.Time
@@ -126,7 +127,7 @@ type Linked struct {
 func (l Linked) price(m metering.Meter) (ours Price, theirs ProviderPrice, both bool) {
 	destinations := l.Side.all()
 	i := slices.IndexFunc(destinations, func(d Destination) bool { return d.MeterID == m.ID && d.Price != nil })
-	ours, priced := PriceAt(l.Prices[m.ID], PlanAt(l.Plans, l.Now), l.Now)
+	ours, priced := Customer{Plans: l.Plans, Prices: l.Own}.PriceAt(m.ID, l.Prices[m.ID], l.Now)
 	if i < 0 || !priced {
 		return Price{}, nil, false
 	}

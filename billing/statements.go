@@ -56,6 +56,7 @@ type StatementLine struct {
 	Charge       metering.Decimal // rounded to the currency's minor unit
 	Currency     string
 	PriceVersion int              // 0: none
+	Source       PriceSource      // of that version; "": none
 	Price        ProviderPrice    // that is charged instead of ours; nil: ours is
 	Billed       bool             // the closed period is billed through a provider
 	Amount       metering.Decimal // the charge, of an open period less what is billed elsewhere, and the adjustments that the period carries
@@ -153,6 +154,6 @@ func (f Facts) closedLines(period Period) (lines []StatementLine) {
 func stated(c calculation) StatementLine {
 	return StatementLine{
 		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.usage, Events: c.events, Charge: c.charge(), Currency: c.currency,
-		PriceVersion: c.price.Version, Price: c.theirs, Working: c.steps(),
+		PriceVersion: c.price.Version, Source: c.source(), Price: c.theirs, Working: c.steps(),
 	}
 }

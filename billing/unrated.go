@@ -81,6 +81,9 @@ type UnratedFacts struct {
 func (f Facts) Bills() bool { return f.Connection != nil || f.hasPrices() }
 
 func (f Facts) hasPrices() bool {
+	if f.OwnPriced {
+		return true
+	}
 	for _, versions := range f.Prices {
 		if len(versions) > 0 {
 			return true

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 // report: the plan decides.
 type Watermark struct {
 	Events        int64  // of the customer in the months that the period touches, and the late ones of every month
-	Configuration string // a hash of everything but usage that the period's charges depend on; "": something is unreported
+	Configuration string // Configuration and OwnVersions of the period; "": something is unreported
 }
 
 // PeriodWatermark is the one of the period that begins at Start.
@@ -24,8 +26,8 @@ type PeriodWatermark struct {
 	Watermark
 }
 
-// Configuration is a hash of everything but usage that the charges of a period
-// from start depend on, for who has the plan then.
+// Configuration returns a hash of everything that the charges of a period from start depend on,
+// for customers with the plan, except usage and the customer's own prices.
 func Configuration(c Connection, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]Price, plan metering.PlanID, start time.Time) string {
 	text := fmt.Appendln(nil, c.ID, c.Mapping, c.Bills, c.Text, late)
 	for _, m := range meters {
@@ -37,6 +39,21 @@ func Configuration(c Connection, late metering.LatePolicy, meters []metering.Met
 	}
 	hash := sha256.Sum256(text)
 	return hex.EncodeToString(hash[:16])
+}
+
+// OwnVersions returns the versions in force at start of a customer's own prices, as text.
+func OwnVersions(own []Price, start time.Time) string {
+	meters := make(map[metering.MeterID]bool)
+	for _, p := range own {
+		meters[p.MeterID] = true
+	}
+	var text []byte
+	for _, meter := range slices.Sorted(maps.Keys(meters)) {
+		if p, ok := ownPriceAt(own, meter, start); ok {
+			text = fmt.Appendf(text, " %d:%d", meter, p.Version)
+		}
+	}
+	return string(text)
 }
 
 // watermark is what the reports of the period take into account.
@@ -53,6 +70,6 @@ func (p *planner) watermark(period Period) Watermark {
 	plan := PlanAt(p.Customer.Plans, period.Start)
 	return Watermark{
 		Events:        events,
-		Configuration: Configuration(*p.Connection, p.Settings.LatePolicy, p.Meters, p.Prices, plan, period.Start),
+		Configuration: Configuration(*p.Connection, p.Settings.LatePolicy, p.Meters, p.Prices, plan, period.Start) + OwnVersions(p.Customer.Prices, period.Start),
 	}
 }

@@ -877,6 +877,27 @@ func (e EventCountsGranularity) Valid() bool {
 	}
 }
 
+// Defines values for ExplainPriceSource.
+const (
+	ExplainPriceSourceCustomer ExplainPriceSource = "customer"
+	ExplainPriceSourceMeter    ExplainPriceSource = "meter"
+	ExplainPriceSourcePlan     ExplainPriceSource = "plan"
+)
+
+// Valid indicates whether the value is a known member of the ExplainPriceSource enum.
+func (e ExplainPriceSource) Valid() bool {
+	switch e {
+	case ExplainPriceSourceCustomer:
+		return true
+	case ExplainPriceSourceMeter:
+		return true
+	case ExplainPriceSourcePlan:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for FoundInvitationRole.
 const (
 	FoundInvitationRoleAdmin     FoundInvitationRole = "admin"
@@ -1603,6 +1624,27 @@ func (e PeriodStatementState) Valid() bool {
 	}
 }
 
+// Defines values for PreviewItemPriceSource.
+const (
+	PreviewItemPriceSourceCustomer PreviewItemPriceSource = "customer"
+	PreviewItemPriceSourceMeter    PreviewItemPriceSource = "meter"
+	PreviewItemPriceSourcePlan     PreviewItemPriceSource = "plan"
+)
+
+// Valid indicates whether the value is a known member of the PreviewItemPriceSource enum.
+func (e PreviewItemPriceSource) Valid() bool {
+	switch e {
+	case PreviewItemPriceSourceCustomer:
+		return true
+	case PreviewItemPriceSourceMeter:
+		return true
+	case PreviewItemPriceSourcePlan:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PreviewMeterAggregation.
 const (
 	PreviewMeterAggregationCount PreviewMeterAggregation = "count"
@@ -2203,6 +2245,36 @@ func (e SessionScope) Valid() bool {
 	}
 }
 
+// Defines values for SetCustomerPricingModel.
+const (
+	SetCustomerPricingModelGraduated  SetCustomerPricingModel = "graduated"
+	SetCustomerPricingModelOverage    SetCustomerPricingModel = "overage"
+	SetCustomerPricingModelPackage    SetCustomerPricingModel = "package"
+	SetCustomerPricingModelPerUnit    SetCustomerPricingModel = "per_unit"
+	SetCustomerPricingModelPercentage SetCustomerPricingModel = "percentage"
+	SetCustomerPricingModelVolume     SetCustomerPricingModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the SetCustomerPricingModel enum.
+func (e SetCustomerPricingModel) Valid() bool {
+	switch e {
+	case SetCustomerPricingModelGraduated:
+		return true
+	case SetCustomerPricingModelOverage:
+		return true
+	case SetCustomerPricingModelPackage:
+		return true
+	case SetCustomerPricingModelPerUnit:
+		return true
+	case SetCustomerPricingModelPercentage:
+		return true
+	case SetCustomerPricingModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SetPlanPricingModel.
 const (
 	SetPlanPricingModelGraduated  SetPlanPricingModel = "graduated"
@@ -2302,6 +2374,27 @@ func (e SetQuotaPeriod) Valid() bool {
 	case SetQuotaPeriodLifetime:
 		return true
 	case SetQuotaPeriodMonth:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StatementLinePriceSource.
+const (
+	StatementLinePriceSourceCustomer StatementLinePriceSource = "customer"
+	StatementLinePriceSourceMeter    StatementLinePriceSource = "meter"
+	StatementLinePriceSourcePlan     StatementLinePriceSource = "plan"
+)
+
+// Valid indicates whether the value is a known member of the StatementLinePriceSource enum.
+func (e StatementLinePriceSource) Valid() bool {
+	switch e {
+	case StatementLinePriceSourceCustomer:
+		return true
+	case StatementLinePriceSourceMeter:
+		return true
+	case StatementLinePriceSourcePlan:
 		return true
 	default:
 		return false
@@ -4843,6 +4936,15 @@ type DryRunFiring struct {
 	Value json.Number `json:"value"`
 }
 
+// EndCustomerPricing defines model for EndCustomerPricing.
+type EndCustomerPricing struct {
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	Confirm *string `json:"confirm,omitempty"`
+
+	// EffectiveFrom Time from which the customer has no own price. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
+	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
+}
+
 // Ended defines model for Ended.
 type Ended struct {
 	// Ended Always true
@@ -5117,6 +5219,11 @@ type Explain struct {
 	MeterSlug string     `json:"meter_slug"`
 	Period    PeriodHead `json:"period"`
 
+	// PriceSource Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if `price_version` is 0
+	//
+	// Examples: meter
+	PriceSource *ExplainPriceSource `json:"price_source,omitempty"`
+
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
@@ -5131,6 +5238,11 @@ type Explain struct {
 	// Usage Usage so far. For a closed period, the usage at its closing
 	Usage json.Number `json:"usage"`
 }
+
+// ExplainPriceSource Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if `price_version` is 0
+//
+// Examples: meter
+type ExplainPriceSource string
 
 // ExportedEvent defines model for ExportedEvent.
 type ExportedEvent struct {
@@ -6596,6 +6708,11 @@ type PreviewItem struct {
 	MeterSlug       string           `json:"meter_slug"`
 	PriceDifference *PriceDifference `json:"price_difference,omitempty"`
 
+	// PriceSource Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if none of Odometer's prices applies
+	//
+	// Examples: meter
+	PriceSource *PreviewItemPriceSource `json:"price_source,omitempty"`
+
 	// ProviderPrice Id of the provider's own price. Absent if Odometer's price applies
 	//
 	// Examples: price_1Q2
@@ -6607,6 +6724,11 @@ type PreviewItem struct {
 	// Usage An exact decimal number
 	Usage json.Number `json:"usage"`
 }
+
+// PreviewItemPriceSource Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if none of Odometer's prices applies
+//
+// Examples: meter
+type PreviewItemPriceSource string
 
 // PreviewMeter defines model for PreviewMeter.
 type PreviewMeter struct {
@@ -6745,6 +6867,9 @@ type Price struct {
 
 	// IncludedUnits Units that the base price includes
 	IncludedUnits json.Number `json:"included_units"`
+
+	// Inherits Present if the version ends the customer's own price. From `effective_from` on, the price in the customer's plan or the meter's own price applies, and the other fields of the version have no meaning
+	Inherits *bool `json:"inherits,omitempty"`
 
 	// MaximumCharge Greatest charge for each billing period. Absent: none
 	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
@@ -7692,6 +7817,60 @@ type SessionTenant struct {
 	Timezone string `json:"timezone"`
 }
 
+// SetCustomerPricing defines model for SetCustomerPricing.
+type SetCustomerPricing struct {
+	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
+	BasePrice *json.Number `json:"base_price,omitempty"`
+
+	// Confirm Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently
+	Confirm *string `json:"confirm,omitempty"`
+
+	// Currency ISO 4217 code. Default: the tenant's currency
+	Currency *string `json:"currency,omitempty"`
+
+	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
+	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
+
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
+	IncludedUnits *json.Number `json:"included_units,omitempty"`
+
+	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
+	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
+
+	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *SetCustomerPricingModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Only with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+}
+
+// SetCustomerPricingModel How the units beyond the included units are charged. Default: `overage`
+type SetCustomerPricingModel string
+
 // SetFeatures defines model for SetFeatures.
 type SetFeatures struct {
 	// Features At most 100 features by key. A value is a string, a number or a boolean
@@ -7936,6 +8115,11 @@ type StatementLine struct {
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
+	// PriceSource Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if `price_version` is 0
+	//
+	// Examples: meter
+	PriceSource *StatementLinePriceSource `json:"price_source,omitempty"`
+
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
@@ -7950,6 +8134,11 @@ type StatementLine struct {
 	// Usage Usage so far. For a closed period, the usage at its closing
 	Usage json.Number `json:"usage"`
 }
+
+// StatementLinePriceSource Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if `price_version` is 0
+//
+// Examples: meter
+type StatementLinePriceSource string
 
 // StatementMessage defines model for StatementMessage.
 type StatementMessage struct {
@@ -9450,6 +9639,36 @@ type AssignPlanParams struct {
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
+// GetCustomerPricingParams defines parameters for GetCustomerPricing.
+type GetCustomerPricingParams struct {
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// SetCustomerPricingParams defines parameters for SetCustomerPricing.
+type SetCustomerPricingParams struct {
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// EndCustomerPricingParams defines parameters for EndCustomerPricing.
+type EndCustomerPricingParams struct {
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// PreviewCustomerPricingParams defines parameters for PreviewCustomerPricing.
+type PreviewCustomerPricingParams struct {
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// WithdrawCustomerPricingParams defines parameters for WithdrawCustomerPricing.
+type WithdrawCustomerPricingParams struct {
+	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
 	// ExternalId The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter
@@ -9625,6 +9844,9 @@ type ListPricingParams struct {
 
 	// Plan Slug of a plan, to list its prices instead of the meters' own
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
+
+	// Customer External ID of a customer, to list its own prices instead of the meters' own. Use `plan` or `customer`, not both
+	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
 }
 
 // ReceiveProviderEventParams defines parameters for ReceiveProviderEvent.
@@ -9931,6 +10153,15 @@ type EraseCustomerJSONRequestBody = EraseCustomer
 
 // AssignPlanJSONRequestBody defines body for AssignPlan for application/json ContentType.
 type AssignPlanJSONRequestBody = AssignPlan
+
+// SetCustomerPricingJSONRequestBody defines body for SetCustomerPricing for application/json ContentType.
+type SetCustomerPricingJSONRequestBody = SetCustomerPricing
+
+// EndCustomerPricingJSONRequestBody defines body for EndCustomerPricing for application/json ContentType.
+type EndCustomerPricingJSONRequestBody = EndCustomerPricing
+
+// PreviewCustomerPricingJSONRequestBody defines body for PreviewCustomerPricing for application/json ContentType.
+type PreviewCustomerPricingJSONRequestBody = SetCustomerPricing
 
 // UpsertCustomerJSONRequestBody defines body for UpsertCustomer for application/json ContentType.
 type UpsertCustomerJSONRequestBody = CustomerFields
@@ -12014,6 +12245,92 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
 	AssignPlan(ctx context.Context, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetCustomerPricing Get a customer's own price of a meter
+	//
+	// Returns the price in force now for this customer alone and all versions. Without an own price, the price in the customer's plan or the meter's own price applies. `GET /v1/pricing` with `customer` lists all own prices of a customer.
+	//
+	// Corresponds with GET /v1/customers/{external_id}/pricing/{meter} (the `GetCustomerPricing` operationId).
+	GetCustomerPricing(ctx context.Context, externalId string, meter string, params *GetCustomerPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetCustomerPricingWithBody Set a customer's own price of a meter
+	//
+	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+	SetCustomerPricingWithBody(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetCustomerPricing Set a customer's own price of a meter
+	//
+	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+	SetCustomerPricing(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, body SetCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndCustomerPricingWithBody End a customer's own price of a meter
+	//
+	// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+	//
+	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+	EndCustomerPricingWithBody(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndCustomerPricing End a customer's own price of a meter
+	//
+	// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+	//
+	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+	EndCustomerPricing(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, body EndCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewCustomerPricingWithBody Preview the effect of a customer's own price
+	//
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+	PreviewCustomerPricingWithBody(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewCustomerPricing Preview the effect of a customer's own price
+	//
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+	PreviewCustomerPricing(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, body PreviewCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WithdrawCustomerPricing Withdraw a customer's scheduled own price
+	//
+	// Returns 409 if the version has already begun. `POST .../end` ends a price that has begun.
+	//
+	// Corresponds with DELETE /v1/customers/{external_id}/pricing/{meter}/{version} (the `WithdrawCustomerPricing` operationId).
+	WithdrawCustomerPricing(ctx context.Context, externalId string, meter string, version int64, params *WithdrawCustomerPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnarchiveCustomer Unarchive a customer
 	//
@@ -14973,6 +15290,172 @@ func (c *Client) AssignPlanWithBody(ctx context.Context, externalId string, para
 // Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
 func (c *Client) AssignPlan(ctx context.Context, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewAssignPlanRequest(c.Server, externalId, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetCustomerPricing Get a customer's own price of a meter
+//
+// Returns the price in force now for this customer alone and all versions. Without an own price, the price in the customer's plan or the meter's own price applies. `GET /v1/pricing` with `customer` lists all own prices of a customer.
+//
+// Corresponds with GET /v1/customers/{external_id}/pricing/{meter} (the `GetCustomerPricing` operationId).
+func (c *Client) GetCustomerPricing(ctx context.Context, externalId string, meter string, params *GetCustomerPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCustomerPricingRequest(c.Server, externalId, meter, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetCustomerPricingWithBody Set a customer's own price of a meter
+//
+// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+func (c *Client) SetCustomerPricingWithBody(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetCustomerPricingRequestWithBody(c.Server, externalId, meter, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetCustomerPricing Set a customer's own price of a meter
+//
+// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+func (c *Client) SetCustomerPricing(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, body SetCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetCustomerPricingRequest(c.Server, externalId, meter, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndCustomerPricingWithBody End a customer's own price of a meter
+//
+// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+//
+// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+func (c *Client) EndCustomerPricingWithBody(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndCustomerPricingRequestWithBody(c.Server, externalId, meter, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndCustomerPricing End a customer's own price of a meter
+//
+// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+//
+// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+func (c *Client) EndCustomerPricing(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, body EndCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndCustomerPricingRequest(c.Server, externalId, meter, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewCustomerPricingWithBody Preview the effect of a customer's own price
+//
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+func (c *Client) PreviewCustomerPricingWithBody(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewCustomerPricingRequestWithBody(c.Server, externalId, meter, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewCustomerPricing Preview the effect of a customer's own price
+//
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+func (c *Client) PreviewCustomerPricing(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, body PreviewCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewCustomerPricingRequest(c.Server, externalId, meter, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WithdrawCustomerPricing Withdraw a customer's scheduled own price
+//
+// Returns 409 if the version has already begun. `POST .../end` ends a price that has begun.
+//
+// Corresponds with DELETE /v1/customers/{external_id}/pricing/{meter}/{version} (the `WithdrawCustomerPricing` operationId).
+func (c *Client) WithdrawCustomerPricing(ctx context.Context, externalId string, meter string, version int64, params *WithdrawCustomerPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWithdrawCustomerPricingRequest(c.Server, externalId, meter, version, params)
 	if err != nil {
 		return nil, err
 	}
@@ -20842,6 +21325,392 @@ func NewAssignPlanRequestWithBody(server string, externalId string, params *Assi
 	return req, nil
 }
 
+// NewGetCustomerPricingRequest constructs an http.Request for the GetCustomerPricing method
+func NewGetCustomerPricingRequest(server string, externalId string, meter string, params *GetCustomerPricingParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/pricing/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSetCustomerPricingRequest calls the generic SetCustomerPricing builder with application/json body
+func NewSetCustomerPricingRequest(server string, externalId string, meter string, params *SetCustomerPricingParams, body SetCustomerPricingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetCustomerPricingRequestWithBody(server, externalId, meter, params, "application/json", bodyReader)
+}
+
+// NewSetCustomerPricingRequestWithBody constructs an http.Request for the SetCustomerPricing method, with any body, and a specified content type
+func NewSetCustomerPricingRequestWithBody(server string, externalId string, meter string, params *SetCustomerPricingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/pricing/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewEndCustomerPricingRequest calls the generic EndCustomerPricing builder with application/json body
+func NewEndCustomerPricingRequest(server string, externalId string, meter string, params *EndCustomerPricingParams, body EndCustomerPricingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEndCustomerPricingRequestWithBody(server, externalId, meter, params, "application/json", bodyReader)
+}
+
+// NewEndCustomerPricingRequestWithBody constructs an http.Request for the EndCustomerPricing method, with any body, and a specified content type
+func NewEndCustomerPricingRequestWithBody(server string, externalId string, meter string, params *EndCustomerPricingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/pricing/%s/end", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewPreviewCustomerPricingRequest calls the generic PreviewCustomerPricing builder with application/json body
+func NewPreviewCustomerPricingRequest(server string, externalId string, meter string, params *PreviewCustomerPricingParams, body PreviewCustomerPricingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPreviewCustomerPricingRequestWithBody(server, externalId, meter, params, "application/json", bodyReader)
+}
+
+// NewPreviewCustomerPricingRequestWithBody constructs an http.Request for the PreviewCustomerPricing method, with any body, and a specified content type
+func NewPreviewCustomerPricingRequestWithBody(server string, externalId string, meter string, params *PreviewCustomerPricingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/pricing/%s/preview", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewWithdrawCustomerPricingRequest constructs an http.Request for the WithdrawCustomerPricing method
+func NewWithdrawCustomerPricingRequest(server string, externalId string, meter string, version int64, params *WithdrawCustomerPricingParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "version", version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/pricing/%s/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewUnarchiveCustomerRequest constructs an http.Request for the UnarchiveCustomer method
 func NewUnarchiveCustomerRequest(server string, externalId string, params *UnarchiveCustomerParams) (*http.Request, error) {
 	var err error
@@ -23072,6 +23941,18 @@ func NewListPricingRequest(server string, params *ListPricingParams) (*http.Requ
 		if params.Plan != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "plan", *params.Plan, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Customer != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", *params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -26352,6 +27233,96 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
 	AssignPlanWithResponse(ctx context.Context, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignPlanResponse, error)
+
+	// GetCustomerPricingWithResponse Get a customer's own price of a meter
+	//
+	// Returns the price in force now for this customer alone and all versions. Without an own price, the price in the customer's plan or the meter's own price applies. `GET /v1/pricing` with `customer` lists all own prices of a customer.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/customers/{external_id}/pricing/{meter} (the `GetCustomerPricing` operationId).
+	GetCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *GetCustomerPricingParams, reqEditors ...RequestEditorFn) (*GetCustomerPricingResponse, error)
+
+	// SetCustomerPricingWithBodyWithResponse Set a customer's own price of a meter
+	//
+	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+	SetCustomerPricingWithBodyWithResponse(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetCustomerPricingResponse, error)
+
+	// SetCustomerPricingWithResponse Set a customer's own price of a meter
+	//
+	// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+	// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+	SetCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, body SetCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetCustomerPricingResponse, error)
+
+	// EndCustomerPricingWithBodyWithResponse End a customer's own price of a meter
+	//
+	// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+	//
+	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+	EndCustomerPricingWithBodyWithResponse(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EndCustomerPricingResponse, error)
+
+	// EndCustomerPricingWithResponse End a customer's own price of a meter
+	//
+	// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+	//
+	// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+	EndCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, body EndCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*EndCustomerPricingResponse, error)
+
+	// PreviewCustomerPricingWithBodyWithResponse Preview the effect of a customer's own price
+	//
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+	PreviewCustomerPricingWithBodyWithResponse(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewCustomerPricingResponse, error)
+
+	// PreviewCustomerPricingWithResponse Preview the effect of a customer's own price
+	//
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+	PreviewCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, body PreviewCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewCustomerPricingResponse, error)
+
+	// WithdrawCustomerPricingWithResponse Withdraw a customer's scheduled own price
+	//
+	// Returns 409 if the version has already begun. `POST .../end` ends a price that has begun.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/customers/{external_id}/pricing/{meter}/{version} (the `WithdrawCustomerPricing` operationId).
+	WithdrawCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, version int64, params *WithdrawCustomerPricingParams, reqEditors ...RequestEditorFn) (*WithdrawCustomerPricingResponse, error)
 
 	// UnarchiveCustomerWithResponse Unarchive a customer
 	//
@@ -30826,6 +31797,246 @@ func (r AssignPlanResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r AssignPlanResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetCustomerPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetCustomerPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetCustomerPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCustomerPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCustomerPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCustomerPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCustomerPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SetCustomerPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetCustomerPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetCustomerPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetCustomerPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetCustomerPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetCustomerPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetCustomerPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type EndCustomerPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EndCustomerPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r EndCustomerPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EndCustomerPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EndCustomerPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndCustomerPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EndCustomerPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PreviewCustomerPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PricePreview
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewCustomerPricingResponse) GetJSON200() *PricePreview {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewCustomerPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewCustomerPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewCustomerPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewCustomerPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewCustomerPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WithdrawCustomerPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WithdrawCustomerPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WithdrawCustomerPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WithdrawCustomerPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WithdrawCustomerPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WithdrawCustomerPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WithdrawCustomerPricingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -36425,6 +37636,144 @@ func (c *ClientWithResponses) AssignPlanWithResponse(ctx context.Context, extern
 	return ParseAssignPlanResponse(rsp)
 }
 
+// GetCustomerPricingWithResponse Get a customer's own price of a meter
+//
+// Returns the price in force now for this customer alone and all versions. Without an own price, the price in the customer's plan or the meter's own price applies. `GET /v1/pricing` with `customer` lists all own prices of a customer.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/customers/{external_id}/pricing/{meter} (the `GetCustomerPricing` operationId).
+func (c *ClientWithResponses) GetCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *GetCustomerPricingParams, reqEditors ...RequestEditorFn) (*GetCustomerPricingResponse, error) {
+	rsp, err := c.GetCustomerPricing(ctx, externalId, meter, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCustomerPricingResponse(rsp)
+}
+
+// SetCustomerPricingWithBodyWithResponse Set a customer's own price of a meter
+//
+// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+func (c *ClientWithResponses) SetCustomerPricingWithBodyWithResponse(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetCustomerPricingResponse, error) {
+	rsp, err := c.SetCustomerPricingWithBody(ctx, externalId, meter, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetCustomerPricingResponse(rsp)
+}
+
+// SetCustomerPricingWithResponse Set a customer's own price of a meter
+//
+// Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+// - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/customers/{external_id}/pricing/{meter} (the `SetCustomerPricing` operationId).
+func (c *ClientWithResponses) SetCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *SetCustomerPricingParams, body SetCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetCustomerPricingResponse, error) {
+	rsp, err := c.SetCustomerPricing(ctx, externalId, meter, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetCustomerPricingResponse(rsp)
+}
+
+// EndCustomerPricingWithBodyWithResponse End a customer's own price of a meter
+//
+// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+//
+// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+func (c *ClientWithResponses) EndCustomerPricingWithBodyWithResponse(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EndCustomerPricingResponse, error) {
+	rsp, err := c.EndCustomerPricingWithBody(ctx, externalId, meter, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndCustomerPricingResponse(rsp)
+}
+
+// EndCustomerPricingWithResponse End a customer's own price of a meter
+//
+// From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+//
+// - Returns 409 if no own price is in force or scheduled before `effective_from`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/end (the `EndCustomerPricing` operationId).
+func (c *ClientWithResponses) EndCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *EndCustomerPricingParams, body EndCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*EndCustomerPricingResponse, error) {
+	rsp, err := c.EndCustomerPricing(ctx, externalId, meter, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndCustomerPricingResponse(rsp)
+}
+
+// PreviewCustomerPricingWithBodyWithResponse Preview the effect of a customer's own price
+//
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+func (c *ClientWithResponses) PreviewCustomerPricingWithBodyWithResponse(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewCustomerPricingResponse, error) {
+	rsp, err := c.PreviewCustomerPricingWithBody(ctx, externalId, meter, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewCustomerPricingResponse(rsp)
+}
+
+// PreviewCustomerPricingWithResponse Preview the effect of a customer's own price
+//
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/customers/{external_id}/pricing/{meter}/preview (the `PreviewCustomerPricing` operationId).
+func (c *ClientWithResponses) PreviewCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, params *PreviewCustomerPricingParams, body PreviewCustomerPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewCustomerPricingResponse, error) {
+	rsp, err := c.PreviewCustomerPricing(ctx, externalId, meter, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewCustomerPricingResponse(rsp)
+}
+
+// WithdrawCustomerPricingWithResponse Withdraw a customer's scheduled own price
+//
+// Returns 409 if the version has already begun. `POST .../end` ends a price that has begun.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/customers/{external_id}/pricing/{meter}/{version} (the `WithdrawCustomerPricing` operationId).
+func (c *ClientWithResponses) WithdrawCustomerPricingWithResponse(ctx context.Context, externalId string, meter string, version int64, params *WithdrawCustomerPricingParams, reqEditors ...RequestEditorFn) (*WithdrawCustomerPricingResponse, error) {
+	rsp, err := c.WithdrawCustomerPricing(ctx, externalId, meter, version, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWithdrawCustomerPricingResponse(rsp)
+}
+
 // UnarchiveCustomerWithResponse Unarchive a customer
 //
 // Shows the customer in lists again. Repeating the request changes nothing.
@@ -40652,6 +42001,171 @@ func ParseAssignPlanResponse(rsp *http.Response) (*AssignPlanResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest CustomerPlan
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetCustomerPricingResponse parses an HTTP response from a GetCustomerPricingWithResponse call
+func ParseGetCustomerPricingResponse(rsp *http.Response) (*GetCustomerPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCustomerPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSetCustomerPricingResponse parses an HTTP response from a SetCustomerPricingWithResponse call
+func ParseSetCustomerPricingResponse(rsp *http.Response) (*SetCustomerPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetCustomerPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEndCustomerPricingResponse parses an HTTP response from a EndCustomerPricingWithResponse call
+func ParseEndCustomerPricingResponse(rsp *http.Response) (*EndCustomerPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndCustomerPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePreviewCustomerPricingResponse parses an HTTP response from a PreviewCustomerPricingWithResponse call
+func ParsePreviewCustomerPricingResponse(rsp *http.Response) (*PreviewCustomerPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewCustomerPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PricePreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWithdrawCustomerPricingResponse parses an HTTP response from a WithdrawCustomerPricingWithResponse call
+func ParseWithdrawCustomerPricingResponse(rsp *http.Response) (*WithdrawCustomerPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WithdrawCustomerPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

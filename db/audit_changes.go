@@ -136,12 +136,18 @@ func tellMeter(m metering.Meter) told {
 
 // tellPrice tells the terms as they are kept, exact.
 func tellPrice(p billing.Price) told {
-	fields := told{"version": p.Version, "effective_from": nil, "terms": json.RawMessage(p.JSON())} // null: from the beginning
+	fields := told{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, and no price
+	if !p.Inherits {
+		fields["terms"] = json.RawMessage(p.JSON())
+	}
 	if !p.EffectiveFrom.IsZero() {
 		fields["effective_from"] = p.EffectiveFrom.UTC()
 	}
 	if p.PlanID != 0 {
 		fields["plan_id"] = p.PlanID.String()
+	}
+	if p.CustomerID != 0 {
+		fields["customer_id"] = p.CustomerID.String()
 	}
 	return fields
 }

@@ -46,9 +46,9 @@ type catalogChange struct {
 	meter    metering.MeterID    // the only meter with charges that can differ; 0: any
 	customer metering.CustomerID // the only customer with charges that can differ; 0: any
 
-	plan        metering.PlanID                                 // of the prices that change; 0: the meter's own
 	from        time.Time                                       // when the change takes effect
-	prices      func([]billing.Price) []billing.Price           // the versions of meter
+	prices      func([]billing.Price) []billing.Price           // the versions of meter and its plans
+	own         func([]billing.Price) []billing.Price           // the own prices of customer
 	assignments func([]billing.Assignment) []billing.Assignment // of customer
 
 	scale       *int32               // the usage scale of meter
@@ -60,18 +60,21 @@ type catalogChange struct {
 
 // PriceImpact computes the impact of setting a price.
 func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, always(catalogChange{
-		meter: p.MeterID, plan: p.PlanID, from: p.EffectiveFrom,
-		prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) },
-	}))
+	return l.impactOf(ctx, tenant, now, always(priceChange(p, p.EffectiveFrom, func(versions []billing.Price) []billing.Price { return withPrice(versions, p) })))
 }
 
 // InForceImpact computes the impact of a price that had been in force from the beginning,
 // in place of every other price of the meter in that plan, or of its own.
 func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, always(catalogChange{
-		meter: p.MeterID, prices: func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) },
-	}))
+	return l.impactOf(ctx, tenant, now, always(priceChange(p, time.Time{}, func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) })))
+}
+
+// priceChange is the change of the versions that p is one of.
+func priceChange(p billing.Price, from time.Time, versions func([]billing.Price) []billing.Price) catalogChange {
+	if p.CustomerID != 0 {
+		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, own: versions}
+	}
+	return catalogChange{meter: p.MeterID, from: from, prices: versions}
 }
 
 // AssignmentImpact computes the impact of assigning a plan to a customer.
@@ -184,19 +187,19 @@ func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.A
 	return list
 }
 
-// withPrice returns a meter's versions after p is set.
+// withPrice returns versions after p is set.
 func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	p.Version = math.MaxInt32
 	rest := slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool {
-		return v.PlanID == p.PlanID && v.EffectiveFrom.Equal(p.EffectiveFrom)
+		return v.SameSeries(p) && v.EffectiveFrom.Equal(p.EffectiveFrom)
 	})
 	return append(rest, p)
 }
 
-// withPriceAlone returns a meter's versions as if p had been the only one of its plan.
+// withPriceAlone returns versions as if p had been the only one of its owner and meter.
 func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
 	p.EffectiveFrom = time.Time{}
-	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.PlanID == p.PlanID }), p)
+	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.SameSeries(p) }), p)
 }
 
 // catalogComparison adds up the differences between two catalogs.
@@ -272,6 +275,9 @@ func (c *catalogComparison) add(former, next []openStream) {
 		then.Meters, then.Prices = c.after.meters, c.after.prices
 		if c.change.assignments != nil {
 			then.Customer.Plans = c.change.assignments(then.Customer.Plans)
+		}
+		if c.change.own != nil {
+			then.Customer.Prices = c.change.own(then.Customer.Prices)
 		}
 		changed = append(changed, billing.ChangedPeriods(now, then, recounted)...)
 		addCharges(before, now, s.periods)

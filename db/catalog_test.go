@@ -62,7 +62,7 @@ func TestPriceVersions(t *testing.T) {
 			})
 			return err
 		}))
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, db.PriceOwner{})
 		require.NoError(t, err)
 		require.Len(t, versions, 8)
 		for i, p := range versions {
@@ -71,7 +71,7 @@ func TestPriceVersions(t *testing.T) {
 	})
 
 	t.Run("NoneHoldsBeforeItsInstant", func(t *testing.T) {
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, db.PriceOwner{})
 		require.NoError(t, err)
 		_, ok := billing.PriceAt(versions, 0, november.Add(-8*time.Hour))
 		require.False(t, ok)
@@ -84,7 +84,7 @@ func TestPriceVersions(t *testing.T) {
 			})
 			return err
 		}))
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, db.PriceOwner{})
 		require.NoError(t, err)
 		instants := make(map[time.Time]bool)
 		for _, p := range versions {

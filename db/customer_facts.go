@@ -63,7 +63,8 @@ var selectCustomerFacts = `
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.plans, a.since,
 	  c.head_open_until, c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
-	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `
+	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `,
+	  ` + ownPricesOfCustomer + `, ` + isOwnPriced + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
 	left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
@@ -106,12 +107,13 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 
 		feeds    []storedFeed
 		followed []storedFollowed
+		own      []storedOwnPrice
 	)
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &at.Bills, &at.BillsBefore, &at.BillsSince, &text, &atProvider, &side.Subscription, &start, &end,
 		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.others, &f.terms, &f.InTest, &plans, &since,
-		&f.Customer.HeadOpenUntil, &f.isHeadOpen, &f.lastNumber, &f.paused, &f.Epochs, &unread, &f.streams, &feeds, &followed)
+		&f.Customer.HeadOpenUntil, &f.isHeadOpen, &f.lastNumber, &f.paused, &f.Epochs, &unread, &f.streams, &feeds, &followed, &own, &f.OwnPriced)
 	if err != nil {
 		return f, err
 	}
@@ -125,6 +127,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 	for i := range plans {
 		f.Customer.Plans = append(f.Customer.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
+	f.Customer.Prices = ownPricesOf(f.Customer.ID, own)
 	f.Feeds = feedsOf(feeds)
 	for _, one := range followed {
 		f.Followed = append(f.Followed, billing.Followed(one))

@@ -179,7 +179,7 @@ func (r *factReader) catalogAndLedger() error {
 	f.Prices = make(map[metering.MeterID][]billing.Price)
 	var batch pgx.Batch
 	read(&batch, selectMeters+`order by m.id`, []any{r.tenant}, scanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
-	read(&batch, selectPrices+`order by p.meter_id, p.version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
+	read(&batch, selectPrices+ofCatalog, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
 	readStored(&batch, args, func(p storedPeriod) error {
@@ -244,8 +244,8 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 	return p, err
 }
 
-const selectClosedLines = `
-	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
+var selectClosedLines = `
+	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, ` + sourceOfPrice + `, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
 	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
@@ -288,7 +288,7 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 		reason *string
 	}
 	n := &reconciled
-	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Terms, &l.price, &l.Charge, &l.Currency,
+	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Source, &l.Terms, &l.price, &l.Charge, &l.Currency,
 		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.Bills, &l.LateUsage, &l.LateEvents,
 		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
 		&n.units, &n.reported, &n.invoiced, &n.unexplained, &n.billed, &n.state, &n.reason)

@@ -67,6 +67,7 @@ func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 		    where n.tenant_id = p.tenant_id
 		      and n.meter_id = p.meter_id
 		      and coalesce(n.plan_id, 0) = coalesce(p.plan_id, 0)
+		      and coalesce(n.customer_id, 0) = coalesce(p.customer_id, 0)
 		      and n.withdrawn_at is null
 		      and n.effective_from <= $2
 		      and (n.effective_from, n.version) > (p.effective_from, p.version))`, tenant, now).Scan(&meters)

@@ -81,10 +81,10 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	})
 
 	t.Run("Prices", func(t *testing.T) {
-		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID, 0)
+		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID, db.PriceOwner{})
 		require.NoError(t, err)
 		require.Empty(t, versions)
-		list, err := dbtest.Items(store.Prices.List(ctx, ours.tenant, 0, 0, 100))
+		list, err := dbtest.Items(store.Prices.List(ctx, ours.tenant, db.PriceOwner{}, 0, 100))
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, ours.meter.ID, list[0].MeterID)
@@ -96,6 +96,15 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, billing.Price{MeterID: theirs.meter.ID, Terms: billing.Terms{Currency: "USD"}})
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
+		own := billing.Price{MeterID: theirs.meter.ID, CustomerID: theirs.customer.ID, Terms: billing.Terms{Currency: "USD"}, EffectiveFrom: november}
+		_, err = store.Prices.Set(ctx, theirs.tenant, metering.Operator, own)
+		require.NoError(t, err)
+		list, err = dbtest.Items(store.Prices.List(ctx, ours.tenant, db.PriceOwner{Customer: theirs.customer.ID}, 0, 100))
+		require.NoError(t, err)
+		require.Empty(t, list)
+		own.MeterID = ours.meter.ID
+		_, err = store.Prices.Set(ctx, ours.tenant, metering.Operator, own)
+		require.Error(t, err, "the customer is of another tenant")
 	})
 
 	t.Run("Plans", func(t *testing.T) {

@@ -90,7 +90,7 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
 			      and p.closed_at is null
-			      and (p.watermark_configuration is distinct from k.catalog
+			      and (p.watermark_configuration is distinct from k.catalog || `+ownVersions("p.tenant_id", "p.customer_id", "p.starts_at")+`
 			        or p.watermark_events is distinct from `+countedEvents("added", "p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`)))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{

@@ -28,21 +28,24 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	k.Customer, k.Charged, k.Now = atProvider, k.Provider.Bills == metering.BillsAmounts, now
 	var plans []metering.PlanID
 	var since []time.Time
+	var customer metering.CustomerID
+	var own []storedOwnPrice
 	err = l.pool.QueryRow(ctx, `
-		select `+followedAt("$3")+`, a.plans, a.since
+		select `+followedAt("$3")+`, a.plans, a.since, coalesce(c.id, 0), `+ownPricesOfCustomer+`
 		from (select) one
 		left join customers c on c.tenant_id = $1 and c.external_id = $2
 		left join lateral (
 		  select array_agg(coalesce(a.plan_id, 0) order by a.effective_from) as plans, array_agg(a.effective_from order by a.effective_from) as since
 		  from customer_plans a
 		  where a.tenant_id = c.tenant_id
-		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &plans, &since)
+		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &plans, &since, &customer, &own)
 	if err != nil {
 		return k, fmt.Errorf("read customer: %w", coded(err))
 	}
 	for i := range plans {
 		k.Plans = append(k.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
+	k.Own = ownPricesOf(customer, own)
 	if k.Wanted.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
 		return k, fmt.Errorf("list meters: %w", coded(err))
 	}

@@ -13,18 +13,32 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Prices keeps the versions of each meter's price, its own and its plans'.
+// Prices keeps the versions of each meter's price: its own, its plans' and its customers'.
 type Prices struct{ pool beginner }
 
+// PriceOwner is the plan or the customer that prices are of; neither: the meters' own prices.
+type PriceOwner struct {
+	Plan     metering.PlanID
+	Customer metering.CustomerID
+}
+
+func ownerOf(p billing.Price) PriceOwner { return PriceOwner{p.PlanID, p.CustomerID} }
+
 const selectPrices = `
-	select p.meter_id, coalesce(p.plan_id, 0), p.version, t.terms, p.effective_from, p.created_at
+	select p.meter_id, coalesce(p.plan_id, 0), coalesce(p.customer_id, 0), p.version, coalesce(t.terms, '{}'), p.terms is null, p.effective_from, p.created_at
 	from meter_prices p
-	join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
+	left join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
 	where p.tenant_id = $1
 	  and p.withdrawn_at is null `
 
+// ofCatalog selects, of selectPrices, the prices of all meters and plans.
+const ofCatalog = `and p.customer_id is null order by p.meter_id, p.version`
+
+// ofOwner is the condition that a price p is of @plan and @customer, each of which may be 0.
+const ofOwner = `coalesce(p.plan_id, 0) = @plan and coalesce(p.customer_id, 0) = @customer`
+
 func scanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
-	return p, row.Scan(&p.MeterID, &p.PlanID, &p.Version, &p.Terms, &p.EffectiveFrom, &p.CreatedAt)
+	return p, row.Scan(&p.MeterID, &p.PlanID, &p.CustomerID, &p.Version, &p.Terms, &p.Inherits, &p.EffectiveFrom, &p.CreatedAt)
 }
 
 // insertTerms stores terms, if they are new; termsOf are those of a meter's
@@ -51,8 +65,9 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 	return prices, coded(err)
 }
 
-// Set adds a version to a meter's price, its own or a plan's. It withdraws the version with the
-// same EffectiveFrom. Returns CodeConflict if the price holds from the beginning and is not the first.
+// Set adds a version to a meter's price: its own, a plan's or a customer's. It withdraws the version
+// with the same EffectiveFrom. Returns CodeConflict if the price holds from the beginning and is not
+// the first.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (_ billing.Price, err error) {
 	if err := p.Validate(); err != nil {
 		return billing.Price{}, err
@@ -72,50 +87,59 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if tag.RowsAffected() == 0 {
 			return metering.Errorf(metering.CodeNotFound, "there is no such meter")
 		}
-		if err := refuseCurrency(ctx, tx, tenant, p); err != nil {
+		for _, refuse := range []func(context.Context, pgx.Tx, metering.TenantID, billing.Price) error{refuseCurrency, refuseBeginning, refuseEnd} {
+			if err := refuse(ctx, tx, tenant, p); err != nil {
+				return err
+			}
+		}
+		if err := storePrice(ctx, tx, tenant, actor, &p); err != nil {
 			return err
 		}
-		if err := refuseBeginning(ctx, tx, tenant, p); err != nil {
-			return err
-		}
-		hash := p.Hash()
-		args := pgx.NamedArgs{
-			"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "effective_from": p.EffectiveFrom, "actor": actor,
-			"hash": hash[:], "schema": billing.TermsSchema, "terms": p.JSON(),
-		}
-		_, err = tx.Exec(ctx, `
-			update meter_prices
-			set withdrawn_at = now()
-			where tenant_id = @tenant
-			  and meter_id = @meter
-			  and coalesce(plan_id, 0) = @plan
-			  and effective_from = @effective_from
-			  and withdrawn_at is null`, args)
-		if err != nil {
-			return err
-		}
-		if err := requireRoom(ctx, tx, tenant, priceEntries); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, insertTerms, args); err != nil {
-			return err
-		}
-		err = tx.QueryRow(ctx, `
-			insert into meter_prices (tenant_id, meter_id, plan_id, version, terms, effective_from, created_by)
-			select @tenant, @meter, nullif(@plan, 0), count(*) + 1, @hash, @effective_from, @actor
-			from meter_prices
-			where tenant_id = @tenant
-			  and meter_id = @meter
-			returning version, effective_from, created_at`, args).Scan(&p.Version, &p.EffectiveFrom, &p.CreatedAt)
-		if err != nil {
-			return err
-		}
-		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+		if err := queueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
 			return err
 		}
 		return auditChange(ctx, tx, tenant, actor, "price.set", p.MeterID.String(), nil, tellPrice(p))
 	})
 	return p, err
+}
+
+// storePrice stores a version and withdraws the version that it replaces.
+func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, p *billing.Price) error {
+	args := pgx.NamedArgs{
+		"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "effective_from": p.EffectiveFrom, "actor": actor,
+		"hash": nil,
+	}
+	if _, err := tx.Exec(ctx, `
+		update meter_prices p
+		set withdrawn_at = now()
+		where tenant_id = @tenant
+		  and meter_id = @meter
+		  and `+ofOwner+`
+		  and effective_from = @effective_from
+		  and withdrawn_at is null`, args); err != nil {
+		return err
+	}
+	room := priceEntries
+	if p.CustomerID != 0 {
+		room = customerPriceEntries.ofOwner(int64(p.CustomerID))
+	}
+	if err := requireRoom(ctx, tx, tenant, room); err != nil {
+		return err
+	}
+	if !p.Inherits {
+		hash := p.Hash()
+		args["hash"], args["schema"], args["terms"] = hash[:], billing.TermsSchema, p.JSON()
+		if _, err := tx.Exec(ctx, insertTerms, args); err != nil {
+			return err
+		}
+	}
+	return tx.QueryRow(ctx, `
+		insert into meter_prices (tenant_id, meter_id, plan_id, customer_id, version, terms, effective_from, created_by)
+		select @tenant, @meter, nullif(@plan::bigint, 0), nullif(@customer::bigint, 0), coalesce(max(version), 0) + 1, @hash, @effective_from, @actor
+		from meter_prices
+		where tenant_id = @tenant
+		  and meter_id = @meter
+		returning version, effective_from, created_at`, args).Scan(&p.Version, &p.EffectiveFrom, &p.CreatedAt)
 }
 
 // Withdraw takes back a version that has not begun by now. One that has is
@@ -127,14 +151,16 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 		}
 		var scheduled bool
 		err := tx.QueryRow(ctx, `
-			select effective_from > $5
-			from meter_prices
-			where tenant_id = $1
-			  and meter_id = $2
-			  and coalesce(plan_id, 0) = $3
-			  and version = $4
+			select effective_from > @now
+			from meter_prices p
+			where tenant_id = @tenant
+			  and meter_id = @meter
+			  and `+ofOwner+`
+			  and version = @version
 			  and withdrawn_at is null
-			for update`, tenant, p.MeterID, int64(p.PlanID), p.Version, now).Scan(&scheduled)
+			for update`, pgx.NamedArgs{
+			"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "version": p.Version, "now": now,
+		}).Scan(&scheduled)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return metering.Errorf(metering.CodeNotFound, "the price has no such version")
 		}
@@ -148,7 +174,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 		if err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+		if err := queueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
 			return err
 		}
 		return auditChange(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String(), told{"version": p.Version}, nil)
@@ -164,79 +190,99 @@ func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	err := tx.QueryRow(ctx, `
 		select exists (
 		  select
-		  from meter_prices
-		  where tenant_id = $1
-		    and meter_id = $2
-		    and coalesce(plan_id, 0) = $3
-		    and withdrawn_at is null)`, tenant, p.MeterID, int64(p.PlanID)).Scan(&priced)
+		  from meter_prices p
+		  where tenant_id = @tenant
+		    and meter_id = @meter
+		    and `+ofOwner+`
+		    and withdrawn_at is null)`, pgx.NamedArgs{
+		"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID),
+	}).Scan(&priced)
 	if err != nil || !priced {
 		return err
 	}
 	return metering.Errorf(metering.CodeConflict, "another request set the first price of the meter at the same time; repeat the request")
 }
 
-// refuseCurrency refuses the first price of a meter in a plan if it has another currency than
-// billing periods that have begun and that it would charge.
+// refuseCurrency refuses the first price of a meter in a plan, or of a customer, if it has another
+// currency than billing periods that have begun and that it would charge.
 func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
-	if p.PlanID == 0 {
+	if ownerOf(p) == (PriceOwner{}) || p.Inherits {
 		return nil
 	}
 	var currency string
 	err := tx.QueryRow(ctx, `
-		select coalesce(min(coalesce(nullif(l.currency, ''), own.currency)), '')
-		from billing_periods p
-		join customers c on c.tenant_id = p.tenant_id and c.id = p.customer_id
+		select coalesce(min(coalesce(nullif(l.currency, ''), otherwise.currency)), '')
+		from billing_periods b
+		join customers c on c.tenant_id = b.tenant_id and c.id = b.customer_id
 		left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
 		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
 		  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
+		cross join lateral (select `+planAt("b.tenant_id", "b.customer_id", "b.starts_at")+` as plan) has
 		left join lateral (
 		  select t.terms->>'currency' as currency
 		  from meter_prices m
 		  join price_terms t on t.tenant_id = m.tenant_id and t.hash = m.terms
 		  where m.tenant_id = @tenant
 		    and m.meter_id = @meter
-		    and m.plan_id is null
+		    and m.customer_id is null
+		    and (m.plan_id is null or @plan::bigint = 0 and m.plan_id = has.plan)
 		    and m.withdrawn_at is null
-		    and m.effective_from <= p.starts_at
+		    and m.effective_from <= b.starts_at
+		  order by m.plan_id nulls last, m.effective_from desc, m.version desc
+		  limit 1) otherwise on true
+		left join lateral (
+		  select m.terms is not null as priced
+		  from meter_prices m
+		  where m.tenant_id = @tenant
+		    and m.meter_id = @meter
+		    and m.customer_id = b.customer_id
+		    and m.withdrawn_at is null
+		    and m.effective_from <= b.starts_at
 		  order by m.effective_from desc, m.version desc
 		  limit 1) own on true
-		where p.tenant_id = @tenant
-		  and p.closed_at is null
-		  and p.starts_at >= @effective_from
-		  and `+planAt("p.tenant_id", "p.customer_id", "p.starts_at")+` = @plan
-		  and coalesce(nullif(l.currency, ''), own.currency) <> @currency
+		where b.tenant_id = @tenant
+		  and b.closed_at is null
+		  and b.starts_at >= @effective_from
+		  and (b.customer_id = @customer or has.plan = @plan and own.priced is not true)
+		  and (@customer::bigint = 0 or b.customer_id = @customer)
+		  and coalesce(nullif(l.currency, ''), otherwise.currency) <> @currency
 		  and not exists (
 		    select
-		    from meter_prices m
-		    where m.tenant_id = @tenant
-		      and m.meter_id = @meter
-		      and m.plan_id = @plan
-		      and m.withdrawn_at is null
-		      and m.effective_from <= p.starts_at)`, pgx.NamedArgs{
-		"tenant": tenant, "meter": p.MeterID, "plan": p.PlanID, "currency": p.Currency, "effective_from": p.EffectiveFrom,
+		    from meter_prices p
+		    where p.tenant_id = @tenant
+		      and p.meter_id = @meter
+		      and `+ofOwner+`
+		      and p.withdrawn_at is null
+		      and p.effective_from <= b.starts_at)`, pgx.NamedArgs{
+		"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "currency": p.Currency, "effective_from": p.EffectiveFrom,
 	}).Scan(&currency)
-	if err != nil || currency == "" {
+	switch {
+	case err != nil || currency == "":
 		return err
+	case p.CustomerID != 0:
+		return metering.Invalid("body.currency", "must be %s: the customer's first own price of the meter charges billing periods that have begun, and the customer is billed in %s",
+			currency, currency)
 	}
 	return metering.Invalid("body.currency", "must be %s: the plan's first price of the meter charges billing periods that have begun, and customers with the plan are billed in %s",
 		currency, currency)
 }
 
-// Versions returns a meter's prices in a plan, or its own (0), oldest first.
-func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, plan metering.PlanID) ([]billing.Price, error) {
-	return collectPrices(ctx, s.pool, `and p.meter_id = $2 and coalesce(p.plan_id, 0) = $3 order by p.version`, tenant, meter, plan)
+// Versions returns the owner's prices of a meter, oldest first.
+func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, of PriceOwner) ([]billing.Price, error) {
+	return collectPrices(ctx, s.pool, `and p.meter_id = $2 and coalesce(p.plan_id, 0) = $3 and coalesce(p.customer_id, 0) = $4 order by p.version`,
+		tenant, meter, int64(of.Plan), int64(of.Customer))
 }
 
-// MeterPrices are the prices of a meter, its own or in a plan, oldest first.
+// MeterPrices are the prices of a meter that one owner has, oldest first.
 type MeterPrices struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	Versions  []billing.Price
 }
 
-// List returns up to limit meters with an id above after that have prices in a
-// plan, or of their own (0), with them.
-func (s Prices) List(ctx context.Context, tenant metering.TenantID, plan metering.PlanID, after metering.MeterID, limit int) (page Page[MeterPrices], err error) {
+// List returns up to limit meters with an id above after that have prices of the owner, with the
+// prices.
+func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwner, after metering.MeterID, limit int) (page Page[MeterPrices], err error) {
 	slugs := make(map[metering.MeterID]string)
 	var meter metering.MeterID
 	var slug string
@@ -251,17 +297,18 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, plan meterin
 		    where p.tenant_id = m.tenant_id
 		      and p.meter_id = m.id
 		      and coalesce(p.plan_id, 0) = $2
+		      and coalesce(p.customer_id, 0) = $5
 		      and p.withdrawn_at is null)
 		order by m.id
-		limit $4`, tenant, int64(plan), after, limit+1)
+		limit $4`, tenant, int64(of.Plan), after, limit+1, int64(of.Customer))
 	if err != nil {
 		return page, coded(err)
 	}
 	if _, err := pgx.ForEachRow(rows, []any{&meter, &slug}, func() error { slugs[meter] = slug; return nil }); err != nil {
 		return page, coded(err)
 	}
-	prices, err := collectPrices(ctx, s.pool, `and p.meter_id = any($2) and coalesce(p.plan_id, 0) = $3 order by p.meter_id, p.version`,
-		tenant, slices.Collect(maps.Keys(slugs)), int64(plan))
+	prices, err := collectPrices(ctx, s.pool, `and p.meter_id = any($2) and coalesce(p.plan_id, 0) = $3 and coalesce(p.customer_id, 0) = $4 order by p.meter_id, p.version`,
+		tenant, slices.Collect(maps.Keys(slugs)), int64(of.Plan), int64(of.Customer))
 	var list []MeterPrices
 	for _, p := range prices {
 		if len(list) == 0 || list[len(list)-1].MeterID != p.MeterID {
@@ -278,8 +325,9 @@ func (p MeterPrices) bytes() int { return len(p.Versions) * priceBytes }
 // priceBytes is what a version of a price costs, about.
 const priceBytes = 512
 
+// allPrices returns the prices of meters and plans.
 func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
-	prices, err := collectPrices(ctx, q, `order by p.meter_id, p.version`, tenant)
+	prices, err := collectPrices(ctx, q, ofCatalog, tenant)
 	byMeter := make(map[metering.MeterID][]billing.Price)
 	for _, p := range prices {
 		byMeter[p.MeterID] = append(byMeter[p.MeterID], p)

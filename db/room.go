@@ -46,8 +46,12 @@ var (
 		most:  metering.MaxPlans, noun: "plans", fix: "change an existing plan, such as an archived one, instead",
 	}
 	priceEntries = entries{
-		count: `select count(*) from meter_prices where tenant_id = @tenant and withdrawn_at is null`,
+		count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id is null and withdrawn_at is null`,
 		most:  metering.MaxPrices, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
+	}
+	customerPriceEntries = entries{
+		count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id = @of and withdrawn_at is null`,
+		owner: "customer", most: metering.MaxPricesOfCustomer, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
 	}
 	customerAlertEntries = entries{
 		count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of and deleted_at is null`,

@@ -57,4 +57,12 @@ func TestATenantHasABoundedNumberOfEachEntry(t *testing.T) {
 		insert into meter_prices (tenant_id, meter_id, version, terms, effective_from, created_by)
 		select tenant_id, meter_id, n, terms, effective_from + n * interval '1 minute', created_by from meter_prices, generate_series(2, $2::int - 1) n where tenant_id = $1`, metering.MaxPrices)
 	requireOneMore("prices", set)
+	price.CustomerID = dbtest.Customer(t, store, tenant, "acme").ID
+	require.NoError(t, set(""), "a customer's own prices have a bound of their own")
+	fill(`
+		insert into meter_prices (tenant_id, meter_id, customer_id, version, terms, effective_from, created_by)
+		select tenant_id, meter_id, customer_id, version + n, terms, effective_from + n * interval '1 minute', created_by
+		from meter_prices, generate_series(2, $2::int - 1) n
+		where tenant_id = $1 and customer_id is not null`, metering.MaxPricesOfCustomer)
+	requireOneMore("own prices", set)
 }

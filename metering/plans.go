@@ -12,6 +12,8 @@ import (
 const (
 	MaxPlans  = 1_000  // archived ones included
 	MaxPrices = 20_000 // versions, of all meters and plans, that are not withdrawn
+
+	MaxPricesOfCustomer = 1_000 // versions of a customer's own prices that are not withdrawn
 )
 
 // Plan is an entry of the tenant's catalog: its prices hold for the

@@ -103,13 +103,14 @@ create table price_terms (
 );
 comment on table price_terms is 'All that a charge depends on beside the units: never changed, and never deleted.';
 
--- A meter's versions are numbered across its own prices and its plans'.
+-- A meter's versions are numbered across its own prices, its plans' and its customers'.
 create table meter_prices (
   tenant_id      bigint not null references tenants,
   meter_id       bigint not null,
   version        integer not null,
-  plan_id        bigint, -- null: the meter's own
-  terms          bytea not null,
+  plan_id        bigint, -- null: no plan's
+  customer_id    bigint, -- null: no customer's; without both, the meter's own
+  terms          bytea, -- null: from then on the customer has no price of its own
   effective_from timestamptz not null,
   withdrawn_at   timestamptz, -- when it was taken back, or another of the same instant took its place: it holds no more
   created_at     timestamptz not null default now(),
@@ -117,10 +118,15 @@ create table meter_prices (
   primary key (tenant_id, meter_id, version),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
   foreign key (tenant_id, plan_id) references plans (tenant_id, id),
-  foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, terms) references price_terms (tenant_id, hash),
+  check (plan_id is null or customer_id is null),
+  check (terms is not null or customer_id is not null)
 );
 comment on table meter_prices is 'The prices of a meter, each from an instant on.';
-create unique index on meter_prices (tenant_id, meter_id, coalesce(plan_id, 0), effective_from) where withdrawn_at is null;
+create unique index on meter_prices (tenant_id, meter_id, coalesce(plan_id, 0), coalesce(customer_id, 0), effective_from) where withdrawn_at is null;
+create index on meter_prices (tenant_id, meter_id, version) where customer_id is null;
+create index on meter_prices (tenant_id, customer_id, meter_id) where customer_id is not null;
 
 create table customer_plans (
   tenant_id      bigint not null,

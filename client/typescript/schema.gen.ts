@@ -1319,6 +1319,99 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/customers/{external_id}/pricing/{meter}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a customer's own price of a meter
+         * @description Returns the price in force now for this customer alone and all versions. Without an own price, the price in the customer's plan or the meter's own price applies. `GET /v1/pricing` with `customer` lists all own prices of a customer.
+         */
+        get: operations["get-customer-pricing"];
+        /**
+         * Set a customer's own price of a meter
+         * @description Adds a version of the price. The price replaces the price in the customer's plan and the meter's own price. A billing period is charged at the version in force at its start.
+         *
+         *     - Without `effective_from`, the version applies from the start of the customer's next billing period, or of the current period if the customer was created in the current period.
+         *     - A customer has at most 1,000 versions of own prices. Beyond that the request returns 409.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         */
+        put: operations["set-customer-pricing"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/customers/{external_id}/pricing/{meter}/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a customer's own price of a meter
+         * @description From `effective_from` on, the price in the customer's plan or the meter's own price applies again. The end is stored as a version of the price with `inherits`. Withdraw a scheduled end as a scheduled price.
+         *
+         *     - Returns 409 if no own price is in force or scheduled before `effective_from`.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
+         */
+        post: operations["end-customer-pricing"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/customers/{external_id}/pricing/{meter}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview the effect of a customer's own price
+         * @description Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+         */
+        post: operations["preview-customer-pricing"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/customers/{external_id}/pricing/{meter}/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Withdraw a customer's scheduled own price
+         * @description Returns 409 if the version has already begun. `POST .../end` ends a price that has begun.
+         */
+        delete: operations["withdraw-customer-pricing"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/customers/{external_id}/unarchive": {
         parameters: {
             query?: never;
@@ -4477,6 +4570,15 @@ export interface components {
              */
             value: string;
         };
+        EndCustomerPricing: {
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            confirm?: string;
+            /**
+             * Format: date-time
+             * @description Time from which the customer has no own price. Default: the start of the customer's next billing period, or of the current period if the customer was created in the current period
+             */
+            effective_from?: string;
+        };
         Ended: {
             /** @description Always true */
             ended: boolean;
@@ -4760,6 +4862,12 @@ export interface components {
             /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["PeriodHead"];
+            /**
+             * @description Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if `price_version` is 0
+             * @example meter
+             * @enum {string}
+             */
+            price_source?: "customer" | "plan" | "meter";
             /**
              * Format: int64
              * @description Version of the meter's price. 0 without a price or if the provider's own price applies
@@ -6136,6 +6244,12 @@ export interface components {
             meter_slug: string;
             price_difference?: components["schemas"]["PriceDifference"];
             /**
+             * @description Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if none of Odometer's prices applies
+             * @example meter
+             * @enum {string}
+             */
+            price_source?: "customer" | "plan" | "meter";
+            /**
              * @description Id of the provider's own price. Absent if Odometer's price applies
              * @example price_1Q2
              */
@@ -6298,6 +6412,8 @@ export interface components {
              * @description Units that the base price includes
              */
             included_units: string;
+            /** @description Present if the version ends the customer's own price. From `effective_from` on, the price in the customer's plan or the meter's own price applies, and the other fields of the version have no meaning */
+            inherits?: boolean;
             /**
              * Format: decimal
              * @description Greatest charge for each billing period. Absent: none
@@ -7212,6 +7328,79 @@ export interface components {
             /** @description The IANA name of the time zone */
             timezone: string;
         };
+        SetCustomerPricing: {
+            /**
+             * Format: decimal
+             * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
+             */
+            base_price?: string;
+            /** @description Token from the 409 `confirmation_required` of this request. Not needed if no begun billing period is charged differently */
+            confirm?: string;
+            /** @description ISO 4217 code. Default: the tenant's currency */
+            currency?: string;
+            /**
+             * Format: date-time
+             * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
+             */
+            effective_from?: string;
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that the base price includes. They are subtracted before the model is applied
+             */
+            included_units?: string;
+            /**
+             * Format: decimal
+             * @description Greatest charge for each billing period, above 0. Default: none
+             */
+            maximum_charge?: string;
+            /**
+             * Format: decimal
+             * @description Least charge for each billing period, with or without usage. 0: none
+             */
+            minimum_charge?: string;
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Only with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
+        };
         SetFeatures: {
             /** @description At most 100 features by key. A value is a string, a number or a boolean */
             features: {
@@ -7486,6 +7675,12 @@ export interface components {
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /**
+             * @description Where the price is set: the customer's own price, the price in the customer's plan or the meter's own price. Absent if `price_version` is 0
+             * @example meter
+             * @enum {string}
+             */
+            price_source?: "customer" | "plan" | "meter";
             /**
              * Format: int64
              * @description Version of the meter's price. 0 without a price or if the provider's own price applies
@@ -11592,6 +11787,250 @@ export interface operations {
             };
         };
     };
+    "get-customer-pricing": {
+        parameters: {
+            query?: {
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                external_id?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
+                external_id: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-customer-pricing": {
+        parameters: {
+            query?: {
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                external_id?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
+                external_id: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetCustomerPricing"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "end-customer-pricing": {
+        parameters: {
+            query?: {
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                external_id?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
+                external_id: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EndCustomerPricing"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "preview-customer-pricing": {
+        parameters: {
+            query?: {
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                external_id?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
+                external_id: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetCustomerPricing"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PricePreview"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "withdraw-customer-pricing": {
+        parameters: {
+            query?: {
+                /** @description The customer's external ID. Required if the path contains `by-external-id`, and not allowed otherwise. The IDs `.`, `..` and `by-external-id` can be sent only here. A path cannot contain the first two, and `by-external-id` in a path refers to this parameter */
+                external_id?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter `external_id` */
+                external_id: string;
+                /** @description The meter's slug */
+                meter: string;
+                /** @description The number of the version */
+                version: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "unarchive-customer": {
         parameters: {
             query?: {
@@ -13452,6 +13891,8 @@ export interface operations {
                 page_token?: string;
                 /** @description Slug of a plan, to list its prices instead of the meters' own */
                 plan?: string;
+                /** @description External ID of a customer, to list its own prices instead of the meters' own. Use `plan` or `customer`, not both */
+                customer?: string;
             };
             header?: never;
             path?: never;

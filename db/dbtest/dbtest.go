@@ -361,7 +361,7 @@ func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType
 // holds from the beginning.
 func Price(t testing.TB, store *db.DB, tenant metering.TenantID, p billing.Price) billing.Price {
 	t.Helper()
-	versions, err := store.Prices.Versions(t.Context(), tenant, p.MeterID, p.PlanID)
+	versions, err := store.Prices.Versions(t.Context(), tenant, p.MeterID, db.PriceOwner{Plan: p.PlanID, Customer: p.CustomerID})
 	require.NoError(t, err)
 	if len(versions) == 0 {
 		p.EffectiveFrom = time.Time{}

@@ -528,6 +528,67 @@ class Operations:
         )
         return answer
 
+    def get_customer_pricing(self, external_id: str, meter: str, *, query_external_id: str | None = None) -> schema.Pricing:
+        """Get a customer's own price of a meter."""
+        answer: schema.Pricing = self.call(
+            "GET",
+            "/v1/customers/{external_id}/pricing/{meter}",
+            path_parameters={"external_id": external_id, "meter": meter},
+            query={"external_id": query_external_id},
+        )
+        return answer
+
+    def set_customer_pricing(
+        self, external_id: str, meter: str, body: schema.SetCustomerPricing, *, query_external_id: str | None = None
+    ) -> schema.Pricing:
+        """Set a customer's own price of a meter."""
+        answer: schema.Pricing = self.call(
+            "PUT",
+            "/v1/customers/{external_id}/pricing/{meter}",
+            path_parameters={"external_id": external_id, "meter": meter},
+            query={"external_id": query_external_id},
+            body=body,
+        )
+        return answer
+
+    def end_customer_pricing(
+        self, external_id: str, meter: str, body: schema.EndCustomerPricing, *, query_external_id: str | None = None
+    ) -> schema.Pricing:
+        """End a customer's own price of a meter."""
+        answer: schema.Pricing = self.call(
+            "POST",
+            "/v1/customers/{external_id}/pricing/{meter}/end",
+            path_parameters={"external_id": external_id, "meter": meter},
+            query={"external_id": query_external_id},
+            body=body,
+        )
+        return answer
+
+    def preview_customer_pricing(
+        self, external_id: str, meter: str, body: schema.SetCustomerPricing, *, query_external_id: str | None = None
+    ) -> schema.PricePreview:
+        """Preview the effect of a customer's own price."""
+        answer: schema.PricePreview = self.call(
+            "POST",
+            "/v1/customers/{external_id}/pricing/{meter}/preview",
+            path_parameters={"external_id": external_id, "meter": meter},
+            query={"external_id": query_external_id},
+            body=body,
+        )
+        return answer
+
+    def withdraw_customer_pricing(
+        self, external_id: str, meter: str, version: str, *, query_external_id: str | None = None
+    ) -> schema.Pricing:
+        """Withdraw a customer's scheduled own price."""
+        answer: schema.Pricing = self.call(
+            "DELETE",
+            "/v1/customers/{external_id}/pricing/{meter}/{version}",
+            path_parameters={"external_id": external_id, "meter": meter, "version": version},
+            query={"external_id": query_external_id},
+        )
+        return answer
+
     def unarchive_customer(self, external_id: str, *, query_external_id: str | None = None) -> schema.Customer:
         """Unarchive a customer."""
         answer: schema.Customer = self.call(
@@ -807,9 +868,13 @@ class Operations:
         answer: schema.Plan = self.call("POST", "/v1/plans/{slug}/unarchive", path_parameters={"slug": slug})
         return answer
 
-    def list_pricing(self, *, page_size: int | None = None, page_token: str | None = None, plan: str | None = None) -> schema.ListPricing:
+    def list_pricing(
+        self, *, page_size: int | None = None, page_token: str | None = None, plan: str | None = None, customer: str | None = None
+    ) -> schema.ListPricing:
         """List the prices of meters."""
-        answer: schema.ListPricing = self.call("GET", "/v1/pricing", query={"page_size": page_size, "page_token": page_token, "plan": plan})
+        answer: schema.ListPricing = self.call(
+            "GET", "/v1/pricing", query={"page_size": page_size, "page_token": page_token, "plan": plan, "customer": customer}
+        )
         return answer
 
     def list_quotas(

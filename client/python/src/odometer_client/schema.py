@@ -444,6 +444,11 @@ class DryRunDay(TypedDict):
     value: Decimal
 
 
+class EndCustomerPricing(TypedDict):
+    confirm: NotRequired[str]
+    effective_from: NotRequired[str]
+
+
 class Ended(TypedDict):
     ended: bool
 
@@ -1221,6 +1226,25 @@ class SessionTenant(TypedDict):
     timezone: str
 
 
+class SetCustomerPricing(TypedDict):
+    base_price: NotRequired[Decimal]
+    confirm: NotRequired[str]
+    currency: NotRequired[str]
+    effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
 class SetFeatures(TypedDict):
     features: dict[str, Any]
 
@@ -1958,6 +1982,7 @@ class PreviewItem(TypedDict):
     meter_id: str
     meter_slug: str
     price_difference: NotRequired[PriceDifference]
+    price_source: NotRequired[Literal["customer", "plan", "meter"]]
     provider_price: NotRequired[str]
     unit_price: Decimal
     usage: Decimal
@@ -1993,6 +2018,7 @@ class Price(TypedDict):
     effective_from: str | None
     fixed_fee: NotRequired[Decimal]
     included_units: Decimal
+    inherits: NotRequired[bool]
     maximum_charge: NotRequired[Decimal]
     minimum_charge: NotRequired[Decimal]
     model: Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]
@@ -2375,6 +2401,7 @@ class Explain(TypedDict):
     meter_id: str
     meter_slug: str
     period: PeriodHead
+    price_source: NotRequired[Literal["customer", "plan", "meter"]]
     price_version: int
     provider_price: NotRequired[str]
     steps: list[Step]
@@ -2422,6 +2449,7 @@ class StatementLine(TypedDict):
     late_usage: Decimal
     meter_id: str
     meter_slug: str
+    price_source: NotRequired[Literal["customer", "plan", "meter"]]
     price_version: int
     provider_price: NotRequired[str]
     steps: list[Step]

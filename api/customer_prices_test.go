@@ -1,0 +1,114 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// sources returns the amount and the price_source of acme's only meter in the preview, the
+// explanation and the statement of the current period.
+func (b *bundle) sources(t *testing.T) []string {
+	t.Helper()
+	var items []client.PreviewItem
+	preview := b.send(t, "GET", "/v1/billing/preview?customer=acme", "")
+	require.NoError(t, json.Unmarshal([]byte(preview.body), &items), preview.body)
+	var line client.StatementLine
+	explained := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls", "")
+	require.NoError(t, json.Unmarshal([]byte(explained.body), &line), explained.body)
+	return []string{fmt.Sprint(items[0].Amount, " ", *items[0].PriceSource), fmt.Sprint(line.Amount, " ", *line.PriceSource)}
+}
+
+func TestACustomersOwnPrice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	b.pricing(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":2}`)
+	require.Equal(t, []string{"142 meter", "142 meter"}, b.sources(t))
+	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/customers/acme/plan", `{"plan":"pro"}`).status)
+	require.Equal(t, []string{"284 plan", "284 plan"}, b.sources(t))
+
+	const path, from = "/v1/customers/acme/pricing/calls", `"effective_from":"2020-01-01T00:00:00Z"`
+	require.Equal(t, "USD 284 426 1", changesOf(b.unconfirmed(t, "PUT", path, `{"overage_rate":3}`)), "from the start of the period that the customer was created in")
+	require.Equal(t, []string{"284 plan", "284 plan"}, b.sources(t), "nothing is stored")
+	preview := b.send(t, "POST", path+"/preview", `{"overage_rate":3}`)
+	require.Contains(t, preview.body, `"changes":[{"currency":"USD","before":284,"after":426,"customers":1}]`)
+	set := b.confirmed(t, "PUT", path, `{"overage_rate":3,`+from+`}`)
+	require.Equal(t, 200, set.status, set.body)
+	require.Equal(t, []string{"426 customer", "426 customer"}, b.sources(t))
+
+	listed := b.send(t, "GET", "/v1/pricing?customer=acme", "")
+	require.Contains(t, listed.body, `"meter_slug":"calls"`)
+	require.Contains(t, listed.body, `"overage_rate":3`)
+	require.NotContains(t, b.send(t, "GET", "/v1/pricing", "").body, `"overage_rate":3`)
+	b.send(t, "GET", "/v1/pricing?customer=acme&plan=pro", "").problem(t, 422, "invalid")
+	b.send(t, "GET", "/v1/pricing?customer=nobody", "").problem(t, 404, "not_found")
+	b.send(t, "GET", "/v1/customers/nobody/pricing/calls", "").problem(t, 404, "not_found")
+	b.send(t, "PUT", "/v1/customers/acme/pricing/nothing", `{"overage_rate":3}`).problem(t, 404, "not_found")
+
+	require.Equal(t, "USD 426 284 1", changesOf(b.unconfirmed(t, "POST", path+"/end", `{}`)), "the plan's price applies again")
+	ended := b.confirmed(t, "POST", path+"/end", `{}`)
+	require.Equal(t, 200, ended.status, ended.body)
+	require.Contains(t, ended.body, `"inherits":true`)
+	require.NotContains(t, ended.body, `"current"`)
+	require.Contains(t, ended.body, `"overage_rate":3`, "earlier versions stay")
+	require.Equal(t, []string{"284 plan", "284 plan"}, b.sources(t))
+	log := b.send(t, "GET", "/v1/audit-log", "").body
+	require.Equal(t, 4, strings.Count(log, `"price.set"`))
+	require.Contains(t, log, `"customer_id":"cus_`)
+}
+
+func TestAScheduledOwnPriceIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
+	const path = "/v1/customers/acme/pricing/calls"
+	b.send(t, "POST", path+"/end", `{}`).problem(t, 409, "conflict")
+
+	b.ahead.Store(int64(32 * 24 * time.Hour))
+	var pricing client.Pricing
+	scheduled := b.send(t, "PUT", path, `{"overage_rate":3}`)
+	require.Equal(t, 200, scheduled.status, "it starts with the next period: %s", scheduled.body)
+	require.NoError(t, json.Unmarshal([]byte(scheduled.body), &pricing))
+	require.Nil(t, pricing.Current)
+	require.True(t, pricing.Versions[0].EffectiveFrom.After(b.now()))
+	version := fmt.Sprint(path, "/", pricing.Versions[0].Version)
+	require.Equal(t, 200, b.send(t, "DELETE", version, "").status)
+	b.send(t, "DELETE", version, "").problem(t, 404, "not_found")
+	require.Contains(t, b.send(t, "GET", path, "").body, `"versions":[]`)
+
+	require.Equal(t, 200, b.send(t, "PUT", path, `{"overage_rate":3}`).status)
+	b.ahead.Store(int64(64 * 24 * time.Hour))
+	b.at(t, b.now().UTC().Format(time.RFC3339), "b", "10")
+	require.Equal(t, []string{"30 customer", "30 customer"}, b.sources(t))
+	require.Equal(t, 200, b.send(t, "POST", path+"/end", `{}`).status, "it ends with the period")
+	require.Equal(t, []string{"30 customer", "30 customer"}, b.sources(t))
+	b.ahead.Store(int64(96 * 24 * time.Hour))
+	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "10")
+	require.Equal(t, []string{"10 meter", "10 meter"}, b.sources(t))
+}
+
+// A key without the permission to read prices changes no begun period.
+func TestAnOwnPriceNeedsThePermissionsOfPrices(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	b.key = b.newKey(t, metering.ScopeReadWrite)
+	const path = "/v1/customers/acme/pricing/calls"
+	for _, request := range [][2]string{{"GET", path}, {"PUT", path}, {"POST", path + "/preview"}, {"POST", path + "/end"}, {"DELETE", path + "/1"}} {
+		b.send(t, request[0], request[1], `{"overage_rate":1}`).problem(t, 403, "forbidden")
+	}
+}

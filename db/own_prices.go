@@ -1,0 +1,96 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// As SQL, of a customer c of @tenant: the customer's own prices, and whether any customer of
+// the tenant has some.
+const (
+	ownPricesOfCustomer = `(
+	    select jsonb_agg(jsonb_build_object('meter', m.meter_id, 'version', m.version, 'terms', t.terms, 'from', m.effective_from, 'created', m.created_at)
+	      order by m.meter_id, m.version)
+	    from meter_prices m
+	    left join price_terms t on t.tenant_id = m.tenant_id and t.hash = m.terms
+	    where m.tenant_id = c.tenant_id
+	      and m.customer_id = c.id
+	      and m.withdrawn_at is null)`
+	isOwnPriced = `exists (
+	    select
+	    from meter_prices m
+	    where m.tenant_id = @tenant
+	      and m.customer_id is not null
+	      and m.withdrawn_at is null)`
+)
+
+// storedOwnPrice is a version of ownPricesOfCustomer.
+type storedOwnPrice struct {
+	Meter   metering.MeterID `json:"meter"`
+	Version int              `json:"version"`
+	Terms   *billing.Terms   `json:"terms"` // nil: the version ends the customer's own price
+	From    time.Time        `json:"from"`
+	Created time.Time        `json:"created"`
+}
+
+func ownPricesOf(customer metering.CustomerID, stored []storedOwnPrice) (own []billing.Price) {
+	for _, s := range stored {
+		p := billing.Price{
+			MeterID: s.Meter, CustomerID: customer, Version: s.Version, Inherits: s.Terms == nil, EffectiveFrom: s.From, CreatedAt: s.Created,
+		}
+		if s.Terms != nil {
+			p.Terms = *s.Terms
+		}
+		own = append(own, p)
+	}
+	return own
+}
+
+// ownVersions is billing.OwnVersions of the customer at the start of a period, as SQL.
+func ownVersions(tenant, customer, start string) string {
+	return `coalesce((
+		select string_agg(' ' || own.meter_id || ':' || own.version, '' order by own.meter_id)
+		from (
+		  select distinct on (m.meter_id) m.meter_id, m.version
+		  from meter_prices m
+		  where m.tenant_id = ` + tenant + `
+		    and m.customer_id = ` + customer + `
+		    and m.withdrawn_at is null
+		    and m.effective_from <= ` + start + `
+		  order by m.meter_id, m.effective_from desc, m.version desc) own), '')`
+}
+
+// sourceOfPrice is the billing.PriceSource of a total t of a closed period, as SQL.
+const sourceOfPrice = `coalesce((
+	select case when v.customer_id is not null then 'customer' when v.plan_id is not null then 'plan' else 'meter' end
+	from meter_prices v
+	where v.tenant_id = t.tenant_id
+	  and v.meter_id = t.meter_id
+	  and v.version = t.price_version), '')`
+
+// refuseEnd refuses to end an own price that the customer does not have.
+func refuseEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
+	if !p.Inherits {
+		return nil
+	}
+	var priced bool
+	err := tx.QueryRow(ctx, `
+		select exists (
+		  select
+		  from meter_prices
+		  where tenant_id = $1
+		    and customer_id = $2
+		    and meter_id = $3
+		    and terms is not null
+		    and effective_from <= $4
+		    and withdrawn_at is null)`, tenant, p.CustomerID, p.MeterID, p.EffectiveFrom).Scan(&priced)
+	if err != nil || priced {
+		return err
+	}
+	return metering.Errorf(metering.CodeConflict, "the customer has no own price of the meter that applies before effective_from")
+}

@@ -1,0 +1,256 @@
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// ownPrice sets a price of the customer for each unit of the meter.
+func (b *biller) ownPrice(rate string, from time.Time) billing.Price {
+	b.Helper()
+	p, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
+		MeterID: b.meter.ID, CustomerID: b.customer.ID, Terms: billing.Terms{OverageRate: metering.MustDecimal(rate), Currency: "USD"}, EffectiveFrom: from,
+	})
+	require.NoError(b, err)
+	return p
+}
+
+func (b *biller) endOwnPrice(from time.Time) error {
+	b.Helper()
+	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
+		MeterID: b.meter.ID, CustomerID: b.customer.ID, Inherits: true, EffectiveFrom: from,
+	})
+	return err
+}
+
+func TestACustomersOwnPriceHoldsForTheCustomerOnly(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	plan := b.pricePlan()
+	this := billing.CalendarPeriod(b.now, time.UTC)
+	b.assign(plan.ID, this.Start)
+	b.use("142")
+	require.Equal(t, "10.21", b.accept().Data.Meters[0].Amount.String())
+	require.Empty(t, b.outOfSync())
+
+	b.ownPrice("2", this.Start)
+	require.NotEmpty(t, b.outOfSync(), "the provider was reported another price")
+	require.Equal(t, "284", b.accept().Data.Meters[0].Amount.String())
+	require.Empty(t, b.outOfSync())
+	other := dbtest.Customer(t, b.store, b.tenant, "other")
+	for customer, want := range map[metering.CustomerID]string{b.customer.ID: "2 customer", other.ID: "1 meter"} {
+		preview, err := b.store.Ledger.Preview(t.Context(), b.tenant, customer, b.now)
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprint(preview[0].UnitPrice, " ", preview[0].Source))
+	}
+	months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, this.Start, b.now)
+	require.NoError(t, err)
+	require.Equal(t, "284", months[0].Amount().String())
+
+	require.NoError(t, b.endOwnPrice(this.Start))
+	require.Contains(t, b.outOfSync(), b.customer.ID)
+	require.Equal(t, "10.21", b.accept().Data.Meters[0].Amount.String(), "the plan's price applies again")
+	require.Equal(t, []metering.CustomerID{other.ID}, b.outOfSync())
+}
+
+func TestAClosedPeriodKeepsTheOwnPriceThatItWasChargedAt(t *testing.T) {
+	t.Parallel()
+	b, plan, month := newLongAgo(t)
+	b.assign(plan.ID, month.Start)
+	b.ownPrice("2", month.Start)
+	require.NoError(t, b.endOwnPrice(month.End))
+	b.use("142")
+	b.now = over(month)
+	b.acceptAll()
+	require.Equal(t, 1, b.closePeriods().Closed)
+	for at, want := range map[time.Time]string{month.Start: "284 customer", month.End: "10 plan"} {
+		s, err := b.store.Ledger.StatementOf(t.Context(), b.tenant, b.customer.ID, b.meter.ID, func(p billing.Period) bool { return p.Contains(at) }, b.now)
+		require.NoError(t, err)
+		line, known := s.Line(b.meter.ID)
+		require.True(t, known)
+		require.Equal(t, want, fmt.Sprint(line.Charge, " ", line.Source))
+	}
+}
+
+// ownPriceLife writes prices of a customer at random, and keeps a reference of the writes.
+type ownPriceLife struct {
+	*biller
+	random *rand.Rand
+	months []time.Time // starts
+	plans  []metering.PlanID
+	of     map[db.PriceOwner]map[time.Time]string // rates by the start of their version; "": the own price ends
+	plan   map[time.Time]metering.PlanID          // assigned
+}
+
+func newOwnPriceLife(t *testing.T, random *rand.Rand) *ownPriceLife {
+	t.Helper()
+	l := &ownPriceLife{biller: newBiller(t), random: random, plans: []metering.PlanID{0}, of: make(map[db.PriceOwner]map[time.Time]string), plan: make(map[time.Time]metering.PlanID)}
+	for _, slug := range []string{"basic", "pro"} {
+		plan, err := l.store.Plans.Create(t.Context(), l.tenant, metering.Operator, metering.Plan{Slug: slug})
+		require.NoError(t, err)
+		l.plans = append(l.plans, plan.ID)
+	}
+	month := billing.CalendarPeriod(l.now, time.UTC)
+	for range 6 {
+		month = billing.CalendarPeriod(month.End, time.UTC)
+		l.months = append(l.months, month.Start)
+	}
+	return l
+}
+
+// write sets or withdraws a price that starts within the months, or assigns a plan.
+func (l *ownPriceLife) write(n int) {
+	l.Helper()
+	from := l.months[l.random.IntN(len(l.months))].Add(time.Duration(l.random.IntN(2)) * time.Second) // or for the month after
+	if l.random.IntN(5) == 0 {
+		l.plan[from] = l.plans[l.random.IntN(len(l.plans))]
+		l.assign(l.plan[from], from)
+		return
+	}
+	owner := []db.PriceOwner{{}, {Plan: l.plans[1]}, {Plan: l.plans[2]}, {Customer: l.customer.ID}, {Customer: l.customer.ID}}[l.random.IntN(5)]
+	if l.of[owner] == nil {
+		l.of[owner] = make(map[time.Time]string)
+	}
+	price := billing.Price{MeterID: l.meter.ID, PlanID: owner.Plan, CustomerID: owner.Customer, EffectiveFrom: from}
+	rate := fmt.Sprint(n + 1)
+	switch {
+	case l.random.IntN(4) == 0:
+		l.withdraw(owner, from)
+		return
+	case owner.Customer != 0 && l.random.IntN(3) == 0:
+		price.Inherits, rate = true, ""
+	default:
+		price.Terms = billing.Terms{OverageRate: metering.MustDecimal(rate), Currency: "USD"}
+	}
+	_, err := l.store.Prices.Set(l.Context(), l.tenant, metering.Operator, price)
+	if price.Inherits && !l.pricedUntil(owner, from) {
+		require.Equal(l, metering.CodeConflict, metering.CodeOf(err), "%v", err)
+		return
+	}
+	require.NoError(l, err)
+	l.of[owner][from] = rate
+}
+
+// pricedUntil reports whether a price of the owner begins by an instant.
+func (l *ownPriceLife) pricedUntil(owner db.PriceOwner, at time.Time) (priced bool) {
+	for from, rate := range l.of[owner] {
+		priced = priced || rate != "" && !from.After(at)
+	}
+	return priced
+}
+
+func (l *ownPriceLife) withdraw(owner db.PriceOwner, from time.Time) {
+	l.Helper()
+	versions, err := l.store.Prices.Versions(l.Context(), l.tenant, l.meter.ID, owner)
+	require.NoError(l, err)
+	require.Len(l, versions, len(l.of[owner]))
+	for _, v := range versions {
+		if v.EffectiveFrom.Equal(from) {
+			require.NoError(l, l.store.Prices.Withdraw(l.Context(), l.tenant, metering.Operator, v, l.now))
+			delete(l.of[owner], from)
+		}
+	}
+}
+
+// inForce is the entry with the last key that is not after an instant.
+func inForce[T any](entries map[time.Time]T, at time.Time) (in T, ok bool) {
+	var since time.Time
+	for from, entry := range entries {
+		if !from.After(at) && !from.Before(since) {
+			in, since, ok = entry, from, true
+		}
+	}
+	return in, ok
+}
+
+// expected is the rate of a month, and where it is set.
+func (l *ownPriceLife) expected(at time.Time) string {
+	if rate, ok := inForce(l.of[db.PriceOwner{Customer: l.customer.ID}], at); ok && rate != "" {
+		return rate + " customer"
+	}
+	if plan, _ := inForce(l.plan, at); plan != 0 {
+		if rate, ok := inForce(l.of[db.PriceOwner{Plan: plan}], at); ok {
+			return rate + " plan"
+		}
+	}
+	if rate, ok := inForce(l.of[db.PriceOwner{}], at); ok {
+		return rate + " meter"
+	}
+	return "0 "
+}
+
+// TestPricesOfALife compares the price of each month with a reference, after random writes of
+// meter, plan and own prices.
+func TestPricesOfALife(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 5 {
+		l := newOwnPriceLife(t, random)
+		for n := range 40 {
+			l.write(n)
+		}
+		for _, month := range l.months {
+			preview, err := l.store.Ledger.Preview(t.Context(), l.tenant, l.customer.ID, month.Add(time.Hour))
+			require.NoError(t, err)
+			require.Equal(t, l.expected(month), fmt.Sprint(preview[0].UnitPrice, " ", preview[0].Source))
+		}
+	}
+}
+
+func TestOwnPricesAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.price("0", "0", "1")
+	this := billing.CalendarPeriod(b.now, time.UTC)
+	b.use("1")
+	b.accept()
+	err := b.endOwnPrice(this.End)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "%v", err)
+	set := func(terms billing.Terms, from time.Time) error {
+		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{MeterID: b.meter.ID, CustomerID: b.customer.ID, Terms: terms, EffectiveFrom: from})
+		return err
+	}
+	euros := billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"}
+	err = set(euros, this.Start)
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
+	require.ErrorContains(t, err, "must be USD: the customer's first own price")
+	require.NoError(t, set(euros, this.End), "no such period has begun")
+	fee := feeForEachEvent(b.meter.ID).Terms
+	require.NoError(t, set(fee, this.End))
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(saveQuantities(t, b.store, b.tenant)))
+	require.NoError(t, set(euros, this.End))
+	require.NoError(t, saveQuantities(t, b.store, b.tenant))
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set(fee, this.End)))
+}
+
+// A price of the plan is charged to no customer with an own price, so its currency may differ from
+// that customer's.
+func TestThePlansCurrencyIsComparedWithCustomersThatItCharges(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.price("0", "0", "1")
+	this := billing.CalendarPeriod(b.now, time.UTC)
+	plan, err := b.store.Plans.Create(t.Context(), b.tenant, metering.Operator, metering.Plan{Slug: "pro"})
+	require.NoError(t, err)
+	b.assign(plan.ID, this.Start)
+	b.use("1")
+	b.accept()
+	set := func() error {
+		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
+			MeterID: b.meter.ID, PlanID: plan.ID, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"},
+		})
+		return err
+	}
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set()))
+	b.ownPrice("2", this.Start)
+	require.NoError(t, set())
+}

@@ -1,32 +1,38 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, type Schema } from "./client";
+import { at } from "./customers";
 
-/** Whose price it is: a meter's own, or in a plan. */
+/** Whose price it is: a meter's own, in a plan, or a customer's, by external ID. */
 export interface Priced {
   meter: string;
   plan?: string | undefined;
+  customer?: string | undefined;
 }
 
 const inPlan = (plan: string, meter: string) => ({ slug: plan, meter });
 
+const ofCustomer = (customer: string, meter: string) => ({ path: { ...at(customer).path, meter }, query: at(customer).query });
+
 /** The versions of a price. */
-export const pricing = ({ meter, plan }: Priced) =>
+export const pricing = ({ meter, plan, customer }: Priced) =>
   queryOptions({
-    queryKey: ["pricing", meter, plan],
-    queryFn: ({ signal }) =>
-      plan === undefined
+    queryKey: ["pricing", meter, plan, customer],
+    queryFn({ signal }) {
+      if (customer !== undefined) return answer(api.GET("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), signal }));
+      return plan === undefined
         ? answer(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, signal }))
-        : answer(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, signal })),
+        : answer(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, signal }));
+    },
   });
 
-/** The prices of all meters that have one of their own, or in a plan. */
-export const pricings = (plan?: string) =>
+/** The prices of all meters that have one of their own, in a plan or of a customer. */
+export const pricings = (of: Omit<Priced, "meter"> = {}) =>
   queryOptions({
-    queryKey: ["pricing", { plan }],
+    queryKey: ["pricing", of],
     async queryFn({ signal }) {
       const all: Schema<"Pricing">[] = [];
       for (let token: string | null = ""; token !== null; ) {
-        const query = { page_size: 200, ...(plan && { plan }), ...(token && { page_token: token }) };
+        const query = { page_size: 200, ...(of.plan && { plan: of.plan }), ...(of.customer !== undefined && { customer: of.customer }), ...(token && { page_token: token }) };
         const page: Schema<"ListPricing"> = await answer(api.GET("/v1/pricing", { params: { query }, signal }));
         all.push(...page.data);
         token = page.next_page_token;
@@ -35,21 +41,32 @@ export const pricings = (plan?: string) =>
     },
   });
 
-export function setPrice({ meter, plan }: Priced, body: Schema<"SetPricing">) {
+export function setPrice({ meter, plan, customer }: Priced, body: Schema<"SetPricing">) {
+  if (customer !== undefined) return answer(api.PUT("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), body }));
   return plan === undefined
     ? answer(api.PUT("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, body }))
     : answer(api.PUT("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, body }));
 }
 
 /** What a price would change. Nothing is set. */
-export function previewPrice({ meter, plan }: Priced, body: Schema<"SetPricing">) {
+export function previewPrice({ meter, plan, customer }: Priced, body: Schema<"SetPricing">) {
+  if (customer !== undefined) return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/preview", { params: ofCustomer(customer, meter), body }));
   return plan === undefined
     ? answer(api.POST("/v1/meters/{slug}/pricing/preview", { params: { path: { slug: meter } }, body }))
     : answer(api.POST("/v1/plans/{slug}/pricing/{meter}/preview", { params: { path: inPlan(plan, meter) }, body }));
 }
 
-export function withdrawPrice({ meter, plan }: Priced, version: number) {
+export function withdrawPrice({ meter, plan, customer }: Priced, version: number) {
+  if (customer !== undefined) {
+    const { path, query } = ofCustomer(customer, meter);
+    return answer(api.DELETE("/v1/customers/{external_id}/pricing/{meter}/{version}", { params: { path: { ...path, version }, query } }));
+  }
   return plan === undefined
     ? answer(api.DELETE("/v1/meters/{slug}/pricing/{version}", { params: { path: { slug: meter, version } } }))
     : answer(api.DELETE("/v1/plans/{slug}/pricing/{meter}/{version}", { params: { path: { ...inPlan(plan, meter), version } } }));
+}
+
+/** Ends a customer's own price with the running billing period. */
+export function endPrice(customer: string, meter: string, confirm: string | undefined) {
+  return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/end", { params: ofCustomer(customer, meter), body: { ...(confirm && { confirm }) } }));
 }

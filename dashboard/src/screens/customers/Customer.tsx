@@ -15,6 +15,7 @@ import styles from "./Customer.module.css";
 const tabs = [
   ["/customers/$customer/usage", "Usage"],
   ["/customers/$customer/quotas", "Quotas"],
+  ["/customers/$customer/prices", "Prices"],
   ["/customers/$customer/bill", "Bill"],
   ["/customers/$customer/invoices", "Invoices"],
   ["/customers/$customer/syncs", "Syncs"],

@@ -59,6 +59,19 @@ const quotas = createRoute({
   component: lazyRouteComponent(() => import("../quotas/CustomerQuotas"), "CustomerQuotas"),
 });
 
+const prices = createRoute({
+  getParentRoute: () => customer,
+  path: "/prices",
+  validateSearch: asks("page"),
+  component: lazyRouteComponent(() => import("./CustomerPrices"), "CustomerPrices"),
+});
+
+const price = createRoute({
+  getParentRoute: () => customer,
+  path: "/prices/$meter",
+  component: lazyRouteComponent(() => import("./CustomerPrices"), "CustomerPrice"),
+});
+
 const invoices = createRoute({
   getParentRoute: () => customer,
   path: "/invoices",
@@ -85,4 +98,4 @@ const statement = createRoute({
   component: lazyRouteComponent(() => import("./Statement"), "Statement"),
 });
 
-export const customerRoutes = [customers, byExternalID, customer.addChildren([home, usage, quotas, bill, invoices, syncs, details]), statement] as const;
+export const customerRoutes = [customers, byExternalID, customer.addChildren([home, usage, quotas, prices, price, bill, invoices, syncs, details]), statement] as const;

@@ -49,7 +49,7 @@ export function NewPrice({ of, former, first }: Props) {
     setTyped({ ...typed, ...part });
   };
   const set = useAct((confirm: string | undefined) => setPrice(of, { ...bodyOf(typed, tenant.timezone), ...(confirm && { confirm }) }), {
-    changes: [["pricing"]],
+    changes: [["pricing"], ["preview", of.customer]],
     done: () => change({ when: "next", day: "" }),
   });
   const dayless = typed.when === "day" && typed.day === "";
@@ -72,13 +72,13 @@ export function NewPrice({ of, former, first }: Props) {
           error={broken(set.error, "currency")}
           onChange={(event) => change({ currency: event.currentTarget.value.toUpperCase().trim() })}
         />
-        {first ? (
+        {first && of.customer === undefined ? (
           <p className="muted">The first price applies from the beginning, including running billing periods.</p>
         ) : (
           <NativeSelect
             label="Applies"
             data={[
-              { value: "next", label: "From the next calendar month on" },
+              { value: "next", label: of.customer === undefined ? "From the next calendar month on" : "From the customer's next billing period on" },
               { value: "day", label: "From a day on" },
             ]}
             value={typed.when}

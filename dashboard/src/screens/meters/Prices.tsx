@@ -1,8 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { Confirm } from "../../acts/Confirm";
+import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import type { Schema } from "../../api/client";
-import { pricing, withdrawPrice, type Priced } from "../../api/prices";
+import { endPrice, pricing, withdrawPrice, type Priced } from "../../api/prices";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingRows, LoadingText } from "../../states/Loading";
@@ -26,18 +27,24 @@ export function Prices({ of }: { of: Priced }) {
         <h2 id="versions">Versions</h2>
         {data?.versions.length === 0 ? (
           <Empty title="No price yet">
-            <p>The first price applies from the beginning, including running billing periods.</p>
+            {of.customer === undefined && <p>The first price applies from the beginning, including running billing periods.</p>}
           </Empty>
         ) : (
           <Versions of={of} pricing={data} />
         )}
       </section>
-      {data && <NewPrice of={of} former={data.versions.at(-1)} first={data.versions.length === 0} />}
+      {data && (
+        <div>
+          <NewPrice of={of} former={data.versions.findLast(({ inherits }) => !inherits)} first={data.versions.length === 0} />
+          {of.customer !== undefined && data.current && <EndPrice customer={of.customer} meter={of.meter} />}
+        </div>
+      )}
     </div>
   );
 }
 
-function Current({ price, of: { meter, plan } }: { price: Schema<"Price"> | undefined; of: Priced }) {
+function Current({ price, of: { meter, plan, customer } }: { price: Schema<"Price"> | undefined; of: Priced }) {
+  if (!price && customer !== undefined) return <span className="muted">The price of the customer's plan or the meter's own price is charged.</span>;
   if (!price) return <span className="muted">{plan === undefined ? "Its usage is not charged." : "The meter's own price is charged."}</span>;
   return <PriceText price={price} meter={meter} />;
 }
@@ -88,15 +95,7 @@ function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | un
           <tr key={price.version}>
             <td>{price.version}</td>
             <td>{price.effective_from ? <Instant at={price.effective_from} /> : "the beginning"}</td>
-            <td className={cell.number} data-title="base">
-              <Amount value={price.base_price} currency={price.currency} />
-            </td>
-            <td className={cell.number} data-title="included">
-              <Usage meter={of.meter} value={price.included_units} />
-            </td>
-            <td className={cell.number} data-title="beyond">
-              {isShort(price) ? <Amount value={price.overage_rate} currency={price.currency} /> : price.description}
-            </td>
+            {price.inherits ? <td colSpan={3}>no own price: the price of the plan or the meter applies</td> : <Terms price={price} meter={of.meter} />}
             <td>
               <div className={styles.state}>
                 <PriceState current={pricing.current?.version === price.version} scheduled={scheduled(price)} />
@@ -107,6 +106,35 @@ function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | un
         ))}
       </tbody>
     </Table>
+  );
+}
+
+function Terms({ price, meter }: { price: Schema<"Price">; meter: string }) {
+  return (
+    <>
+      <td className={cell.number} data-title="base">
+        <Amount value={price.base_price} currency={price.currency} />
+      </td>
+      <td className={cell.number} data-title="included">
+        <Usage meter={meter} value={price.included_units} />
+      </td>
+      <td className={cell.number} data-title="beyond">
+        {isShort(price) ? <Amount value={price.overage_rate} currency={price.currency} /> : price.description}
+      </td>
+    </>
+  );
+}
+
+/** Ends a customer's own price. */
+function EndPrice({ customer, meter }: { customer: string; meter: string }) {
+  const end = useAct((confirm: string | undefined) => endPrice(customer, meter, confirm), { changes: [["pricing"], ["preview", customer]] });
+  return (
+    <section aria-labelledby="end">
+      <h2 id="end">End the own price</h2>
+      <Form act={end} needs="pricing:write" submit="End the own price" onSubmit={(confirm) => end.mutate(confirm)}>
+        <p className="muted">From the customer's next billing period on, the price of the plan or the meter applies again.</p>
+      </Form>
+    </section>
   );
 }
 

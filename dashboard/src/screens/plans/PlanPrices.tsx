@@ -34,7 +34,7 @@ export function PlanPrices() {
 }
 
 function Price({ plan, meter }: { plan: string; meter: string }) {
-  const { data } = useQuery(pricings(plan));
+  const { data } = useQuery(pricings({ plan }));
   if (!data) return <LoadingText />;
   const found = data.find(({ meter_slug }) => meter_slug === meter);
   if (found?.current) return <PriceText price={found.current} meter={meter} />;

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,25 @@ func TestAnOwnPriceNeedsThePermissionsOfPrices(t *testing.T) {
 	const path = "/v1/customers/acme/pricing/calls"
 	for _, request := range [][2]string{{"GET", path}, {"PUT", path}, {"POST", path + "/preview"}, {"POST", path + "/end"}, {"DELETE", path + "/1"}} {
 		b.send(t, request[0], request[1], `{"overage_rate":1}`).problem(t, 403, "forbidden")
+	}
+}
+
+func TestOwnPricesAreReachedAtEveryExternalID(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	for _, name := range []string{".", "..", "by-external-id", "by-id", "a/b", "pricing"} {
+		quoted, err := json.Marshal(name)
+		require.NoError(t, err)
+		require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":`+string(quoted)+`}`).status)
+		const path = "/v1/customers/by-external-id/pricing/calls"
+		query := "?external_id=" + url.QueryEscape(name)
+		scheduled := b.pricing(t, "PUT", path+query, `{"overage_rate":3,"effective_from":"2100-01-01T00:00:00Z"}`)
+		require.Len(t, scheduled.Versions, 1, name)
+		require.Empty(t, b.pricing(t, "DELETE", fmt.Sprint(path, "/", scheduled.Versions[0].Version, query), "").Versions)
+		require.Equal(t, 200, b.send(t, "POST", path+"/preview"+query, `{"overage_rate":3}`).status)
+		b.pricing(t, "PUT", path+query, `{"overage_rate":3}`)
+		require.NotNil(t, b.pricing(t, "GET", path+query, "").Current)
+		require.Nil(t, b.pricing(t, "POST", path+"/end"+query, `{}`).Current)
 	}
 }

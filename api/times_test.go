@@ -60,8 +60,9 @@ func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 		"get-usage-breakdown query.end", "get-usage-breakdown query.start", "get-usage-summary query.end", "get-usage-summary query.start", "get-usage-total query.end", "get-usage-total query.start",
 		"ingest-event body.timestamp", "ingest-events body.events[0].timestamp", "list-events query.end", "list-events query.start",
 		"list-uncounted-events query.end", "list-uncounted-events query.start",
+		"preview-customer-pricing body.effective_from",
 		"preview-meter body.end", "preview-meter body.start", "preview-meter-change body.end", "preview-meter-change body.start",
-		"preview-customer-pricing body.effective_from", "preview-plan-pricing body.effective_from", "preview-pricing body.effective_from",
+		"preview-plan-pricing body.effective_from", "preview-pricing body.effective_from",
 		"set-customer-pricing body.effective_from", "set-plan-pricing body.effective_from", "set-pricing body.effective_from", "settle-reservation body.events[0].timestamp",
 	}, found)
 }

@@ -214,7 +214,8 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 			events := histories[name].GetEvents()
 			last := events[len(events)-1].GetEventType()
 			if last != enumspb.EVENT_TYPE_TIMER_STARTED {
-				return fmt.Errorf("the run is not idle: %s", last)
+				described, err := s.temporal.DescribeWorkflowExecution(t.Context(), id, "")
+				return errors.Join(err, fmt.Errorf("the run is not idle: %s after %d events, with %v", last, len(events), described.GetPendingActivities()))
 			}
 			return nil
 		})

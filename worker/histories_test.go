@@ -167,6 +167,32 @@ func withoutIdlePass(activities []string) []string {
 	return activities
 }
 
+// openEvents are what a run waits for, or is asked for.
+type openEvents struct{ timers, activities, workflowTasks int }
+
+// openOf counts what is open in a run. On a busy machine the server may ask a run that waits once
+// more, which then ends its history with a workflow task that does nothing.
+func openOf(history *historypb.History) (open openEvents) {
+	for _, event := range history.GetEvents() {
+		switch event.GetEventType() {
+		case enumspb.EVENT_TYPE_TIMER_STARTED:
+			open.timers++
+		case enumspb.EVENT_TYPE_TIMER_FIRED, enumspb.EVENT_TYPE_TIMER_CANCELED:
+			open.timers--
+		case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+			open.activities++
+		case enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED, enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED,
+			enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
+			open.activities--
+		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
+			open.workflowTasks++
+		case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+			open.workflowTasks--
+		}
+	}
+	return open
+}
+
 // activitiesOf names those that a run has started, in their order.
 func activitiesOf(history *historypb.History) (names []string) {
 	for _, event := range history.GetEvents() {

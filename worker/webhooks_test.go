@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
@@ -211,11 +210,9 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 	keep := func(name string) {
 		dbtest.Eventually(t, func() error {
 			histories[name] = s.history(id)
-			events := histories[name].GetEvents()
-			last := events[len(events)-1].GetEventType()
-			if last != enumspb.EVENT_TYPE_TIMER_STARTED {
-				described, err := s.temporal.DescribeWorkflowExecution(t.Context(), id, "")
-				return errors.Join(err, fmt.Errorf("the run is not idle: %s after %d events, with %v", last, len(events), described.GetPendingActivities()))
+			open := openOf(histories[name])
+			if open.timers == 0 || open.activities > 0 || open.workflowTasks > 0 {
+				return fmt.Errorf("the run is not idle: %+v", open)
 			}
 			return nil
 		})

@@ -84,13 +84,13 @@ test("a trial shows the values of each day with the thresholds, and the days of 
 });
 
 test.each([
-  { type: "spend", currency: "USD", title: "Estimated charge of the billing period" },
-  { type: "quota", title: "Share of the quota that is used" },
-])("a trial of all customers draws the customer with the highest value: $type", async ({ title, ...more }) => {
-  answers["GET /v1/alerts/alt_1"] = () => [200, { ...budget, ...more, customer: undefined, group: undefined, all: true }];
+  { type: "spend", currency: "USD", thresholds: [800, 1000.5], title: "Estimated charge of the billing period" },
+  { type: "quota", thresholds: [80, 100], title: "Share of the quota that is used" },
+])("a trial of all customers draws the customer with the highest value: $type", async ({ title, thresholds, ...more }) => {
+  answers["GET /v1/alerts/alt_1"] = () => [200, { ...budget, ...more, thresholds, customer: undefined, group: undefined, all: true }];
   open("/alerts/alt_1");
   fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
-  await screen.findByText(`${title}: contoso: 640 799.5 812.5 of 800 1000.5`);
+  await screen.findByText(`${title}: contoso: 640 799.5 812.5 of ${thresholds.join(" ")}`);
   await screen.findByText("This customer has the highest value.");
 });
 

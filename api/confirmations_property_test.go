@@ -25,11 +25,16 @@ func drawCatalogWrite(t *rapid.T) write {
 		from := rapid.SampledFrom([]string{``, `,"effective_from":"2020-01-01T00:00:00Z"`, `,"effective_from":"2100-01-01T00:00:00Z"`}).Draw(t, "from")
 		return write{"PUT", path, "{" + terms + from + "}"}
 	}
-	switch rapid.SampledFrom([]string{"price", "plan's price", "plan", "aggregation", "selection", "definition", "archive", "unarchive", "zone"}).Draw(t, "write") {
+	switch rapid.SampledFrom([]string{"price", "plan's price", "own price", "end of own price", "plan", "aggregation", "selection", "definition", "archive", "unarchive", "zone"}).Draw(t, "write") {
 	case "price":
 		return price(meter + "/pricing")
 	case "plan's price":
 		return price("/v1/plans/pro/pricing/" + strings.TrimPrefix(meter, "/v1/meters/"))
+	case "own price":
+		return price(strings.Replace(meter, "/v1/meters/", "/v1/customers/acme/pricing/", 1))
+	case "end of own price":
+		from := rapid.SampledFrom([]string{`{}`, `{"effective_from":"2020-01-01T00:00:00Z"}`, `{"effective_from":"2100-01-01T00:00:00Z"}`}).Draw(t, "from")
+		return write{"POST", strings.Replace(meter, "/v1/meters/", "/v1/customers/acme/pricing/", 1) + "/end", from}
 	case "plan":
 		return write{"PUT", "/v1/customers/acme/plan", `{"plan":` + rapid.SampledFrom([]string{`"pro"`, `null`}).Draw(t, "plan") + `,"effective_from":"2020-01-01T00:00:00Z"}`}
 	case "aggregation":

@@ -31,10 +31,14 @@ func (w walk) customers(ctx context.Context) error {
 		{"customer-invoices", of + "/invoices", "main h2"},
 		{"customer-syncs", of + "/syncs", "main :is(h2, tbody a)"},
 		{"customer-details", of + "/details", "main form"},
+		{"customer-prices", of + "/prices", "tbody tr a"},
 	} {
 		if err := w.look(ctx, s); err != nil {
 			return err
 		}
+	}
+	if err := w.ownPrice(ctx); err != nil {
+		return fmt.Errorf("a price of its own: %w", err)
 	}
 	if err := w.unbroken(ctx, of); err != nil {
 		return fmt.Errorf("a name without a space: %w", err)
@@ -59,6 +63,20 @@ func (w walk) customers(ctx context.Context) error {
 		return fmt.Errorf("use a customer: %w", err)
 	}
 	return nil
+}
+
+// ownPrice sets a price for one customer, ends it, and withdraws a scheduled one.
+func (w walk) ownPrice(ctx context.Context) error {
+	const path = "/v1/customers/by-external-id/pricing/api-calls"
+	return do(ctx,
+		w.to("/customers"), fill("Search customers", "customer-02"), miss("customer-03"), press("Customer 02"), see("Point at the chart"),
+		press("Prices"), see("Own price now"), press("api-calls"), see("No price yet"), fill("Base price", "90"),
+		press("Preview the running bills"), see("running bills as of now"), press("Set the price"),
+		see("in running billing periods"), w.refused(path), press("Change the bills"), see("charged now"), w.here("customer-price", "tbody tr"),
+		fill("Base price", "80"), choose("Applies", "From a day on"), set("Day", "2100-01-01"), press("Set the price"), see("scheduled"),
+		press("Withdraw"), see("The version does not take effect"), press("Withdraw"), miss("scheduled"),
+		press("End the own price"), see("in running billing periods"), w.refused(path+"/end"), press("Change the bills"), see("no own price"), w.judged("customer-price-ended"),
+	)
 }
 
 // unbroken gives a customer the longest name that has no space, and looks at where it is shown.

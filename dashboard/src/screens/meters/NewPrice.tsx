@@ -31,6 +31,9 @@ interface Props {
   first: boolean;
 }
 
+/** What the next billing period is for a new customer. */
+export const nextOfNew = "For a customer created in the running billing period: from the start of this period on";
+
 /** The price that is to hold, with what it would charge while it is typed. */
 export function NewPrice({ of, former, first }: Props) {
   const { tenant } = useSession();
@@ -77,6 +80,7 @@ export function NewPrice({ of, former, first }: Props) {
         ) : (
           <NativeSelect
             label="Applies"
+            description={of.customer !== undefined && typed.when === "next" ? nextOfNew : undefined}
             data={[
               { value: "next", label: of.customer === undefined ? "From the next calendar month on" : "From the customer's next billing period on" },
               { value: "day", label: "From a day on" },

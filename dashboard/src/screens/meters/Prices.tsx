@@ -13,7 +13,7 @@ import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
 import { isShort } from "./charge";
-import { NewPrice } from "./NewPrice";
+import { NewPrice, nextOfNew } from "./NewPrice";
 import styles from "./Prices.module.css";
 
 /** A price: what is charged now, every version, and the next one. */
@@ -132,7 +132,7 @@ function EndPrice({ customer, meter }: { customer: string; meter: string }) {
     <section aria-labelledby="end">
       <h2 id="end">End the own price</h2>
       <Form act={end} needs="pricing:write" submit="End the own price" onSubmit={(confirm) => end.mutate(confirm)}>
-        <p className="muted">From the customer's next billing period on, the price of the plan or the meter applies again.</p>
+        <p className="muted">From the customer's next billing period on, the price of the plan or the meter applies again. {nextOfNew}.</p>
       </Form>
     </section>
   );

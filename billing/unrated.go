@@ -12,7 +12,7 @@ type UnratedReason string
 
 const (
 	BeforeFirstPeriod  UnratedReason = "before_first_period"  // the usage is older than the customer's first billing period
-	NoPrice            UnratedReason = "no_price"             // neither the meter nor the customer's plan has a price
+	NoPrice            UnratedReason = "no_price"             // neither the meter, the customer's plan nor the customer has a price
 	NoProvider         UnratedReason = "no_provider"          // the tenant has no billing provider
 	NoProviderLink     UnratedReason = "no_provider_link"     // the customer has no billing_provider_id
 	NoSubscriptionItem UnratedReason = "no_subscription_item" // the provider accepts no usage of the meter for the customer
@@ -34,7 +34,7 @@ func (r UnratedReason) Text() string {
 	case BeforeFirstPeriod:
 		return "usage is older than its customer's first billing period"
 	case NoPrice:
-		return "neither the meter nor the customer's plan has a price"
+		return "neither the meter, the customer's plan nor the customer has a price"
 	case NoProvider:
 		return "no billing provider is configured"
 	case NoProviderLink:
@@ -78,9 +78,10 @@ type UnratedFacts struct {
 
 // Bills reports whether the tenant bills anything: else it only meters, and none of its
 // usage counts as unrated.
-func (f Facts) Bills() bool { return f.Connection != nil || f.hasPrices() }
+func (f Facts) Bills() bool { return f.Connection != nil || f.HasPrices() }
 
-func (f Facts) hasPrices() bool {
+// HasPrices reports whether any meter, plan or customer of the tenant has a price.
+func (f Facts) HasPrices() bool {
 	if f.OwnPriced {
 		return true
 	}
@@ -190,7 +191,7 @@ func (f Facts) unpriced(priced bool, other UnratedReason) UnratedReason {
 	switch {
 	case priced:
 		return other
-	case f.hasPrices():
+	case f.HasPrices():
 		return NoPrice
 	}
 	return ""

@@ -326,7 +326,7 @@ func (b *unratedBatch) closedUnbilled() error {
 		currency          string
 		unpriced, noPrice bool
 	)
-	priced := slices.ContainsFunc(slices.Collect(maps.Values(b.prices)), func(versions []billing.Price) bool { return len(versions) > 0 }) || b.facts[b.ids[0]].OwnPriced
+	priced := b.facts[b.ids[0]].HasPrices()
 	_, err = pgx.ForEachRow(rows, []any{&customer, &line.Period.Start, &line.Period.End, &line.Stream, &line.MeterID, &line.MeterSlug, &line.Usage, &line.Events, &charge, &currency, &unpriced, &noPrice}, func() error {
 		found := line
 		found.State, found.Reason = billing.PeriodClosed, billing.ClosedUnbilled

@@ -66,7 +66,7 @@ export function withdrawPrice({ meter, plan, customer }: Priced, version: number
     : answer(api.DELETE("/v1/plans/{slug}/pricing/{meter}/{version}", { params: { path: { ...inPlan(plan, meter), version } } }));
 }
 
-/** Ends a customer's own price with the running billing period. */
+/** Ends a customer's own price at the default time of the API. */
 export function endPrice(customer: string, meter: string, confirm: string | undefined) {
   return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/end", { params: ofCustomer(customer, meter), body: { ...(confirm && { confirm }) } }));
 }

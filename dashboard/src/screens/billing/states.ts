@@ -24,13 +24,6 @@ export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {
   rejected: ["bad", "rejected", "The provider does not have the report. The next sync reports its usage again."],
 };
 
-/** Where the price of a line is set. */
-export const priceSources: Record<NonNullable<Schema<"PreviewItem">["price_source"]>, string> = {
-  customer: "the customer's own price",
-  plan: "the price of the customer's plan",
-  meter: "the meter's own price",
-};
-
 export const holdStates: Record<Schema<"InvoiceHold">["state"], Told> = {
   planned: ["waiting", "being held", "The provider has not confirmed the hold yet."],
   held: ["waiting", "held", "The invoice waits until the reported usage is counted and compared with it."],

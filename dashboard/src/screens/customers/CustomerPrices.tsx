@@ -2,14 +2,13 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { customer as readCustomer } from "../../api/customers";
 import { meters } from "../../api/meters";
-import { pricings } from "../../api/prices";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { LoadingText } from "../../states/Loading";
 import { List } from "../../values/List";
 import { cell } from "../../values/Table";
-import { PriceText, Prices } from "../meters/Prices";
+import { PriceNow, Prices } from "../meters/Prices";
 
 const columns = [{ title: "Meter" }, { title: "Own price now" }];
 
@@ -32,20 +31,12 @@ export function CustomerPrices() {
                 {slug}
               </Link>
             </td>
-            <td>{data ? <Price customer={data.external_id} meter={slug} /> : <LoadingText />}</td>
+            <td>{data ? <PriceNow of={{ customer: data.external_id, meter: slug }} none="none" later="none now" /> : <LoadingText />}</td>
           </tr>
         )}
       </List>
     </Allowed>
   );
-}
-
-function Price({ customer, meter }: { customer: string; meter: string }) {
-  const { data } = useQuery(pricings({ customer }));
-  if (!data) return <LoadingText />;
-  const found = data.find(({ meter_slug }) => meter_slug === meter);
-  if (found?.current) return <PriceText price={found.current} meter={meter} />;
-  return <span className="muted">{found ? "none now" : "none"}</span>;
 }
 
 function None() {

@@ -11,8 +11,8 @@ import { decimals, minorDigits } from "../../values/decimal";
 import { range } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
-import { priceSources } from "../billing/states";
 import styles from "./CustomerBill.module.css";
+import { PriceSource } from "./PriceSource";
 import { totals } from "./totals";
 import { Explained } from "./Working";
 
@@ -79,7 +79,7 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
               {line.meter_slug}
             </Opener>
           )}
-          {line.price_source && line.price_source !== "meter" && <p className="muted small">{priceSources[line.price_source]}</p>}
+          <PriceSource of={line} />
           {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
         </td>
         <td className={cell.number} data-title="usage">

@@ -10,8 +10,8 @@ import { Amount } from "../../values/Amount";
 import { range } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
-import { priceSources } from "../billing/states";
 import styles from "./CustomerBill.module.css";
+import { PriceSource } from "./PriceSource";
 import { Working } from "./Working";
 
 const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Late usage", number: true }, { title: "Amount", number: true }];
@@ -82,7 +82,7 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
               {line.meter_slug}
             </Opener>
           )}
-          {line.price_source && line.price_source !== "meter" && <p className="muted small">{priceSources[line.price_source]}</p>}
+          <PriceSource of={line} />
         </td>
         <td className={cell.number} data-title="usage">
           <Usage meter={line.meter_slug} value={line.usage} />

@@ -3,7 +3,7 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import type { Schema } from "../../api/client";
-import { endPrice, pricing, withdrawPrice, type Priced } from "../../api/prices";
+import { endPrice, pricing, pricings, withdrawPrice, type Priced } from "../../api/prices";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingRows, LoadingText } from "../../states/Loading";
@@ -68,6 +68,15 @@ export function PriceText({ price, meter }: { price: Schema<"Price">; meter: str
       <Amount value={overage_rate} currency={currency} /> a unit
     </>
   );
+}
+
+/** The price that a plan or a customer has for a meter now. Without one, the text: later if a version is scheduled, else none. */
+export function PriceNow({ of: { meter, ...owner }, none, later }: { of: Priced; none: string; later: string }) {
+  const { data } = useQuery(pricings(owner));
+  if (!data) return <LoadingText />;
+  const found = data.find(({ meter_slug }) => meter_slug === meter);
+  if (found?.current) return <PriceText price={found.current} meter={meter} />;
+  return <span className="muted">{found ? later : none}</span>;
 }
 
 const columns = [

@@ -1,12 +1,10 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { meters } from "../../api/meters";
-import { pricings } from "../../api/prices";
 import { Empty } from "../../states/Empty";
-import { LoadingText } from "../../states/Loading";
 import { List } from "../../values/List";
 import { cell } from "../../values/Table";
-import { PriceText } from "../meters/Prices";
+import { PriceNow } from "../meters/Prices";
 
 const columns = [{ title: "Meter" }, { title: "Price in the plan now" }];
 
@@ -25,20 +23,12 @@ export function PlanPrices() {
             </Link>
           </td>
           <td>
-            <Price plan={plan} meter={slug} />
+            <PriceNow of={{ plan, meter: slug }} none="the meter's own" later="the meter's own price until the plan's price takes effect" />
           </td>
         </tr>
       )}
     </List>
   );
-}
-
-function Price({ plan, meter }: { plan: string; meter: string }) {
-  const { data } = useQuery(pricings({ plan }));
-  if (!data) return <LoadingText />;
-  const found = data.find(({ meter_slug }) => meter_slug === meter);
-  if (found?.current) return <PriceText price={found.current} meter={meter} />;
-  return <span className="muted">{found ? "the meter's own price until the plan's price takes effect" : "the meter's own"}</span>;
 }
 
 function None() {

@@ -101,7 +101,6 @@ func TestAScheduledOwnPriceIsWithdrawn(t *testing.T) {
 	require.Equal(t, []string{"10 meter", "10 meter"}, b.sources(t))
 }
 
-// A key without the permission to read prices changes no begun period.
 func TestAnOwnPriceNeedsThePermissionsOfPrices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

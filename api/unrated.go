@@ -49,7 +49,7 @@ type unratedUsage struct {
 	MeterID      string                `json:"meter_id"`
 	MeterSlug    string                `json:"meter_slug"`
 	Period       unratedPeriod         `json:"period"`
-	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter nor the customer's plan has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: when the period closed, no provider would bill the usage."`
+	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter, the customer's plan nor the customer has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: when the period closed, no provider would bill the usage."`
 	Detail       string                `json:"detail" doc:"Details if the reason is no_subscription_item. Empty for other reasons"`
 	Usage        metering.Decimal      `json:"usage"`
 	EventCount   int64                 `json:"event_count"`

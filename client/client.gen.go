@@ -8938,7 +8938,7 @@ type UnratedUsage struct {
 
 	// Reason Reason why nothing bills the usage:
 	// - `before_first_period`: the usage is older than the customer's first billing period.
-	// - `no_price`: neither the meter nor the customer's plan has a price.
+	// - `no_price`: neither the meter, the customer's plan nor the customer has a price.
 	// - `no_provider`: the tenant has no billing provider.
 	// - `no_provider_link`: the customer has no `billing_provider_id`.
 	// - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
@@ -8952,7 +8952,7 @@ type UnratedUsage struct {
 
 // UnratedUsageReason Reason why nothing bills the usage:
 // - `before_first_period`: the usage is older than the customer's first billing period.
-// - `no_price`: neither the meter nor the customer's plan has a price.
+// - `no_price`: neither the meter, the customer's plan nor the customer has a price.
 // - `no_provider`: the tenant has no billing provider.
 // - `no_provider_link`: the customer has no `billing_provider_id`.
 // - `no_subscription_item`: the provider accepts no usage of the meter for the customer.

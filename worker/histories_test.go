@@ -167,7 +167,7 @@ func withoutIdlePass(activities []string) []string {
 	return activities
 }
 
-// openEvents are what a run waits for, or is asked for.
+// openEvents are numbers of timers, activities and workflow tasks that have not ended.
 type openEvents struct{ timers, activities, workflowTasks int }
 
 // openOf counts what is open in a run. On a busy machine the server may ask a run that waits once

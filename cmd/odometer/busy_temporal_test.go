@@ -21,7 +21,7 @@ import (
 )
 
 // busy is Temporal behind a server that does what is asked, but gives up on
-// each request the first time it is asked: whoever does not ask again never gets
+// each request the first time: a client that does not repeat the request never gets
 // an answer.
 type busy struct {
 	mu      sync.Mutex

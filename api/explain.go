@@ -11,20 +11,22 @@ import (
 
 // step is one step of the working of an amount.
 type step struct {
-	Name          stepName         `json:"name"`
-	Description   string           `json:"description" doc:"Explanation of the amount in one sentence" example:"The units that the base price covers."`
-	Amount        metering.Decimal `json:"amount" doc:"Exact amount in 'unit'"`
-	Unit          string           `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
-	RoundedTo     *int32           `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded"`
-	MeterVersion  *int64           `json:"meter_version,omitempty" doc:"Version of the meter that counted the usage. Present only in the step 'usage'"`
-	EventCount    *int64           `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage and fixed_fees"`
-	Tier          int              `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
-	PriceVersion  int              `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price, such as included_units, overage_rate and base_price"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price with this value. Present only in the steps provider_charge and 'charge'" example:"price_1Q2"`
-	ClosedPeriod  *usagePeriod     `json:"closed_period,omitempty"`
-	Reason        string           `json:"reason,omitempty" doc:"Reason for the adjustment of the closed period" example:"late usage"`
-	Series        *stepSeries      `json:"series,omitempty"`
-	Steps         []step           `json:"steps,omitempty" doc:"Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation"`
+	Name          stepName          `json:"name"`
+	Description   string            `json:"description" doc:"Explanation of the amount in one sentence" example:"The units that the base price covers."`
+	Amount        metering.Decimal  `json:"amount" doc:"Exact amount in 'unit'"`
+	Unit          string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
+	RoundedTo     *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded"`
+	MeterVersion  *int64            `json:"meter_version,omitempty" doc:"Version of the meter that counted the usage. Present only in the step 'usage'"`
+	EventCount    *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage and fixed_fees"`
+	Tier          int               `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
+	Above         *metering.Decimal `json:"above,omitempty" doc:"Number of charged_units below the tier. Present only in the step 'tier', except in the first tier"`
+	UpTo          *metering.Decimal `json:"up_to,omitempty" doc:"Last of the charged_units in the tier. Present only in the step 'tier', except in the last tier of the price"`
+	PriceVersion  int               `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price, such as included_units, overage_rate and base_price"`
+	ProviderPrice string            `json:"provider_price,omitempty" doc:"Id of the provider's own price with this value. Present only in the steps provider_charge and 'charge'" example:"price_1Q2"`
+	ClosedPeriod  *usagePeriod      `json:"closed_period,omitempty"`
+	Reason        string            `json:"reason,omitempty" doc:"Reason for the adjustment of the closed period" example:"late usage"`
+	Series        *stepSeries       `json:"series,omitempty"`
+	Steps         []step            `json:"steps,omitempty" doc:"Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation"`
 }
 
 // stepSeries is where an amount was reported.
@@ -48,7 +50,7 @@ func showSteps(steps []billing.Step) []step {
 func showStep(s billing.Step) step {
 	shown := step{
 		Name: stepName(s.Name), Description: s.Sentence(), Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits,
-		PriceVersion: s.PriceVersion, ProviderPrice: s.Price, Reason: s.Reason, Tier: s.Tier, Steps: showSteps(s.Of),
+		PriceVersion: s.PriceVersion, ProviderPrice: s.Price, Reason: s.Reason, Tier: s.Tier, Above: s.Above, UpTo: s.UpTo, Steps: showSteps(s.Of),
 	}
 	if s.Counted() {
 		shown.EventCount = &s.Events

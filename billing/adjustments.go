@@ -44,7 +44,7 @@ func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line
 		}
 	}
 	for i := range all {
-		all[i].noCredit = into.Bills == metering.BillsAmounts
+		all[i].noCredit = into.Bills == metering.BillsAmounts && target.Kind != StatementReport
 	}
 	return all
 }

@@ -39,6 +39,8 @@ func (b chargeSteps) usage() []Step {
 			b.money(StepUsageFee, b.Usage),
 		}
 	}
+	charge := b.money(StepModelCharge, b.Usage)
+	charge.Digits = b.Digits
 	steps := []Step{included, {Name: StepRest, Amount: b.Rest, Unit: inUnits}}
 	switch b.price.Model {
 	case ModelPackage:
@@ -55,7 +57,7 @@ func (b chargeSteps) usage() []Step {
 	default:
 		steps = append(steps, b.tiers()...)
 	}
-	return append(steps, b.money(StepModelCharge, b.Usage))
+	return append(steps, charge)
 }
 
 // divided returns the steps of the unit charges and of their division.
@@ -74,6 +76,9 @@ func (b chargeSteps) tiers() []Step {
 		rate := b.given(StepTierPrice, p.Rate, b.currency)
 		tier := b.money(StepTier, p.Amount)
 		tier.Tier, tier.Of = p.Tier+1, []Step{{Name: StepTierUnits, Amount: p.Units, Unit: inUnits}, rate}
+		if tier.UpTo = b.price.Tiers[p.Tier].UpTo; p.Tier > 0 {
+			tier.Above = b.price.Tiers[p.Tier-1].UpTo
+		}
 		units = append(units, tier)
 		if !p.FlatFee.IsZero() {
 			fee := b.given(StepTierFlatFee, p.FlatFee, b.currency)

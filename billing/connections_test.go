@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // A receiver that moves keeps its connection: its statements say all that it is
@@ -148,4 +149,16 @@ func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 	live, _ = afterClosing(t, f)
 	require.Equal(t, january.Start, live.Plan().Reports[0].Period)
 	require.Equal(t, "10", live.Plan().Reports[0].Lines[0].Quantity.String())
+}
+
+// A receiver of statements takes credits, also in a period that an earlier connection began to
+// bill in amounts.
+func TestAStatementCreditsWhatWasBilledInAmountsBefore(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february, Bills: metering.BillsAmounts}))
+	f = withLate(f, january, "1", "-2")
+	f.Reconcile()
+	late := billing.Adjustments(f)
+	require.Len(t, late, 1)
+	require.Equal(t, "-200", late[0].Amount.String())
 }

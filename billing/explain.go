@@ -13,10 +13,12 @@ type Step struct {
 	Amount metering.Decimal `json:"amount"` // in the unit of the step, exact
 	Unit   string           `json:"unit"`   // "units", "packages", "events", "percent", or the ISO 4217 code of the currency
 
-	Digits       *int32                  `json:"digits,omitempty"`        // that it is rounded to, half to even; nil: it is not rounded
+	Digits       *int32                  `json:"digits,omitempty"`        // that it is rounded to, half to even; nil: it is exact
 	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // that has counted it; 0: it is not counted
 	Events       int64                   `json:"events,omitempty"`        // that it is counted from; of fixed fees, that they are for
 	Tier         int                     `json:"tier,omitempty"`          // its number, from 1; 0: it is of no tier
+	Above        *metering.Decimal       `json:"above,omitempty"`         // charged units below the tier; nil: none
+	UpTo         *metering.Decimal       `json:"up_to,omitempty"`         // last charged unit of the tier; nil: it has no end
 	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
 	Price        string                  `json:"price,omitempty"`         // the provider's, that it is of; "": of ours
 	Closed       *metering.Range         `json:"-"`                       // the closed period that it is of

@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // TestEveryAmountHasItsWorking looks at every fact of some lives: each working
@@ -83,6 +85,7 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 // planned holds a report's lines to the working of the same period's statement.
 func (w workings) planned(l *life, r billing.Report, statements map[int64]billing.Statement) {
 	w.seen[string(r.Kind)]++
+	w.verified(l, r)
 	start := r.Of.Start
 	if r.Kind == billing.ChargeReport && r.Late {
 		start = r.Window.Start
@@ -120,6 +123,24 @@ func (w workings) planned(l *life, r billing.Report, statements map[int64]billin
 		if stated.Currency == line.Currency {
 			w.same(l, "the planned adjustment", line.Amount, amount)
 		}
+	}
+}
+
+// verified requires that a receiver recomputes the same amounts of a statement.
+func (w workings) verified(l *life, r billing.Report) {
+	if r.Kind != billing.StatementReport {
+		return
+	}
+	var periods []metering.Range
+	for _, p := range l.allPeriods() {
+		periods = append(periods, p.Range)
+	}
+	framed, err := webhook.NewProvider(nil).Frame(billing.Message{Report: r, Periods: periods, Now: l.now})
+	if err == nil {
+		err = client.VerifyStatement(framed.Body)
+	}
+	if err != nil {
+		l.failf("a receiver refuses the statement: %s\n%s", err, framed.Body)
 	}
 }
 
@@ -253,11 +274,7 @@ func (w workings) recount(l *life, steps []billing.Step) {
 		if s.Digits != nil {
 			want = rounded(want, int(*s.Digits))
 		}
-		shown := want
-		if at[billing.StepPerUnits] != nil && (s.Name == billing.StepModelCharge || s.Name == billing.StepExact || s.Name == billing.StepTrial) { // it may not end
-			shown, s.Amount = rounded(want, 16), s.Amount.Round(16)
-		}
-		if shown.Cmp(rational(s.Amount)) != 0 {
+		if want.Cmp(rational(s.Amount)) != 0 {
 			l.failf("the step %s is %s instead of %s in\n%+v", s.Name, s.Amount, want.FloatString(12), steps)
 		}
 		at[s.Name] = want

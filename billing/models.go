@@ -21,6 +21,7 @@ type Charged struct {
 	Flat     metering.Decimal // sum of the tiers' flat fees
 	Events   int64            // that cost the fixed fee
 	Usage    metering.Decimal // the charge of the model
+	Digits   *int32           // decimals of Usage, if a quotient does not end; nil: Usage is exact
 	Exact    metering.Decimal // with the base price, within the minimum and the maximum
 }
 
@@ -39,7 +40,7 @@ func (t Terms) Charge(of Measured) Charged {
 	switch t.Model {
 	case ModelPerUnit:
 		c.Units = c.Rest.Mul(t.UnitPrice)
-		c.Usage = t.perUnits(c.Units)
+		c.Usage = c.divide(c.Units, t.PerUnits)
 	case ModelGraduated, ModelVolume:
 		t.chargeTiers(&c)
 	case ModelPackage:
@@ -76,12 +77,21 @@ func (t Terms) bounded(charge metering.Decimal) metering.Decimal {
 // compared with or rounded to.
 const amountDigits = 16
 
-// perUnits divides a sum of units × unit prices by PerUnits. Fees are added afterwards.
-func (t Terms) perUnits(sum metering.Decimal) metering.Decimal {
-	if t.PerUnits <= 1 {
+// divide divides a sum of units × unit prices by perUnits. Fees are added afterwards.
+func (c *Charged) divide(sum metering.Decimal, perUnits int64) metering.Decimal {
+	if perUnits <= 1 {
 		return sum
 	}
-	return sum.Div(t.PerUnits, amountDigits)
+	quotient := sum.Div(perUnits, amountDigits)
+	if !quotient.Mul(metering.Whole(perUnits)).Equal(sum) {
+		c.Digits = new(quotient.Decimals())
+	}
+	return quotient
+}
+
+// perUnits divides a unit price by PerUnits.
+func (t Terms) perUnits(price metering.Decimal) metering.Decimal {
+	return new(Charged).divide(price, t.PerUnits)
 }
 
 func (t Terms) chargeTiers(c *Charged) {
@@ -92,7 +102,7 @@ func (t Terms) chargeTiers(c *Charged) {
 	for _, p := range c.Parts {
 		c.Units, c.Flat = c.Units.Add(p.Amount), c.Flat.Add(p.FlatFee)
 	}
-	c.Usage = t.perUnits(c.Units).Add(c.Flat)
+	c.Usage = c.divide(c.Units, t.PerUnits).Add(c.Flat)
 }
 
 // graduated divides the units among the tiers that they reach. The first tier is always

@@ -8289,6 +8289,9 @@ type StatementReportLineComponent string
 
 // StatementStep defines model for StatementStep.
 type StatementStep struct {
+	// Above Number of `charged_units` below the tier. Present only in the step `tier`, except in the first tier
+	Above *json.Number `json:"above,omitempty"`
+
 	// Amount Exact amount in `unit`
 	Amount json.Number `json:"amount"`
 
@@ -8318,6 +8321,9 @@ type StatementStep struct {
 	//
 	// Examples: USD
 	Unit string `json:"unit"`
+
+	// UpTo Last of the `charged_units` in the tier. Present only in the step `tier`, except in the last tier of the price
+	UpTo *json.Number `json:"up_to,omitempty"`
 }
 
 // StatementTotal defines model for StatementTotal.
@@ -8350,6 +8356,9 @@ type SteeredSync struct {
 
 // Step defines model for Step.
 type Step struct {
+	// Above Number of `charged_units` below the tier. Present only in the step `tier`, except in the first tier
+	Above *json.Number `json:"above,omitempty"`
+
 	// Amount Exact amount in `unit`
 	Amount       json.Number  `json:"amount"`
 	ClosedPeriod *UsagePeriod `json:"closed_period,omitempty"`
@@ -8403,6 +8412,9 @@ type Step struct {
 	//
 	// Examples: USD
 	Unit string `json:"unit"`
+
+	// UpTo Last of the `charged_units` in the tier. Present only in the step `tier`, except in the last tier of the price
+	UpTo *json.Number `json:"up_to,omitempty"`
 }
 
 // StepName Name of the step:

@@ -177,6 +177,9 @@ func (x Decimal) Div(n int64, places int32) Decimal {
 	return Decimal{divideEven(x.d, n, k+int32(bits.Len64(uint64(n))))}
 }
 
+// Decimals returns the number of digits after the decimal point.
+func (x Decimal) Decimals() int32 { return max(-x.d.Exponent(), 0) }
+
 // divideEven returns x / n to so many places, half to even.
 func divideEven(x decimal.Decimal, n int64, places int32) decimal.Decimal {
 	by := decimal.NewFromInt(n)

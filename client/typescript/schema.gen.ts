@@ -7855,6 +7855,11 @@ export interface components {
         StatementStep: {
             /**
              * Format: decimal
+             * @description Number of `charged_units` below the tier. Present only in the step `tier`, except in the first tier
+             */
+            above?: string;
+            /**
+             * Format: decimal
              * @description Exact amount in `unit`
              */
             amount: string;
@@ -7891,6 +7896,11 @@ export interface components {
              * @example USD
              */
             unit: string;
+            /**
+             * Format: decimal
+             * @description Last of the `charged_units` in the tier. Present only in the step `tier`, except in the last tier of the price
+             */
+            up_to?: string;
         };
         StatementTotal: {
             /**
@@ -7925,6 +7935,11 @@ export interface components {
             sync: components["schemas"]["SyncRun"];
         };
         Step: {
+            /**
+             * Format: decimal
+             * @description Number of `charged_units` below the tier. Present only in the step `tier`, except in the first tier
+             */
+            above?: string;
             /**
              * Format: decimal
              * @description Exact amount in `unit`
@@ -7991,6 +8006,11 @@ export interface components {
              * @example USD
              */
             unit: string;
+            /**
+             * Format: decimal
+             * @description Last of the `charged_units` in the tier. Present only in the step `tier`, except in the last tier of the price
+             */
+            up_to?: string;
         };
         StepSeries: {
             /**
@@ -16425,6 +16445,7 @@ export interface operations {
 
 /** The fields that are decimals. */
 export const decimals: ReadonlySet<string> = new Set([
+  "above",
   "accepted_quantity",
   "adjustments",
   "after",

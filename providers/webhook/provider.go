@@ -122,19 +122,21 @@ type StatementMeter struct {
 
 // StatementStep is one step of the breakdown of an amount.
 type StatementStep struct {
-	Name         string           `json:"name" doc:"Name of the step, as in GET /v1/billing/explain" example:"overage_charge"`
-	Amount       metering.Decimal `json:"amount" doc:"Exact amount in 'unit'"`
-	Unit         string           `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
-	RoundedTo    *int32           `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
-	EventCount   *int64           `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage and fixed_fees"`
-	PriceVersion int              `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price"`
-	Tier         int              `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
-	Steps        []StatementStep  `json:"steps,omitempty" doc:"Parts of the amount"`
+	Name         string            `json:"name" doc:"Name of the step, as in GET /v1/billing/explain" example:"overage_charge"`
+	Amount       metering.Decimal  `json:"amount" doc:"Exact amount in 'unit'"`
+	Unit         string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
+	RoundedTo    *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
+	EventCount   *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage and fixed_fees"`
+	PriceVersion int               `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price"`
+	Tier         int               `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
+	Above        *metering.Decimal `json:"above,omitempty" doc:"Number of charged_units below the tier. Present only in the step 'tier', except in the first tier"`
+	UpTo         *metering.Decimal `json:"up_to,omitempty" doc:"Last of the charged_units in the tier. Present only in the step 'tier', except in the last tier of the price"`
+	Steps        []StatementStep   `json:"steps,omitempty" doc:"Parts of the amount"`
 }
 
 func stepsOf(working []billing.Step) (steps []StatementStep) {
 	for _, s := range working {
-		step := StatementStep{Name: s.Name, Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits, PriceVersion: s.PriceVersion, Tier: s.Tier, Steps: stepsOf(s.Of)}
+		step := StatementStep{Name: s.Name, Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits, PriceVersion: s.PriceVersion, Tier: s.Tier, Above: s.Above, UpTo: s.UpTo, Steps: stepsOf(s.Of)}
 		if s.Counted() {
 			step.EventCount = &s.Events
 		}

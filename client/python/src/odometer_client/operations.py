@@ -9,6 +9,7 @@ from odometer_client import schema
 
 DECIMALS = frozenset(
     [
+        "above",
         "accepted_quantity",
         "adjustments",
         "after",

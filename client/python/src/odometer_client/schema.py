@@ -1320,6 +1320,7 @@ class StatementPeriod(TypedDict):
 
 
 class StatementStep(TypedDict):
+    above: NotRequired[Decimal]
     amount: Decimal
     event_count: NotRequired[int]
     name: str
@@ -1328,6 +1329,7 @@ class StatementStep(TypedDict):
     steps: NotRequired[list[StatementStep]]
     tier: NotRequired[int]
     unit: str
+    up_to: NotRequired[Decimal]
 
 
 class StatementTotal(TypedDict):
@@ -2307,6 +2309,7 @@ class SteeredSync(TypedDict):
 
 
 class Step(TypedDict):
+    above: NotRequired[Decimal]
     amount: Decimal
     closed_period: NotRequired[UsagePeriod]
     description: str
@@ -2369,6 +2372,7 @@ class Step(TypedDict):
     steps: NotRequired[list[Step]]
     tier: NotRequired[int]
     unit: str
+    up_to: NotRequired[Decimal]
 
 
 class AdjustmentLine(TypedDict):

@@ -1,0 +1,138 @@
+package billing_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/dev/lives"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
+)
+
+//go:generate go test -run TestStatementVectors -update
+
+const statementVectors = "../client/testdata/statements.jsonl"
+
+// TestStatementVectors compares the statements that the tests of the three clients verify with
+// those that are made today.
+func TestStatementVectors(t *testing.T) {
+	t.Parallel()
+	var statements bytes.Buffer
+	seen := make(map[string]int)
+	for seed := range uint64(20) {
+		body := statementVector(t, seed)
+		require.NoError(t, client.VerifyStatement(body), "seed %d: %s", seed, body)
+		statements.Write(append(body, '\n'))
+		for _, found := range regexp.MustCompile(`"(?:name|currency)":"(\w+)"`).FindAllSubmatch(body, -1) {
+			seen[string(found[1])]++
+		}
+	}
+	for _, name := range append(billing.StepNames(), "JPY", "USD", "KWD") {
+		if !slices.Contains(inNoStatement, name) {
+			require.Greater(t, seen[name], 1, "%s is hardly ever stated", name)
+		}
+	}
+	require.Less(t, statements.Len(), 200_000)
+	if *update {
+		require.NoError(t, os.WriteFile(statementVectors, statements.Bytes(), 0o600))
+	}
+	text, err := os.ReadFile(statementVectors)
+	require.NoError(t, err)
+	require.Equal(t, statements.String(), string(text), "the statements are not current: make generate")
+}
+
+// inNoStatement are steps of GET /v1/billing/explain alone.
+var inNoStatement = []string{billing.StepUnbilledUnits, billing.StepUnbilled, billing.StepAdjustment, billing.StepAll}
+
+// statementVector returns the message of February's statement for three meters: January closed
+// before, and usage of January arrived later.
+func statementVector(t *testing.T, seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 12))
+	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january, Complete: true}, billing.Period{Range: february}))
+	f.Stored[0].ClosedAt = new(february.Start.Add(grace))
+	f.LateMonths = []metering.Range{january}
+	f.Meters = nil
+	models := billing.Model("").Values()
+	for n := range 3 {
+		model := models[(3*int(seed)+n)%len(models)]
+		terms := anyTerms(rng)
+		for terms.PriceModel() != model {
+			terms = anyTerms(rng)
+		}
+		addVector(rng, &f, metering.MeterID(n+1), terms)
+	}
+	f.Reconcile()
+	plan := f.Plan()
+	require.NotEmpty(t, plan.Reports)
+	report := plan.Reports[0]
+	if rng.IntN(8) == 0 { // as if an operator had excluded the first meter
+		report.Lines[0].Working = nil
+	}
+	framed, err := webhook.NewProvider(nil).Frame(billing.Message{
+		Report: report, ID: uuid.UUID{1}, TenantID: 1, CustomerID: 1, CustomerExternalID: "acme", Sequence: int64(seed) + 1,
+		Periods: []metering.Range{january, february}, Now: f.Now,
+	})
+	require.NoError(t, err)
+	return framed.Body
+}
+
+// addVector adds a meter with usage in both months to the facts.
+func addVector(rng *rand.Rand, f *billing.Facts, meter metering.MeterID, terms billing.Terms) {
+	f.Meters = append(f.Meters, metering.Meter{ID: meter, Slug: fmt.Sprintf("meter_%d", meter), Version: metering.MeterVersion{Status: metering.Complete}})
+	f.Prices[meter] = []billing.Price{{MeterID: meter, Version: 1, Terms: terms}}
+	usages := anyUsages(rng, terms)
+	usage := func() metering.Decimal { return usages[rng.IntN(len(usages))] }
+	events := func() int64 { return rng.Int64N(9) }
+	closed := billing.ClosedLine{
+		MeterID: meter, Usage: usage(), Events: events(), PriceVersion: 1, Terms: terms, Currency: terms.Currency, Billed: true,
+		Trial: rng.IntN(6) == 0,
+	}
+	units := closed.Usage
+	if rng.IntN(4) == 0 {
+		closed.Scale = new(rng.Int32N(3))
+		units = billing.Units(units, *closed.Scale)
+	}
+	if rng.IntN(6) == 0 {
+		closed.Price = &tariff{"price_1", terms.Currency, lives.Tariff{Flat: metering.Whole(3), UpTo: metering.Whole(10), First: metering.MustDecimal("1.5"), Rest: metering.MustDecimal("0.3")}}
+		closed.PriceVersion, closed.Terms = 0, billing.Terms{}
+		for _, l := range closed.Price.Lines(units) {
+			closed.Charge = closed.Charge.Add(l.Amount)
+		}
+	} else {
+		closed.Charge = terms.ChargeIn(terms.Currency, billing.Measured{Units: units, Events: closed.Events})
+	}
+	if closed.Trial {
+		closed.Charge = metering.Decimal{}
+	}
+	f.Stored[0].Closed = append(f.Stored[0].Closed, closed)
+	late := anyDecimal(rng)
+	f.Usage = append(f.Usage,
+		billing.Usage{Period: january.Start, MeterID: meter, Total: closed.Usage.Add(late), Events: closed.Events + 1, Late: late, LateEvents: 1},
+		billing.Usage{Period: february.Start, MeterID: meter, Total: usage(), Events: events()})
+	if rng.IntN(4) == 0 {
+		f.Booked = append(f.Booked, billing.Booked{
+			Period: january.Start, MeterID: meter, Events: closed.Events, Units: units, Charge: closed.Charge,
+			OnlyReported: metering.MustDecimal("1.5"), OnlyReportedCharge: metering.Whole(2),
+		})
+	}
+	for _, period := range []metering.Range{january, february} {
+		if rng.IntN(3) == 0 {
+			reported := stated(first, period, "0.25", "3")
+			if period == january {
+				reported = adjusted(first, period, february, "0.25", "3")
+			}
+			reported.MeterID, reported.Taken.Currency, reported.Standing.Currency = meter, terms.Currency, terms.Currency
+			f.Reported = append(f.Reported, reported)
+		}
+	}
+}

@@ -54,6 +54,18 @@ func TestStatementVectors(t *testing.T) {
 // inNoStatement are steps of GET /v1/billing/explain alone.
 var inNoStatement = []string{billing.StepUnbilledUnits, billing.StepUnbilled, billing.StepAdjustment, billing.StepAll}
 
+// TestEachClientKnowsEachStep holds for the steps of statements: another step is an error there.
+func TestEachClientKnowsEachStep(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"verify_formulas.go", "typescript/statements.ts", "python/src/odometer_client/statements.py"} {
+		text, err := os.ReadFile("../client/" + file)
+		require.NoError(t, err)
+		for _, name := range billing.StepNames() {
+			require.Regexp(t, `(?m)^\s*\[?"`+name+`"[:,]`, string(text), "%s does not know the step %s", file, name)
+		}
+	}
+}
+
 // statementVector returns the message of February's statement for three meters: January closed
 // before, and usage of January arrived later.
 func statementVector(t *testing.T, seed uint64) []byte {

@@ -14,6 +14,7 @@ export {
   type ReserveRequest,
 } from "./reservations.js";
 export { parseExactly } from "./exact.js";
+export { StatementError, verifyStatement } from "./statements.js";
 export type { components, operations, paths } from "./schema.gen.js";
 
 /** A body of the API, such as Schema<"UsageResult">. */

@@ -1,0 +1,55 @@
+"""Verifies real statements, and each with one number changed at a time, with the results of the other clients."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from odometer_client import StatementError, verify_statement
+
+TESTDATA = Path(__file__).parents[2] / "testdata"
+STATEMENTS = (TESTDATA / "statements.jsonl").read_text().splitlines()
+RESULTS = json.loads((TESTDATA / "statements.json").read_text())
+NUMBER = re.compile(r'(?:"name":"(\w+)",)?"(usage|unit_price|amount|event_count|above|up_to)":(-?[0-9.]+)')
+
+
+@pytest.mark.parametrize(("statement", "result"), list(zip(STATEMENTS, RESULTS, strict=True)))
+def test_each_change_of_an_amount_is_noticed(statement: str, result: dict[str, list[str]]) -> None:
+    verify_statement(statement)
+    unnoticed = []
+    for n, number in enumerate(NUMBER.finditer(statement)):
+        start, end = number.span(3)
+        try:
+            verify_statement((statement[:start] + increased(number[3]) + statement[end:]).encode())
+        except StatementError:
+            continue
+        unnoticed.append(f"{n} {number[1] or number[2]}")
+    assert unnoticed == result["unnoticed"]
+
+
+def increased(number: str) -> str:
+    """Add one unit of the last digit."""
+    whole, _, fraction = number.partition(".")
+    digits = int(whole + fraction) + 1
+    text = str(abs(digits)).zfill(len(fraction) + 1)
+    if fraction:
+        text = f"{text[: -len(fraction)]}.{text[-len(fraction) :]}"
+    return f"-{text}" if digits < 0 else text
+
+
+def test_the_messages_are_those_of_the_other_clients() -> None:
+    assert RESULTS[0]["refused"]
+    for change in RESULTS[0]["refused"]:
+        changed = STATEMENTS[0].replace(change["replace"], change["with"], 1)
+        with pytest.raises((StatementError, ValueError)) as refused:
+            verify_statement(changed)
+        assert str(refused.value) == change["message"]
+
+
+@pytest.mark.parametrize("body", ["", "[]", '{"type":"ping"}'])
+def test_another_text_is_refused(body: str) -> None:
+    with pytest.raises(ValueError):
+        verify_statement(body)

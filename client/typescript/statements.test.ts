@@ -1,0 +1,53 @@
+// Verifies real statements, and each with one number changed at a time, with the results of the other clients.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { StatementError, verifyStatement } from "./client.js";
+
+const testdata = new URL("../../testdata/", import.meta.url); // of dist
+const statements = readFileSync(new URL("statements.jsonl", testdata), "utf8").trimEnd().split("\n");
+const results = JSON.parse(readFileSync(new URL("statements.json", testdata), "utf8")) as {
+  unnoticed: string[];
+  refused?: { replace: string; with: string; message: string }[];
+}[];
+const number = /(?:"name":"(\w+)",)?"(usage|unit_price|amount|event_count|above|up_to)":(-?[0-9.]+)/g;
+
+test("each change of an amount is noticed", () => {
+  assert.equal(statements.length, results.length);
+  for (const [i, statement] of statements.entries()) {
+    verifyStatement(statement);
+    const unnoticed: string[] = [];
+    for (const [n, { index, 0: match, 1: step, 2: field, 3: stated = "" }] of [...statement.matchAll(number)].entries()) {
+      const end = index + match.length;
+      try {
+        verifyStatement(statement.slice(0, end - stated.length) + increased(stated) + statement.slice(end));
+        unnoticed.push(`${n} ${step ?? field}`);
+      } catch (error) {
+        assert.ok(error instanceof StatementError, String(error));
+      }
+    }
+    assert.deepEqual(unnoticed, results[i]?.unnoticed);
+  }
+});
+
+/** Adds one unit of the last digit. */
+function increased(stated: string): string {
+  const [whole = "", fraction = ""] = stated.split(".");
+  const digits = BigInt(whole + fraction) + 1n;
+  const padded = (digits < 0n ? -digits : digits).toString().padStart(fraction.length + 1, "0");
+  const point = padded.length - fraction.length;
+  return `${digits < 0n ? "-" : ""}${padded.slice(0, point)}${fraction && "."}${padded.slice(point)}`;
+}
+
+test("the messages are those of the other clients", () => {
+  const [statement = ""] = statements;
+  const refused = results[0]?.refused ?? [];
+  assert.notEqual(refused.length, 0);
+  for (const change of refused) {
+    assert.throws(() => verifyStatement(statement.replace(change.replace, () => change.with)), { message: change.message });
+  }
+});
+
+test("another text is refused", () => {
+  for (const body of ["", "[]", "null", '{"type":"ping"}']) assert.throws(() => verifyStatement(body));
+});

@@ -22,6 +22,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/redis/go-redis/v9 v9.23.0 // one rate limit for all replicas, where REDIS_URL is set
 	github.com/robfig/cron/v3 v3.0.1 // whether a cron expression is one
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // tests: statements are what their JSON Schema says
 	github.com/shopspring/decimal v1.6.0 // exact numbers, inside metering.Decimal
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // signatures of webhooks
 	github.com/stretchr/testify v1.12.1 // tests: require
@@ -85,7 +86,6 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/robfig/cron v1.2.0 // indirect
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
 	github.com/sirupsen/logrus v1.10.1 // indirect
 	github.com/stretchr/objx v0.5.3 // indirect

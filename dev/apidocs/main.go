@@ -4,7 +4,8 @@
 //	<!-- generated: operations /v1/events -->
 //	<!-- end -->
 //
-// Each operation and each message has to be on exactly one page.
+// Each operation and each message has to be on exactly one page. Apidocs also writes the JSON
+// Schema of statements beside the pages.
 package main
 
 import (
@@ -28,12 +29,19 @@ func main() {
 }
 
 func writePages(documentPath, folder string) error {
-	document, texts, err := readInput(documentPath, folder)
+	encoded, err := os.ReadFile(documentPath)
+	if err != nil {
+		return err
+	}
+	document, texts, err := readInput(encoded, folder)
 	if err != nil {
 		return err
 	}
 	pages, err := generate(document, texts)
 	if err != nil {
+		return err
+	}
+	if pages[statementSchema], err = messageSchema(encoded, "usage.statement"); err != nil {
 		return err
 	}
 	for name, text := range pages {
@@ -48,13 +56,9 @@ func writePages(documentPath, folder string) error {
 }
 
 // readInput returns the document, and the text of each page by its file name.
-func readInput(documentPath, folder string) (document openAPI, texts map[string]string, err error) {
-	encoded, err := os.ReadFile(documentPath)
-	if err != nil {
-		return openAPI{}, nil, err
-	}
+func readInput(encoded []byte, folder string) (document openAPI, texts map[string]string, err error) {
 	if err := json.Unmarshal(encoded, &document); err != nil {
-		return openAPI{}, nil, fmt.Errorf("%s: %w", documentPath, err)
+		return openAPI{}, nil, fmt.Errorf("decode the document: %w", err)
 	}
 	paths, err := filepath.Glob(filepath.Join(folder, "*.md"))
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"os"
 	"strings"
 	"testing"
 
@@ -10,7 +11,9 @@ import (
 
 func committed(t *testing.T) (openAPI, map[string]string) {
 	t.Helper()
-	document, texts, err := readInput("../../api/openapi.json", "../../docs/api")
+	encoded, err := os.ReadFile("../../api/openapi.json")
+	require.NoError(t, err)
+	document, texts, err := readInput(encoded, "../../docs/api")
 	require.NoError(t, err)
 	return document, texts
 }

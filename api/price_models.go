@@ -75,7 +75,7 @@ type NewTier struct {
 }
 
 // terms returns the terms that a body asks for. currency is the default.
-func (in NewPrice) terms(currency string) (billing.Terms, error) {
+func (in NewTerms) terms(currency string) (billing.Terms, error) {
 	t := billing.Terms{
 		BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: currency,
 		UnitPrice: in.UnitPrice.Decimal, PackagePrice: in.PackagePrice.Decimal, Percent: in.Percent.Decimal, FixedFee: in.FixedFee.Decimal,
@@ -114,7 +114,7 @@ func (in NewPrice) terms(currency string) (billing.Terms, error) {
 }
 
 // refuseFields refuses fields of other models.
-func (in NewPrice) refuseFields(model billing.Model) error {
+func (in NewTerms) refuseFields(model billing.Model) error {
 	for _, f := range []struct {
 		name string
 		sent bool
@@ -138,7 +138,7 @@ func (in NewPrice) refuseFields(model billing.Model) error {
 }
 
 // requireAmount refuses a price without an amount: it would be free by mistake.
-func (in NewPrice) requireAmount(model billing.Model) error {
+func (in NewTerms) requireAmount(model billing.Model) error {
 	missing := func(field string, sent bool) error {
 		if sent {
 			return nil

@@ -132,14 +132,19 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil
 }
 
-// NewPrice is a price that is to hold.
-type NewPrice struct {
+// NewTerms are the terms of a price that is to hold.
+type NewTerms struct {
 	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. With the model 'overage', a price needs base_price, overage_rate or both; use 0 for free usage"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that the base price includes. They are subtracted before the model is applied"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false" doc:"Price of each unit beyond the included units. Only with the model 'overage'"`
 	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217 code. Default: the tenant's currency"`
-	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
 	NewModel
+}
+
+// NewPrice is a price that is to hold.
+type NewPrice struct {
+	NewTerms
+	EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
 	Confirm
 }
 

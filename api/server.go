@@ -222,6 +222,7 @@ func (s *server) routes() {
 			howToConfirm)), s.setPricing)
 	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview the effect of a price",
 		aboutPreview)), s.previewPricing)
+	s.calculations()
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's scheduled price",
 		"Returns 409 if the version has already begun."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",

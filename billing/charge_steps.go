@@ -6,6 +6,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// ChargeSteps returns the breakdown of the charge for the usage. The last step is the charge in
+// the currency's minor unit.
+func (t Terms) ChargeSteps(of Measured) []Step {
+	c := calculation{price: Price{Terms: t}, currency: t.Currency, usage: of.Units, events: of.Events}
+	return c.charged()
+}
+
 // ours returns the steps of the exact charge at our price.
 func (c *calculation) ours() []Step {
 	b := chargeSteps{price: c.price, currency: c.currency, Charged: c.price.Charge(c.measured())}

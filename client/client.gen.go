@@ -289,6 +289,36 @@ func (e BillingPeriodState) Valid() bool {
 	}
 }
 
+// Defines values for CalculateModel.
+const (
+	CalculateModelGraduated  CalculateModel = "graduated"
+	CalculateModelOverage    CalculateModel = "overage"
+	CalculateModelPackage    CalculateModel = "package"
+	CalculateModelPerUnit    CalculateModel = "per_unit"
+	CalculateModelPercentage CalculateModel = "percentage"
+	CalculateModelVolume     CalculateModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the CalculateModel enum.
+func (e CalculateModel) Valid() bool {
+	switch e {
+	case CalculateModelGraduated:
+		return true
+	case CalculateModelOverage:
+		return true
+	case CalculateModelPackage:
+		return true
+	case CalculateModelPerUnit:
+		return true
+	case CalculateModelPercentage:
+		return true
+	case CalculateModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ConnectableType.
 const (
 	ConnectableTypeStripe  ConnectableType = "stripe"
@@ -4173,6 +4203,86 @@ type BreakdownRow struct {
 	WindowStart *time.Time `json:"window_start,omitempty"`
 }
 
+// Calculate defines model for Calculate.
+type Calculate struct {
+	// BasePrice Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
+	BasePrice *json.Number `json:"base_price,omitempty"`
+
+	// Currency ISO 4217 code. Default: the tenant's currency
+	Currency *string `json:"currency,omitempty"`
+
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that the base price includes. They are subtracted before the model is applied
+	IncludedUnits *json.Number `json:"included_units,omitempty"`
+
+	// MaximumCharge Greatest charge for each billing period, above 0. Default: none
+	MaximumCharge *json.Number `json:"maximum_charge,omitempty"`
+
+	// MinimumCharge Least charge for each billing period, with or without usage. 0: none
+	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *CalculateModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Only with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Steps Whether the response contains the steps of each charge. Default: true
+	Steps *bool `json:"steps,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+
+	// Usage Quantities to charge, each as the usage of one billing period
+	Usage []Quantity `json:"usage"`
+}
+
+// CalculateModel How the units beyond the included units are charged. Default: `overage`
+type CalculateModel string
+
+// CalculatedCharge defines model for CalculatedCharge.
+type CalculatedCharge struct {
+	// Charge Charge, rounded half to even to the currency's minor unit
+	Charge json.Number `json:"charge"`
+
+	// EventCount Number of events of the request
+	EventCount int64 `json:"event_count"`
+
+	// Quantity Quantity of the request
+	Quantity json.Number `json:"quantity"`
+
+	// Steps Steps from the quantity to the charge, which is the last step. They are the steps of `GET /v1/billing/explain`, without `price_version`. Absent if the request has `steps` set to false
+	Steps *[]Step `json:"steps,omitempty"`
+}
+
+// Calculation defines model for Calculation.
+type Calculation struct {
+	// Charges One charge for each quantity, in the order of the request
+	Charges []CalculatedCharge `json:"charges"`
+
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
+	Currency string `json:"currency"`
+}
+
 // ChangedPeriods defines model for ChangedPeriods.
 type ChangedPeriods struct {
 	// Customers The number of customers
@@ -7119,6 +7229,15 @@ type ProviderEvent struct {
 type ProviderSecret struct {
 	// Secret The new secret. Odometer does not store the secret: install it in the receiver, then save the provider with it
 	Secret string `json:"secret"`
+}
+
+// Quantity defines model for Quantity.
+type Quantity struct {
+	// EventCount Number of counted events, for `fixed_fee`. Default: 0
+	EventCount *int64 `json:"event_count,omitempty"`
+
+	// Quantity Usage of the billing period in units of the meter. A quantity below 0 is charged as 0
+	Quantity json.Number `json:"quantity"`
 }
 
 // Quota defines model for Quota.
@@ -10241,6 +10360,9 @@ type SetPlanPricingJSONRequestBody = SetPlanPricing
 // PreviewPlanPricingJSONRequestBody defines body for PreviewPlanPricing for application/json ContentType.
 type PreviewPlanPricingJSONRequestBody = SetPlanPricing
 
+// CalculateChargesJSONRequestBody defines body for CalculateCharges for application/json ContentType.
+type CalculateChargesJSONRequestBody = Calculate
+
 // ReceiveProviderEventJSONRequestBody defines body for ReceiveProviderEvent for application/json ContentType.
 type ReceiveProviderEventJSONRequestBody = ReceivedEvent
 
@@ -12972,6 +13094,28 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 	ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CalculateChargesWithBody Calculate the charges of terms
+	//
+	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+	//
+	// - The terms are validated as for setting a price. No meter and no customer is read.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+	CalculateChargesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CalculateCharges Calculate the charges of terms
+	//
+	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+	//
+	// - The terms are validated as for setting a price. No meter and no customer is read.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+	CalculateCharges(ctx context.Context, body CalculateChargesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
@@ -16727,6 +16871,48 @@ func (c *Client) UnarchivePlan(ctx context.Context, slug string, reqEditors ...R
 // Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListPricingRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CalculateChargesWithBody Calculate the charges of terms
+//
+// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+//
+// - The terms are validated as for setting a price. No meter and no customer is read.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+func (c *Client) CalculateChargesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCalculateChargesRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CalculateCharges Calculate the charges of terms
+//
+// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+//
+// - The terms are validated as for setting a price. No meter and no customer is read.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+func (c *Client) CalculateCharges(ctx context.Context, body CalculateChargesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCalculateChargesRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -23988,6 +24174,46 @@ func NewListPricingRequest(server string, params *ListPricingParams) (*http.Requ
 	return req, nil
 }
 
+// NewCalculateChargesRequest calls the generic CalculateCharges builder with application/json body
+func NewCalculateChargesRequest(server string, body CalculateChargesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCalculateChargesRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCalculateChargesRequestWithBody constructs an http.Request for the CalculateCharges method, with any body, and a specified content type
+func NewCalculateChargesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/pricing/calculate")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewReceiveProviderEventRequest calls the generic ReceiveProviderEvent builder with application/json body
 func NewReceiveProviderEventRequest(server string, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -28002,6 +28228,28 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 	ListPricingWithResponse(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*ListPricingResponse, error)
+
+	// CalculateChargesWithBodyWithResponse Calculate the charges of terms
+	//
+	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+	//
+	// - The terms are validated as for setting a price. No meter and no customer is read.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+	CalculateChargesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CalculateChargesResponse, error)
+
+	// CalculateChargesWithResponse Calculate the charges of terms
+	//
+	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+	//
+	// - The terms are validated as for setting a price. No meter and no customer is read.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+	CalculateChargesWithResponse(ctx context.Context, body CalculateChargesJSONRequestBody, reqEditors ...RequestEditorFn) (*CalculateChargesResponse, error)
 
 	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
@@ -34109,6 +34357,54 @@ func (r ListPricingResponse) ContentType() string {
 	return ""
 }
 
+type CalculateChargesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Calculation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CalculateChargesResponse) GetJSON200() *Calculation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CalculateChargesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CalculateChargesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CalculateChargesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CalculateChargesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CalculateChargesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ReceiveProviderEventResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -38829,6 +39125,40 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 		return nil, err
 	}
 	return ParseListPricingResponse(rsp)
+}
+
+// CalculateChargesWithBodyWithResponse Calculate the charges of terms
+//
+// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+//
+// - The terms are validated as for setting a price. No meter and no customer is read.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+func (c *ClientWithResponses) CalculateChargesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CalculateChargesResponse, error) {
+	rsp, err := c.CalculateChargesWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCalculateChargesResponse(rsp)
+}
+
+// CalculateChargesWithResponse Calculate the charges of terms
+//
+// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+//
+// - The terms are validated as for setting a price. No meter and no customer is read.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/pricing/calculate (the `CalculateCharges` operationId).
+func (c *ClientWithResponses) CalculateChargesWithResponse(ctx context.Context, body CalculateChargesJSONRequestBody, reqEditors ...RequestEditorFn) (*CalculateChargesResponse, error) {
+	rsp, err := c.CalculateCharges(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCalculateChargesResponse(rsp)
 }
 
 // ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
@@ -43719,6 +44049,39 @@ func ParseListPricingResponse(rsp *http.Response) (*ListPricingResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ListPricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCalculateChargesResponse parses an HTTP response from a CalculateChargesWithResponse call
+func ParseCalculateChargesResponse(rsp *http.Response) (*CalculateChargesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CalculateChargesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Calculation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

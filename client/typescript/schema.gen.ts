@@ -2182,6 +2182,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pricing/calculate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Calculate the charges of terms
+         * @description Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
+         *
+         *     - The terms are validated as for setting a price. No meter and no customer is read.
+         */
+        post: operations["calculate-charges"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/provider-webhooks/{kind}/{tenant_id}": {
         parameters: {
             query?: never;
@@ -3839,6 +3861,104 @@ export interface components {
              * @description Start of the window, or of the range if the range starts later. Present with `granularity`
              */
             window_start?: string;
+        };
+        Calculate: {
+            /**
+             * Format: decimal
+             * @description Fixed charge for each billing period. With the model `overage`, a price needs `base_price`, `overage_rate` or both; use 0 for free usage
+             */
+            base_price?: string;
+            /** @description ISO 4217 code. Default: the tenant's currency */
+            currency?: string;
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that the base price includes. They are subtracted before the model is applied
+             */
+            included_units?: string;
+            /**
+             * Format: decimal
+             * @description Greatest charge for each billing period, above 0. Default: none
+             */
+            maximum_charge?: string;
+            /**
+             * Format: decimal
+             * @description Least charge for each billing period, with or without usage. 0: none
+             */
+            minimum_charge?: string;
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Only with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Whether the response contains the steps of each charge. Default: true */
+            steps?: boolean;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
+            /** @description Quantities to charge, each as the usage of one billing period */
+            usage: components["schemas"]["Quantity"][];
+        };
+        CalculatedCharge: {
+            /**
+             * Format: decimal
+             * @description Charge, rounded half to even to the currency's minor unit
+             */
+            charge: string;
+            /**
+             * Format: int64
+             * @description Number of events of the request
+             */
+            event_count: number;
+            /**
+             * Format: decimal
+             * @description Quantity of the request
+             */
+            quantity: string;
+            /** @description Steps from the quantity to the charge, which is the last step. They are the steps of `GET /v1/billing/explain`, without `price_version`. Absent if the request has `steps` set to false */
+            steps?: components["schemas"]["Step"][];
+        };
+        Calculation: {
+            /** @description One charge for each quantity, in the order of the request */
+            charges: components["schemas"]["CalculatedCharge"][];
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
+            currency: string;
         };
         ChangedPeriods: {
             /**
@@ -6663,6 +6783,18 @@ export interface components {
         ProviderSecret: {
             /** @description The new secret. Odometer does not store the secret: install it in the receiver, then save the provider with it */
             secret: string;
+        };
+        Quantity: {
+            /**
+             * Format: int64
+             * @description Number of counted events, for `fixed_fee`. Default: 0
+             */
+            event_count?: number;
+            /**
+             * Format: decimal
+             * @description Usage of the billing period in units of the meter. A quantity below 0 is charged as 0
+             */
+            quantity: string;
         };
         Quota: {
             /**
@@ -13927,6 +14059,48 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListPricing"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "calculate-charges": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Calculate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Calculation"];
                 };
             };
             /** @description The request is refused */

@@ -1,7 +1,7 @@
 import { TextInput, type TextInputProps } from "@mantine/core";
 import { useRule } from "./useRule";
 
-interface Props extends Pick<TextInputProps, "label" | "description" | "inputMode" | "required" | "withAsterisk"> {
+interface Props extends Pick<TextInputProps, "label" | "aria-label" | "description" | "inputMode" | "required" | "withAsterisk"> {
   /** As it is typed: a number in JavaScript would lose digits. */
   value: string;
   /** Returns how to write it, if a text is not a number that the API takes. */

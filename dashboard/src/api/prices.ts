@@ -70,3 +70,17 @@ export function withdrawPrice({ meter, plan, customer }: Priced, version: number
 export function endPrice(customer: string, meter: string, confirm: string | undefined) {
   return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/end", { params: ofCustomer(customer, meter), body: { ...(confirm && { confirm }) } }));
 }
+
+/** The fields of a price without its start. */
+export type Terms = Omit<Schema<"Calculate">, "usage" | "steps">;
+
+/** The charges of terms for up to 100 quantities, in their order. Nothing is saved. */
+export const calculation = (terms: Terms, usage: Schema<"Quantity">[], steps: boolean) =>
+  queryOptions({
+    queryKey: ["calculation", terms, usage, steps],
+    queryFn: ({ signal }) => answer(api.POST("/v1/pricing/calculate", { body: { ...terms, usage, steps }, signal })),
+    staleTime: Infinity, // the same terms always charge the same
+  });
+
+/** Reports whether a price has only a base price, included units and an overage rate. */
+export const isShort = (price: Schema<"Price">) => price.model === "overage" && price.minimum_charge === undefined && price.maximum_charge === undefined;

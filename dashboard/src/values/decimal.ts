@@ -65,23 +65,6 @@ export function excess(decimal: string, over: string): string {
   return more.startsWith("-") ? "0" : more;
 }
 
-/** The exact product. */
-export function product(decimal: string, by: string): string {
-  const [a, b] = [scaled(decimal), scaled(by)];
-  return shortest(written({ units: a.units * b.units, scale: a.scale + b.scale }));
-}
-
-/** Rounded half to even to so many decimals. */
-export function rounded(decimal: string, decimals: number): string {
-  const { units, scale } = scaled(decimal);
-  if (scale <= decimals) return decimal;
-  const step = 10n ** BigInt(scale - decimals);
-  const [whole, rest] = [units / step, units % step];
-  const twice = 2n * (rest < 0n ? -rest : rest);
-  const away = twice > step || (twice === step && whole % 2n !== 0n);
-  return written({ units: whole + (away ? (units < 0n ? -1n : 1n) : 0n), scale: decimals });
-}
-
 /** Without zeros at the end of its decimals. */
 export function shortest(decimal: string): string {
   return decimal.includes(".") ? decimal.replace(/\.?0+$/, "") : decimal;

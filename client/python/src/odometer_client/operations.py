@@ -878,6 +878,11 @@ class Operations:
         )
         return answer
 
+    def calculate_charges(self, body: schema.Calculate) -> schema.Calculation:
+        """Calculate the charges of terms."""
+        answer: schema.Calculation = self.call("POST", "/v1/pricing/calculate", body=body)
+        return answer
+
     def list_quotas(
         self, *, page_size: int | None = None, page_token: str | None = None, customer: str | None = None, plan: str | None = None
     ) -> schema.ListQuota:

@@ -980,6 +980,11 @@ class ProviderSecret(TypedDict):
     secret: str
 
 
+class Quantity(TypedDict):
+    event_count: NotRequired[int]
+    quantity: Decimal
+
+
 class Quota(TypedDict):
     created_at: str
     customer: str | None
@@ -1712,6 +1717,25 @@ class BreakdownResult(TypedDict):
     warnings: NotRequired[list[str]]
 
 
+class Calculate(TypedDict):
+    base_price: NotRequired[Decimal]
+    currency: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    steps: NotRequired[bool]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+    usage: list[Quantity]
+
+
 class CheckQuotas(TypedDict):
     checks: list[QuotaCheck]
 
@@ -2383,6 +2407,18 @@ class AdjustmentLine(TypedDict):
     quantity: Decimal
     reason: str
     steps: list[Step]
+
+
+class CalculatedCharge(TypedDict):
+    charge: Decimal
+    event_count: int
+    quantity: Decimal
+    steps: NotRequired[list[Step]]
+
+
+class Calculation(TypedDict):
+    charges: list[CalculatedCharge]
+    currency: str
 
 
 class ClosedPeriod(TypedDict):

@@ -31,7 +31,7 @@ test("an own price is set for the customer of the page", async () => {
   await screen.findByText("The price of the customer's plan or the meter's own price is charged.");
   type("Overage rate", "0.5");
   await press("Set the price");
-  await waitFor(() => expect(sent(`PUT ${path}`)).toEqual([{ overage_rate: 0.5, currency: "CHF" }]));
+  await waitFor(() => expect(sent(`PUT ${path}`)).toEqual([{ model: "overage", overage_rate: 0.5, currency: "CHF" }]));
   expect(asked.find(({ name }) => name === `PUT ${path}`)?.url).toContain("external_id=contoso");
 });
 

@@ -6,10 +6,20 @@ const former = { version: 1, base_price: 25, included_units: 1000, overage_rate:
 const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: "CHF", before: 30, after: 40, customers: 2 }], if_in_force: [] };
 
+const step = (name: string, amount: number, unit: string) => ({ name, amount, unit, description: `The ${name}.` });
+
+/** Every quantity costs 7.50 CHF. */
+function calculated(body: string): [number, object] {
+  const { usage } = JSON.parse(body);
+  const charges = usage.map(({ quantity }: { quantity: number }) => ({ quantity, event_count: 0, charge: 7.5, steps: [step("unit_price", 0.003, "CHF"), step("charge", 7.5, "CHF")] }));
+  return [200, { currency: "CHF", charges }];
+}
+
 function priced(price: object = former) {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "pricing:read", "pricing:write"] }];
   answers["GET /v1/meters/calls"] = () => [200, meter];
   answers["GET /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", current: price, versions: [price] }];
+  answers["POST /v1/pricing/calculate"] ??= calculated;
   answers["POST /v1/meters/calls/pricing/preview"] = () => [200, preview];
   open("/meters/calls/prices");
   return screen.findByRole("heading", { name: "Set another price" });
@@ -22,7 +32,7 @@ test("a price is previewed before it is set, and anew when it is changed", async
   type("Overage rate", "0.1234567890123456789");
   await press("Preview the running bills");
   expect((await screen.findByText("The price changes these running bills as of now:")).parentElement?.textContent).toContain("30.00 CHF → 40.00 CHF, 2 customers");
-  expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"base_price":25,"included_units":1000,"overage_rate":0.1234567890123456789,"currency":"CHF"}']);
+  expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"model":"overage","currency":"CHF","base_price":25,"included_units":1000,"overage_rate":0.1234567890123456789}']);
   expect(sent("PUT /v1/meters/calls/pricing")).toEqual([]);
   type("Overage rate", "0.03");
   expect(screen.queryByText("The price changes these running bills as of now:")).toBeNull();
@@ -89,7 +99,7 @@ for (const written of ["1,000.50", "12,50"]) {
     expect(field.getAttribute("aria-invalid")).toBe("true");
     expect(document.activeElement).toBe(field);
     await press("Preview the running bills");
-    expect(asked.some(({ body }) => body !== "")).toBe(false);
+    expect([...sent("PUT /v1/meters/calls/pricing"), ...sent("POST /v1/meters/calls/pricing/preview")]).toEqual([]);
     expect(screen.queryByText(/could not be reached/)).toBeNull();
     type("Base price", "1000.50");
     expect(screen.queryByText(/without thousands separators/)).toBeNull();
@@ -113,9 +123,77 @@ test("a confirmation that is out of date is asked for anew", async () => {
   expect(sent("PUT /v1/meters/calls/pricing").map((body) => JSON.parse(body).confirm)).toEqual([undefined, "token-1", "token-2"]);
 });
 
-test("a price of another model is shown in words, and the form does not repeat a part of it", async () => {
-  const tiered = { ...former, overage_rate: 0, model: "graduated", description: "tier by tier: beyond: 2 CHF for each unit" };
+const tiers = [
+  { up_to: 1000, unit_price: 0.02, flat_fee: 5 },
+  { up_to: null, unit_price: 0.01, flat_fee: 0 },
+];
+const tiered = { ...former, base_price: 0, included_units: 0, overage_rate: 0, model: "graduated", tiers, description: "tier by tier: up to 1000 units: 5 CHF and 0.02 CHF for each unit; beyond: 0.01 CHF for each unit" };
+
+const value = (label: string) => screen.getByLabelText<HTMLInputElement>(label).value;
+
+test("a price of another model is shown in words, and fills the form of its successor", async () => {
   await priced(tiered);
   expect(screen.getAllByText(tiered.description)).toHaveLength(2);
-  expect((screen.getByLabelText("Base price") as HTMLInputElement).value).toBe("");
+  expect([value("Model"), value("Tier 1: up to"), value("Tier 1: unit price"), value("Tier 1: flat fee"), value("Tier 2: unit price"), value("Tier 2: flat fee")]).toEqual(["graduated", "1000", "0.02", "5", "0.01", ""]);
+  expect(screen.queryByLabelText("Overage rate")).toBeNull();
+  expect(screen.queryByLabelText("Tier 2: up to")).toBeNull();
+
+  answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [tiered] }];
+  await press("Add a tier");
+  expect(value("Tier 3: unit price")).toBe("0.01");
+  await press("Set the price");
+  expect(sent("PUT /v1/meters/calls/pricing"), "a tier without a bound is not sent").toEqual([]);
+  type("Tier 2: up to", "1000");
+  type("Tier 2: unit price", "0.015");
+  await press("Set the price");
+  await screen.findByText("Must be more than 1000");
+  type("Tier 2: up to", "5000.5");
+  await press("Set the price");
+  await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing")).toHaveLength(1));
+  expect(sent("PUT /v1/meters/calls/pricing")[0]).toContain(
+    '"tiers":[{"up_to":1000,"unit_price":0.02,"flat_fee":5},{"up_to":5000.5,"unit_price":0.015},{"up_to":null,"unit_price":0.01}]',
+  );
+});
+
+test("a tier is removed, and a refused one is marked", async () => {
+  await priced(tiered);
+  answers["PUT /v1/meters/calls/pricing"] = () => [422, { ...problem(422, "refused")[1], errors: [{ location: "body.tiers[0].unit_price", message: "must have at most 12 decimals" }] }];
+  await press("Remove tier 1");
+  expect(screen.queryByLabelText("Tier 2: unit price")).toBeNull();
+  await press("Set the price");
+  await waitFor(() => expect(screen.getByLabelText("Tier 1: unit price").getAttribute("aria-invalid")).toBe("true"));
+  expect(JSON.parse(sent("PUT /v1/meters/calls/pricing")[0]!).tiers).toEqual([{ up_to: null, unit_price: 0.01 }]);
+});
+
+test("only the fields of the chosen model are shown and sent", async () => {
+  await priced();
+  const fields = { per_unit: ["Unit price", "Units for this price"], package: ["Package size", "Package price"], percentage: ["Percent", "Fixed fee"], overage: ["Overage rate"] };
+  for (const [model, own] of Object.entries(fields)) {
+    type("Model", model);
+    for (const label of Object.values(fields).flat()) expect(screen.queryByLabelText(label) !== null, `${label} of ${model}`).toBe(own.includes(label));
+  }
+  type("Model", "package");
+  type("Package size", "500");
+  type("Package price", "3");
+  await press("Preview the running bills");
+  await waitFor(() => expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"model":"package","currency":"CHF","base_price":25,"included_units":1000,"package_size":500,"package_price":3}']));
+});
+
+test("the charge of some usage is calculated by the API while the price is typed", async () => {
+  await priced();
+  type("Model", "per_unit");
+  await screen.findByText(/appears here once/);
+  type("Unit price", "0.0000000000001");
+  type("Usage to try", "2500.5");
+  await waitFor(() => expect(sent("POST /v1/pricing/calculate").at(-1)).toContain('"unit_price":0.0000000000001,'));
+  await waitFor(() => expect(sent("POST /v1/pricing/calculate").at(-1)).toContain('"usage":[{"quantity":2500.5,"event_count":0}],"steps":true'));
+  await waitFor(() => expect(screen.getAllByRole("status").map(({ textContent }) => textContent)).toContain("2,500.5 units cost 7.50 CHF"));
+  await screen.findByText("The unit_price.");
+});
+
+test("terms that the API refuses are not charged, and say why", async () => {
+  answers["POST /v1/pricing/calculate"] = () => [422, { ...problem(422, "refused")[1], errors: [{ location: "body.currency", message: "must be an active ISO 4217 currency code" }] }];
+  await priced();
+  type("Currency", "XAU");
+  await screen.findByText("Currency must be an active ISO 4217 currency code");
 });

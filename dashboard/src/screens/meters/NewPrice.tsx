@@ -1,25 +1,21 @@
 import { NativeSelect, TextInput } from "@mantine/core";
-import { useState } from "react";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useMemo, useState } from "react";
 import { Form } from "../../acts/Form";
-import { NumberField } from "../../acts/NumberField";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { broken, type Schema } from "../../api/client";
 import { setPrice, type Priced } from "../../api/prices";
 import { useSession } from "../../api/session";
-import { wrongAmount } from "../../values/decimal";
-import { lastDay, startOfDay } from "../../values/instants";
-import { isShort } from "./charge";
+import { isDay, lastDay, startOfDay } from "../../values/instants";
 import { Impact } from "./Impact";
 import styles from "./Prices.module.css";
+import { incomplete, termsOf, typedOf, type TypedTerms } from "./terms";
+import { TermsFields } from "./TermsFields";
 import { WorkedCharge } from "./WorkedCharge";
 
-/** What of a price is typed. */
-interface Typed {
-  base: string;
-  included: string;
-  rate: string;
-  currency: string;
+/** When a price is to start. */
+interface Start {
   when: "next" | "day";
   day: string;
 }
@@ -37,87 +33,83 @@ export const nextOfNew = "For a customer created in the running billing period: 
 /** The price that is to hold, with what it would charge while it is typed. */
 export function NewPrice({ of, former, first }: Props) {
   const { tenant } = useSession();
-  const short = former && isShort(former) ? former : undefined; // the form has no fields for other models
-  const [typed, setTyped] = useState<Typed>({
-    base: short?.base_price ?? "",
-    included: short?.included_units ?? "",
-    rate: short?.overage_rate ?? "",
-    currency: former?.currency ?? tenant.currency,
-    when: "next",
-    day: "",
-  });
+  const [typed, setTyped] = useState(() => typedOf(former, tenant.currency));
+  const [start, setStart] = useState<Start>({ when: "next", day: "" });
   const [previewed, preview] = useState(false);
-  const change = (part: Partial<Typed>) => {
+  const change = (part: Partial<TypedTerms>) => {
     preview(false); // it was of another price
     setTyped({ ...typed, ...part });
   };
-  const set = useAct((confirm: string | undefined) => setPrice(of, { ...bodyOf(typed, tenant.timezone), ...(confirm && { confirm }) }), {
+  const move = (part: Partial<Start>) => {
+    preview(false);
+    setStart({ ...start, ...part });
+  };
+  const why = incomplete(typed);
+  const terms = useMemo(() => (why === undefined ? termsOf(typed) : undefined), [typed, why]);
+  const [calculated] = useDebouncedValue(terms, 250);
+  const body: Schema<"SetPricing"> = { ...termsOf(typed), ...(start.when === "day" && isDay(start.day) && { effective_from: startOfDay(start.day, tenant.timezone) }) };
+  const set = useAct((confirm: string | undefined) => setPrice(of, { ...body, ...(confirm && { confirm }) }), {
     changes: [["pricing"], ["preview", of.customer]],
-    done: () => change({ when: "next", day: "" }),
+    done: () => move({ when: "next", day: "" }),
   });
-  const dayless = typed.when === "day" && typed.day === "";
-  const unreadable = [typed.base, typed.included, typed.rate].some(wrongAmount);
-  const field = (label: string, name: "base" | "included" | "rate", sent: string, description: string) => (
-    <NumberField label={label} description={description} value={typed[name]} wrong={wrongAmount} error={broken(set.error, sent)} change={(text) => change({ [name]: text })} />
-  );
   return (
     <section aria-labelledby="set" className={styles.set}>
       <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
-      <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
-        {field("Base price", "base", "base_price", "For each billing period, independent of usage")}
-        {field("Included units", "included", "included_units", "Included in the base price")}
-        {field("Overage rate", "rate", "overage_rate", "For each unit above the included units")}
-        <TextInput
-          label="Currency"
-          maxLength={3}
-          autoComplete="off"
-          value={typed.currency}
-          error={broken(set.error, "currency")}
-          onChange={(event) => change({ currency: event.currentTarget.value.toUpperCase().trim() })}
-        />
-        {first && of.customer === undefined ? (
-          <p className="muted">The first price applies from the beginning, including running billing periods.</p>
-        ) : (
-          <NativeSelect
-            label="Applies"
-            description={of.customer !== undefined && typed.when === "next" ? nextOfNew : undefined}
-            data={[
-              { value: "next", label: of.customer === undefined ? "From the next calendar month on" : "From the customer's next billing period on" },
-              { value: "day", label: "From a day on" },
-            ]}
-            value={typed.when}
-            onChange={(event) => change({ when: event.currentTarget.value === "day" ? "day" : "next" })}
-          />
-        )}
-        {typed.when === "day" && (
-          <TextInput
-            label="Day"
-            description={`Billing periods that begin then or later, in ${tenant.timezone}`}
-            type="date"
-            max={lastDay}
-            required
-            withAsterisk={false}
-            value={typed.day}
-            error={broken(set.error, "effective_from")}
-            onChange={(event) => change({ day: event.currentTarget.value })}
-          />
-        )}
-        <WorkedCharge terms={typed} meter={of.meter} />
-        <Verb needs="pricing:write" not={dayless ? "Choose a day first" : unreadable ? "A field is not a number" : undefined} onClick={() => preview(true)}>
-          Preview the running bills
-        </Verb>
-        {previewed && <Impact of={of} body={bodyOf(typed, tenant.timezone)} />}
-      </Form>
+      <div className={styles.editor}>
+        <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
+          <TermsFields typed={typed} error={set.error} change={change} />
+          <StartFields of={of} first={first} start={start} error={broken(set.error, "effective_from")} change={move} />
+        </Form>
+        <div className={styles.outcome}>
+          <WorkedCharge terms={calculated} meter={of.meter} />
+          <div>
+            <Verb needs="pricing:write" not={start.when === "day" && start.day === "" ? "Choose a day first" : why} onClick={() => preview(true)}>
+              Preview the running bills
+            </Verb>
+          </div>
+          {previewed && <Impact of={of} body={body} />}
+        </div>
+      </div>
     </section>
   );
 }
 
-function bodyOf({ base, included, rate, currency, when, day }: Typed, timezone: string): Schema<"SetPricing"> {
-  return {
-    ...(base && { base_price: base }),
-    ...(included && { included_units: included }),
-    ...(rate && { overage_rate: rate }),
-    ...(currency && { currency }),
-    ...(when === "day" && { effective_from: startOfDay(day, timezone) }),
-  };
+interface StartProps {
+  of: Priced;
+  first: boolean;
+  start: Start;
+  error: string | undefined;
+  change: (part: Partial<Start>) => void;
+}
+
+function StartFields({ of: { customer }, first, start: { when, day }, error, change }: StartProps) {
+  const { tenant } = useSession();
+  if (first && customer === undefined) return <p className="muted">The first price applies from the beginning, including running billing periods.</p>;
+  return (
+    <>
+      <NativeSelect
+        label="Applies"
+        description={customer !== undefined && when === "next" ? nextOfNew : undefined}
+        data={[
+          { value: "next", label: customer === undefined ? "From the next calendar month on" : "From the customer's next billing period on" },
+          { value: "day", label: "From a day on" },
+        ]}
+        value={when}
+        onChange={(event) => change({ when: event.currentTarget.value === "day" ? "day" : "next" })}
+      />
+      {when === "day" && (
+        <TextInput
+          label="Day"
+          description={`Billing periods that begin then or later, in ${tenant.timezone}`}
+          type="date"
+          max={lastDay}
+          required
+          withAsterisk={false}
+          value={day}
+          error={error}
+          onChange={(event) => change({ day: event.currentTarget.value })}
+        />
+      )}
+    </>
+  );
 }

@@ -3,7 +3,7 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import type { Schema } from "../../api/client";
-import { endPrice, pricing, pricings, withdrawPrice, type Priced } from "../../api/prices";
+import { endPrice, isShort, pricing, pricings, withdrawPrice, type Priced } from "../../api/prices";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingRows, LoadingText } from "../../states/Loading";
@@ -12,7 +12,6 @@ import { Instant } from "../../values/Instant";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Usage } from "../../values/Usage";
-import { isShort } from "./charge";
 import { NewPrice, nextOfNew } from "./NewPrice";
 import styles from "./Prices.module.css";
 
@@ -21,7 +20,7 @@ export function Prices({ of }: { of: Priced }) {
   const { data, error, refetch } = useQuery(pricing(of));
   if (error && !data) return <Failed what="The price" error={error} retry={() => void refetch()} />;
   return (
-    <div className={styles.split}>
+    <div className={styles.parts}>
       <section aria-labelledby="versions">
         <p className={styles.current}>{data ? <Current price={data.current} of={of} /> : <LoadingText />}</p>
         <h2 id="versions">Versions</h2>
@@ -34,10 +33,10 @@ export function Prices({ of }: { of: Priced }) {
         )}
       </section>
       {data && (
-        <div>
+        <>
           <NewPrice of={of} former={data.versions.findLast(({ inherits }) => !inherits)} first={data.versions.length === 0} />
           {of.customer !== undefined && data.current && <EndPrice customer={of.customer} meter={of.meter} />}
-        </div>
+        </>
       )}
     </div>
   );
@@ -138,7 +137,7 @@ function Terms({ price, meter }: { price: Schema<"Price">; meter: string }) {
 function EndPrice({ customer, meter }: { customer: string; meter: string }) {
   const end = useAct((confirm: string | undefined) => endPrice(customer, meter, confirm), { changes: [["pricing"], ["preview", customer]] });
   return (
-    <section aria-labelledby="end">
+    <section aria-labelledby="end" className={styles.end}>
       <h2 id="end">End the own price</h2>
       <Form act={end} needs="pricing:write" submit="End the own price" onSubmit={(confirm) => end.mutate(confirm)}>
         <p className="muted">From the customer's next billing period on, the price of the plan or the meter applies again. {nextOfNew}.</p>

@@ -160,10 +160,14 @@ func (l *life) do(n int, a lives.Action) {
 		_, _, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), db.MeterChange{UsageScale: &a.Scale})
 		require.NoError(l, err)
 	case lives.Price:
-		_, err := l.store.Prices.Set(l.Context(), l.tenant, metering.Operator, billing.Price{
-			MeterID: l.meters[a.Meter-1].ID, PlanID: l.planOf(a), EffectiveFrom: *a.From,
-			Terms: billing.Terms{BasePrice: a.Price.Base, IncludedUnits: a.Price.Included, OverageRate: a.Price.Rate, Currency: a.Price.Currency},
-		})
+		price := billing.Price{MeterID: l.meters[a.Meter-1].ID, PlanID: l.planOf(a), EffectiveFrom: *a.From, Inherits: a.Price == nil}
+		if a.Own {
+			price.CustomerID = l.customer
+		}
+		if a.Price != nil {
+			price.Terms = *a.Price
+		}
+		_, err := l.store.Prices.Set(l.Context(), l.tenant, metering.Operator, price)
 		require.NoError(l, err)
 	case lives.Assign:
 		require.NoError(l, l.store.Plans.Assign(l.Context(), l.tenant, metering.Operator, l.customer, billing.Assignment{PlanID: l.planOf(a), EffectiveFrom: *a.From}))

@@ -23,15 +23,23 @@ func (l *life) someMeter() metering.MeterID { return l.meters[l.rng.IntN(len(l.m
 // from is when a price of the meter begins: at the next border, or, where that
 // changes no currency, now or some time ago.
 func (l *life) from(meter metering.MeterID) time.Time {
-	for _, p := range l.prices[meter] {
-		if p.Currency != "USD" {
-			return l.nextBorder()
-		}
+	if !l.inDollars(meter) {
+		return l.nextBorder()
 	}
 	return []time.Time{l.now, l.nextBorder(), l.now.Add(-time.Duration(l.rng.IntN(1000)) * time.Hour)}[l.rng.IntN(3)]
 }
 
-func (l *life) newPriceOfOwn() bool {
+// inDollars reports whether all versions of the meter's prices that have terms are in USD.
+func (l *life) inDollars(meter metering.MeterID) bool {
+	return !slices.ContainsFunc(l.versions(meter), func(p billing.Price) bool { return !p.Inherits && p.Currency != "USD" })
+}
+
+// billsYen reports whether the customer's contract is in JPY.
+func (l *life) billsYen() bool {
+	return l.side != nil && l.side.Currency == "JPY" || l.present() != nil && l.present().currency == "JPY"
+}
+
+func (l *life) newPriceOfMeter() bool {
 	meter := l.someMeter()
 	l.newPrice(meter, 0, l.from(meter))
 	if c := l.present(); c != nil && l.tape == nil && !l.steady && l.rng.IntN(4) == 0 { // there, too, in the mode in which that loses what came before
@@ -48,13 +56,31 @@ func (l *life) newPriceOfOwn() bool {
 func (l *life) newPriceOfPlan() bool {
 	meter := l.someMeter()
 	first := !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.PlanID == 1 })
-	if first && slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.Currency != "USD" }) {
-		return false
-	}
-	if first && (l.side != nil && l.side.Currency == "JPY" || l.present() != nil && l.present().currency == "JPY") {
+	if first && (!l.inDollars(meter) || l.billsYen()) {
 		return false
 	}
 	l.newPrice(meter, 1, l.from(meter))
+	return true
+}
+
+// newPriceOfCustomer sets a price of the customer's own, or ends the one that there is. As with a
+// plan's price, it leaves out a first one that may change the currency of periods that run.
+func (l *life) newPriceOfCustomer() bool {
+	meter := l.someMeter()
+	from := l.from(meter)
+	price := billing.Price{MeterID: meter, CustomerID: l.customer.ID, EffectiveFrom: from}
+	ends := func(p billing.Price) bool { return p.MeterID == meter && !p.Inherits && !p.EffectiveFrom.After(from) }
+	first := !slices.ContainsFunc(l.customer.Prices, func(p billing.Price) bool { return p.MeterID == meter })
+	switch {
+	case first && (!l.inDollars(meter) || l.billsYen()):
+		return false
+	case slices.ContainsFunc(l.customer.Prices, ends) && l.rng.IntN(3) == 0:
+		price.Version, price.Inherits = len(l.versions(meter))+1, true
+	default:
+		price = l.priced(price)
+	}
+	l.customer.Prices = append(slices.Clone(l.customer.Prices), price)
+	l.notePrice(price)
 	return true
 }
 

@@ -31,7 +31,7 @@ func rounded(r *big.Rat, digits int) *big.Rat {
 
 // oracle returns the charge for usage of so many events at a version of the meter's price.
 func (l *life) oracle(meter metering.MeterID, version int, usage *big.Rat, events int64) *big.Rat {
-	for _, p := range l.prices[meter] {
+	for _, p := range l.versions(meter) {
 		if p.Version != version {
 			continue
 		}
@@ -49,14 +49,14 @@ func (l *life) versionAt(meter metering.MeterID, start time.Time) (version int, 
 			plan, since = a.PlanID, a.EffectiveFrom
 		}
 	}
-	for _, of := range []metering.PlanID{plan, 0} {
+	for _, of := range []billing.Price{{CustomerID: l.customer.ID}, {PlanID: plan}, {}} {
 		best := billing.Price{}
-		for _, p := range l.prices[meter] {
-			if p.PlanID == of && !p.EffectiveFrom.After(start) && !p.EffectiveFrom.Before(best.EffectiveFrom) {
+		for _, p := range l.versions(meter) {
+			if p.CustomerID == of.CustomerID && p.PlanID == of.PlanID && !p.EffectiveFrom.After(start) && !p.EffectiveFrom.Before(best.EffectiveFrom) {
 				best = p
 			}
 		}
-		if best.Version > 0 {
+		if best.Version > 0 && !best.Inherits {
 			return best.Version, best.Currency
 		}
 	}

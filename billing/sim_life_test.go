@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
@@ -38,7 +39,6 @@ type life struct {
 	most       map[usedKey]mostUsed
 	plans      int // made so far
 	startedIn  billing.Settings
-	short      bool                             // its prices have no other model than overage: others live it, too
 	monthly    bool                             // contracts run in months
 	steady     bool                             // providers' prices stay: when they are read says which hold
 	tape       *tape                            // nil: nobody notes what is done
@@ -105,11 +105,10 @@ func among(steps []step, seed uint64, others []kind, place, odds int) (all []ste
 
 var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "America/Asuncion"}
 
-// begin makes the customer of a seed. Its prices are of any model, or all in the short form.
-func begin(seed uint64, short bool) *life {
+// begin makes the customer of a seed.
+func begin(seed uint64) *life {
 	l := &life{
-		short: short,
-		rng:   rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
+		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
 		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation),
 	}
 	timezone, _ := metering.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
@@ -171,30 +170,44 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 
 var currencies = []string{"USD", "USD", "JPY", "KWD"}
 
-// newPrice is the meter's next version. The first one of a plan's, or of the
-// meter's own, holds from the beginning.
+// newPrice sets the next version of the meter's price in the plan, or of its own (0). The first
+// version of each holds from the beginning.
 func (l *life) newPrice(meter metering.MeterID, plan metering.PlanID, from time.Time) {
-	hundredths := func(most int64) metering.Decimal {
-		return metering.Whole(l.rng.Int64N(most)).Mul(metering.MustDecimal("0.01"))
-	}
 	if !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.PlanID == plan }) {
 		from = time.Time{}
 	}
-	price := billing.Price{
-		MeterID: meter, PlanID: plan, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,
-		Terms: billing.Terms{BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")), Currency: "USD"},
-	}
-	if former := l.prices[meter]; len(former) > 0 {
-		price.Currency = former[len(former)-1].Currency
-	}
-	if from.After(l.now) && l.rng.IntN(3) == 0 {
-		price.Currency = currencies[l.rng.IntN(len(currencies))]
-	}
-	if !l.short {
-		price.Terms = ofAnyModel(price.Terms, l.own)
-	}
+	price := l.priced(billing.Price{MeterID: meter, PlanID: plan, EffectiveFrom: from})
 	l.prices[meter] = append(slices.Clone(l.prices[meter]), price)
 	l.notePrice(price)
+}
+
+// priced returns the price as the meter's next version, with terms of any model.
+func (l *life) priced(p billing.Price) billing.Price {
+	hundredths := func(most int64) metering.Decimal {
+		return metering.Whole(l.rng.Int64N(most)).Mul(metering.MustDecimal("0.01"))
+	}
+	short := billing.Terms{BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")), Currency: "USD"}
+	former := l.versions(p.MeterID)
+	for _, version := range former {
+		short.Currency = cmp.Or(version.Currency, short.Currency)
+	}
+	if p.EffectiveFrom.After(l.now) && l.rng.IntN(3) == 0 {
+		short.Currency = currencies[l.rng.IntN(len(currencies))]
+	}
+	p.Version, p.Terms = len(former)+1, ofAnyModel(short, l.own)
+	return p
+}
+
+// versions returns all versions of the meter's prices, the customer's own included, by number.
+func (l *life) versions(meter metering.MeterID) []billing.Price {
+	all := slices.Clone(l.prices[meter])
+	for _, p := range l.customer.Prices {
+		if p.MeterID == meter {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b billing.Price) int { return cmp.Compare(a.Version, b.Version) })
+	return all
 }
 
 // connect replaces the tenant's connection by a new one.
@@ -274,7 +287,7 @@ type circumstances struct {
 
 // live lives the life of a seed with these steps, until something is wrong.
 func live(seed uint64, steps []step, in circumstances) *life {
-	l := begin(seed, in.tape != nil)
+	l := begin(seed)
 	l.lazy, l.tape, l.startedIn, l.monthly, l.steady = in.lazy, in.tape, l.settings, in.monthly, in.known
 	if own(seed) && in.tape == nil {
 		l.beginOwn(seed)

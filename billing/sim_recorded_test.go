@@ -51,7 +51,7 @@ var counters = recordingKind{
 }
 
 func kindOf(seed uint64) recordingKind {
-	if begin(seed, true).connection.Statements {
+	if begin(seed).connection.Statements {
 		return receivers
 	}
 	return counters

@@ -238,7 +238,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 			continue
 		}
 		plan := billing.PlanAt(l.customer.Plans, p.Start)
-		configuration := billing.Configuration(*l.connection, l.settings.LatePolicy, l.meters, l.prices, plan, p.Start)
+		configuration := billing.Configuration(*l.connection, l.settings.LatePolicy, l.meters, l.prices, plan, p.Start) + billing.OwnVersions(l.customer.Prices, p.Start)
 		if p.Watermark.Configuration != configuration || p.Watermark.Events != l.counted(p.Range) {
 			return true
 		}

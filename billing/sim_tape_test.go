@@ -87,9 +87,11 @@ func (l *life) noteMeter(m metering.Meter) {
 
 func (l *life) notePrice(p billing.Price) {
 	from := p.EffectiveFrom.UTC()
-	l.note(lives.Action{Do: lives.Price, Meter: p.MeterID, Plan: p.PlanID, From: &from, Price: &lives.Terms{
-		Base: p.BasePrice, Included: p.IncludedUnits, Rate: p.OverageRate, Currency: p.Currency,
-	}})
+	a := lives.Action{Do: lives.Price, Meter: p.MeterID, Plan: p.PlanID, Own: p.CustomerID != 0, From: &from}
+	if !p.Inherits {
+		a.Price = &p.Terms
+	}
+	l.note(a)
 }
 
 func (l *life) noteConnection() {

@@ -167,7 +167,7 @@ func report(seed uint64, in circumstances) string {
 
 // calm are the kinds of steps that happen alike whatever was reported before.
 var calm = []string{
-	"usage", "a correction", "older usage", "an earlier month's usage", "days pass", "a closing", "a sync", "counts lag", "a price", "a usage scale",
+	"usage", "a correction", "older usage", "an earlier month's usage", "days pass", "a closing", "a sync", "counts lag", "a price", "a customer's own price", "a usage scale",
 	"a worker dies after planning", "a worker dies before a call", "a worker dies after a call", "a worker dies after recording",
 	"an answer is lost", "a server error", "a refusal", "a silent drop", "a final invoice",
 }

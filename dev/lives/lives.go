@@ -94,8 +94,9 @@ type Action struct {
 	Aggregation metering.Aggregation `json:"aggregation,omitempty"`
 	Scale       int32                `json:"usage_scale,omitempty"`
 	Backfilling bool                 `json:"backfilling,omitempty"`
-	Price       *Terms               `json:"price,omitempty"`
+	Price       *billing.Terms       `json:"price,omitempty"` // nil: the customer's own price ends
 	Plan        metering.PlanID      `json:"plan,omitempty"`
+	Own         bool                 `json:"own,omitempty"` // the price is the customer's own
 	From        *time.Time           `json:"from,omitempty"`
 	LatePolicy  metering.LatePolicy  `json:"late_policy,omitempty"`
 	Seconds     int64                `json:"seconds,omitempty"`
@@ -131,14 +132,6 @@ type Tariff struct {
 	UpTo  metering.Decimal `json:"up_to"` // the last unit at First
 	First metering.Decimal `json:"first"`
 	Rest  metering.Decimal `json:"rest"`
-}
-
-// Terms are those of a price.
-type Terms struct {
-	Base     metering.Decimal `json:"base_price"`
-	Included metering.Decimal `json:"included_units"`
-	Rate     metering.Decimal `json:"overage_rate"`
-	Currency string           `json:"currency"`
 }
 
 // Report is one that was written down, as it stands in the end.

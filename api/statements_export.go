@@ -26,7 +26,7 @@ type exportStatementsInput struct {
 // statementColumns are those of the file. The adjustments of a usage line are part of its amount.
 var statementColumns = []string{
 	"customer_id", "external_id", "customer_name", "period_id", "period_start", "period_end", "state", "closed_at", "line", "meter_slug",
-	"usage", "event_count", "price_version", "charge", "adjustments", "amount", "currency", "late_usage", "late_amount",
+	"usage", "event_count", "price_version", "price_source", "charge", "adjustments", "amount", "currency", "late_usage", "late_amount",
 }
 
 // exportedCustomers is the last customer of the previous page.
@@ -125,14 +125,14 @@ func (of customerStatements) rows() (rows [][]string) {
 		head := of.head(s)
 		for _, l := range s.Lines {
 			rows = append(rows, append(slices.Clip(head), "usage", textCell(l.MeterSlug), l.Usage.String(), strconv.FormatInt(l.Events, 10), strconv.Itoa(l.PriceVersion),
-				l.Charge.String(), adjustedIn(s, l).String(), l.Amount.String(), l.Currency, l.LateUsage.String(), l.LateCharge.String()))
+				string(l.Source), l.Charge.String(), adjustedIn(s, l).String(), l.Amount.String(), l.Currency, l.LateUsage.String(), l.LateCharge.String()))
 		}
 		for _, a := range s.Adjustments {
 			if _, known := s.LineOf(a); known {
 				continue
 			}
 			rows = append(rows, append(slices.Clip(head), "adjustment", textCell(a.MeterSlug), a.Quantity.String(), "0", "0",
-				"0", a.Amount.String(), a.Amount.String(), a.Currency, "0", "0"))
+				"", "0", a.Amount.String(), a.Amount.String(), a.Currency, "0", "0"))
 		}
 	}
 	return rows

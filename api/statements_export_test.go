@@ -77,8 +77,8 @@ func TestTheBillsOfAMonthAreThoseOfItsPeriods(t *testing.T) {
 	}
 	require.Zero(t, found, "as many lines as the periods have")
 	acme := rows[0]
-	require.Equal(t, []string{"acme", "open", "usage", "calls", "141.75", "10.21", "0", "10.21", "USD"}, []string{
-		acme["external_id"], acme["state"], acme["line"], acme["meter_slug"], acme["usage"], acme["charge"], acme["adjustments"], acme["amount"], acme["currency"],
+	require.Equal(t, []string{"acme", "open", "usage", "calls", "141.75", "meter", "10.21", "0", "10.21", "USD"}, []string{
+		acme["external_id"], acme["state"], acme["line"], acme["meter_slug"], acme["usage"], acme["price_source"], acme["charge"], acme["adjustments"], acme["amount"], acme["currency"],
 	})
 	require.Empty(t, b.bills(t, "month=2020-01"))
 	log := b.send(t, "GET", "/v1/audit-log?action=statement.export", "")

@@ -35,5 +35,5 @@ export default defineConfig({
   server: {
     proxy: { "/v1": "http://127.0.0.1:8080", "/docs": "http://127.0.0.1:8080" },
   },
-  test: { environment: "jsdom", restoreMocks: true, testTimeout: 600_000 },
+  test: { environment: "jsdom", restoreMocks: true, testTimeout: 600_000, hookTimeout: 600_000 },
 });

@@ -51,8 +51,16 @@ beforeEach(() => {
   Object.defineProperty(document, "fonts", { value: new EventTarget(), configurable: true }); // what grows with its text waits for them
 });
 
-afterEach(() => {
-  act(() => router.history.replace("/none")); // where the next test begins, and not on the page of this one
+let opened = false;
+
+afterEach(async () => {
+  if (opened) {
+    await act(async () => {
+      router.history.replace("/none"); // the next test begins here, so it renders no page of this test
+      await router.load();
+    });
+  }
+  opened = false;
   cleanup();
   forget(queries);
   vi.unstubAllGlobals();
@@ -64,6 +72,7 @@ export const list = (...data: object[]) => ({ data, has_more: false, next_page_t
 export const sent = (name: string) => asked.filter((one) => one.name === name).map(({ body }) => (body === "" ? undefined : JSON.parse(body)));
 
 export function open(address: string) {
+  opened = true;
   render(<App />);
   router.history.push(address);
 }

@@ -27,6 +27,29 @@ type priceDifference struct {
 	Difference string `json:"first_difference" doc:"The first difference between the two prices. Base price and included units are compared as parts of the tiers" example:"tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider"`
 }
 
+// providerDifference is a price at the provider that differs from a price that is saved.
+type providerDifference struct {
+	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
+	Difference string `json:"first_difference" doc:"The first difference between the two prices. Base price and included units are compared as parts of the tiers" example:"tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider"`
+	Customers  int64  `json:"customers" doc:"Number of customers that the provider's price charges"`
+}
+
+// providerDifferences compares a price with the prices at the provider that charge the same
+// customers.
+func (s *server) providerDifferences(ctx context.Context, m metering.Meter, p billing.Price) ([]providerDifference, error) {
+	prices, err := s.Store.Links.PricesInstead(ctx, principalOf(ctx).Tenant.ID, p, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	shown := []providerDifference{}
+	for _, theirs := range prices {
+		if d, differs := billing.DifferenceOf(m, p.Terms, theirs); differs {
+			shown = append(shown, providerDifference{d.Theirs, d.First, theirs.Customers})
+		}
+	}
+	return shown, nil
+}
+
 func showDifference(d billing.PriceDifference) priceDifference {
 	return priceDifference{d.MeterID.String(), d.MeterSlug, d.Ours, d.Theirs, d.First}
 }

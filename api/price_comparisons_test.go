@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -70,6 +71,77 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	unread := r.send(t, "PUT", "/v1/customers/beta/upsert", `{"billing_provider_id":"cus_2"}`)
 	require.Equal(t, 201, unread.status, unread.body)
 	require.Contains(t, unread.body, `"compared_at":null,"reason":"not compared yet: `)
+}
+
+// A price is compared with the prices at the provider that charge its customers, before it is saved
+// and when it is saved. Customers with another price here do not count.
+func TestAPriceIsComparedWithTheProvidersPricesWhenItIsSaved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	fake := stripetest.New(stripetest.Options{})
+	seed := &stripetest.Seed{
+		Account: stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"},
+		Meters:  []stripetest.Meter{{ID: "mtr_calls", EventName: "calls"}},
+		Prices:  []stripetest.Price{{ID: "price_1", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "3"}, {ID: "price_2", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "5"}},
+	}
+	for i, price := range []string{"price_1", "price_1", "price_2", "price_2", "price_1"} {
+		customer := fmt.Sprintf("cus_%d", i+1)
+		seed.Customers = append(seed.Customers, stripetest.Customer{ID: customer})
+		seed.Subscriptions = append(seed.Subscriptions, stripetest.Subscription{
+			ID: fmt.Sprintf("sub_%d", i+1), Customer: customer, Items: []stripetest.Item{{ID: fmt.Sprintf("si_%d", i+1), Price: price}},
+		})
+	}
+	require.NoError(t, fake.Seed(seed))
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, server.URL) })
+	r.meter(t, "calls", "call")
+	const listed = "/v1/meters/calls/pricing"
+	for _, call := range [][3]string{
+		{"PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"stripe","secret_key":"sk_test_CANARYkey","webhook_secret":%q}`, stripeSecret)},
+		{"PUT", listed, `{"overage_rate":0.03}`},
+		{"POST", "/v1/plans", `{"slug":"pro","name":"Pro"}`},
+		{"POST", "/v1/customers", `{"external_id":"a","billing_provider_id":"cus_1"}`},
+		{"POST", "/v1/customers", `{"external_id":"b","billing_provider_id":"cus_2"}`},
+		{"POST", "/v1/customers", `{"external_id":"c","billing_provider_id":"cus_3"}`},
+		{"POST", "/v1/customers", `{"external_id":"d","billing_provider_id":"cus_4"}`},
+		{"POST", "/v1/customers", `{"external_id":"e","billing_provider_id":"cus_5"}`},
+		{"PUT", "/v1/customers/d/plan", `{"plan":"pro"}`},
+	} {
+		a := r.send(t, call[0], call[1], call[2])
+		require.Less(t, a.status, 300, a.body)
+	}
+	preview := func(path, body string) []client.ProviderDifference {
+		t.Helper()
+		var shown client.PricePreview
+		a := r.send(t, "POST", path+"/preview", body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &shown), a.body)
+		return shown.ProviderDifferences
+	}
+	differs := func(theirs, rate string, customers int64) client.ProviderDifference {
+		return client.ProviderDifference{
+			TheirPrice: theirs + " USD for each unit", FirstDifference: fmt.Sprintf("tier 1: unit_price is %s in Odometer and %s at the provider", rate, theirs), Customers: customers,
+		}
+	}
+
+	require.Equal(t, []client.ProviderDifference{differs("0.03", "0.04", 3), differs("0.05", "0.04", 2)}, preview(listed, `{"overage_rate":0.04}`))
+	require.Equal(t, []client.ProviderDifference{differs("0.05", "0.03", 2)}, preview(listed, `{"overage_rate":0.03}`), "the same price is no difference")
+	saved := r.pricing(t, "PUT", listed, `{"overage_rate":0.04}`)
+	require.Equal(t, preview(listed, `{"overage_rate":0.04}`), *saved.ProviderDifferences)
+	require.Nil(t, r.pricing(t, "GET", listed, "").ProviderDifferences)
+
+	plans := r.pricing(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":0.06}`)
+	require.Equal(t, []client.ProviderDifference{differs("0.05", "0.06", 1)}, *plans.ProviderDifferences)
+	require.Equal(t, []client.ProviderDifference{differs("0.03", "0.04", 3), differs("0.05", "0.04", 1)}, preview(listed, `{"overage_rate":0.04}`), "the plan's price applies to one of them")
+
+	own := r.pricing(t, "PUT", "/v1/customers/a/pricing/calls", `{"overage_rate":0.06}`)
+	require.Equal(t, []client.ProviderDifference{differs("0.03", "0.06", 1)}, *own.ProviderDifferences)
+	require.Equal(t, []client.ProviderDifference{differs("0.03", "0.04", 2), differs("0.05", "0.04", 1)}, preview(listed, `{"overage_rate":0.04}`), "a customer's own price applies to another")
+	next := billing.CalendarPeriod(r.now(), time.UTC).End.Format(time.RFC3339)
+	require.Equal(t, 200, r.send(t, "POST", "/v1/customers/a/pricing/calls/end", `{"effective_from":"`+next+`"}`).status)
+	require.Equal(t, []client.ProviderDifference{differs("0.03", "0.04", 3), differs("0.05", "0.04", 1)},
+		preview(listed, `{"overage_rate":0.04,"effective_from":"`+next+`"}`), "from its end on")
+	require.Empty(t, preview("/v1/customers/a/pricing/calls", `{"overage_rate":0.03}`))
 }
 
 // The first price of a meter in a plan holds for periods that run: in another

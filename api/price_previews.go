@@ -31,6 +31,8 @@ type pricePreview struct {
 	EffectiveFrom *time.Time    `json:"effective_from" doc:"Time from which the price would apply. Null: from the beginning"`
 	Changes       []priceImpact `json:"changes" doc:"Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes"`
 	IfInForce     []priceImpact `json:"if_in_force" doc:"Changes in the charges of the same periods, computed as if the price had applied when they began"`
+
+	ProviderDifferences []providerDifference `json:"provider_differences" doc:"Prices at the provider that differ from the price and charge its customers, as they were read last. The provider's price is billed"`
 }
 
 type pricePreviewOutput struct{ Body pricePreview }
@@ -71,6 +73,10 @@ func (s *server) previewPrice(ctx context.Context, m metering.Meter, of db.Price
 	if err != nil {
 		return nil, err
 	}
+	differences, err := s.providerDifferences(ctx, m, p)
+	if err != nil {
+		return nil, err
+	}
 	shown := showPrice(p)
-	return &pricePreviewOutput{pricePreview{shown.EffectiveFrom, showImpact(changes.Changes), showImpact(inForce.Changes)}}, nil
+	return &pricePreviewOutput{pricePreview{shown.EffectiveFrom, showImpact(changes.Changes), showImpact(inForce.Changes), differences}}, nil
 }

@@ -37,6 +37,8 @@ type pricing struct {
 	MeterSlug string  `json:"meter_slug"`
 	Current   *price  `json:"current,omitempty"` // what charges the current period
 	Versions  []price `json:"versions" doc:"Versions, oldest first"`
+
+	ProviderDifferences []providerDifference `json:"provider_differences,omitempty" doc:"Prices at the provider that differ from the version just set and charge its customers, as they were read last. The provider's price is billed. Present only in the response that sets a price"`
 }
 
 type pricingOutput struct{ Body pricing }
@@ -169,7 +171,12 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, of db.PriceOwne
 	if err := s.writePrice(ctx, "set-price", p, in.Token); err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, of)
+	out, err := s.pricingOf(ctx, m, of)
+	if err != nil {
+		return nil, err
+	}
+	out.Body.ProviderDifferences, err = s.providerDifferences(ctx, m, p)
+	return out, err
 }
 
 // writePrice stores a version of a price once its effect on begun billing periods is confirmed.

@@ -74,7 +74,7 @@ func (f Facts) difference(m metering.Meter, period Period, theirs ProviderPrice)
 	if theirs == nil || !priced {
 		return nil
 	}
-	if d, differs := differenceOf(m, ours.Terms, theirs); differs {
+	if d, differs := DifferenceOf(m, ours.Terms, theirs); differs {
 		return &d
 	}
 	return nil

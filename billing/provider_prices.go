@@ -101,8 +101,8 @@ type PriceDifference struct {
 	First     string // the first difference between the two, in words
 }
 
-// differenceOf compares our price of a meter with the provider's.
-func differenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDifference, differs bool) {
+// DifferenceOf compares our price of a meter with the provider's.
+func DifferenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDifference, differs bool) {
 	first := "Odometer has no form of the provider's price"
 	if t, is := theirs.Terms(); is {
 		if first = ours.FirstDifference(t); first == "" {
@@ -141,7 +141,7 @@ func (l Linked) Differences() (all []PriceDifference) {
 	}
 	for _, m := range l.Meters {
 		if ours, theirs, both := l.price(m); both {
-			if d, differs := differenceOf(m, ours.Terms, theirs); differs {
+			if d, differs := DifferenceOf(m, ours.Terms, theirs); differs {
 				all = append(all, d)
 			}
 		}

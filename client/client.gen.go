@@ -7087,6 +7087,9 @@ type PricePreview struct {
 
 	// IfInForce Changes in the charges of the same periods, computed as if the price had applied when they began
 	IfInForce []PriceImpact `json:"if_in_force"`
+
+	// ProviderDifferences Prices at the provider that differ from the price and charge its customers, as they were read last. The provider's price is billed
+	ProviderDifferences []ProviderDifference `json:"provider_differences"`
 }
 
 // PriceTier defines model for PriceTier.
@@ -7110,6 +7113,9 @@ type Pricing struct {
 
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
+
+	// ProviderDifferences Prices at the provider that differ from the version just set and charge its customers, as they were read last. The provider's price is billed. Present only in the response that sets a price
+	ProviderDifferences *[]ProviderDifference `json:"provider_differences,omitempty"`
 
 	// Versions Versions, oldest first
 	Versions []Price `json:"versions"`
@@ -7218,6 +7224,22 @@ type ProviderTaxBehavior string
 
 // ProviderType The type
 type ProviderType string
+
+// ProviderDifference defines model for ProviderDifference.
+type ProviderDifference struct {
+	// Customers Number of customers that the provider's price charges
+	Customers int64 `json:"customers"`
+
+	// FirstDifference The first difference between the two prices. Base price and included units are compared as parts of the tiers
+	//
+	// Examples: tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider
+	FirstDifference string `json:"first_difference"`
+
+	// TheirPrice Description of the provider's price
+	//
+	// Examples: 0.03 USD for each unit
+	TheirPrice string `json:"their_price"`
+}
 
 // ProviderEvent defines model for ProviderEvent.
 type ProviderEvent struct {

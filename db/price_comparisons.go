@@ -85,3 +85,79 @@ func (l Links) Linked(ctx context.Context, tenant metering.TenantID, c metering.
 	k.Side.Others, err = prices.sides(others, k.Customer, terms, l.read)
 	return k, err
 }
+
+// ProviderPriceOf is a provider's price of a meter, and the number of customers that it charges.
+type ProviderPriceOf struct {
+	billing.ProviderPrice
+	Customers int64
+}
+
+// PricesInstead returns the provider's prices that charge the customers to whom our price would
+// apply, from now or from its beginning, as they were read last: the prices of most customers
+// first, at most 100. A connection without prices, or one that bills amounts, has none.
+func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (all []ProviderPriceOf, err error) {
+	at := now
+	if p.EffectiveFrom.After(now) {
+		at = p.EffectiveFrom
+	}
+	rows, err := l.pool.Query(ctx, `
+		select t.terms, count(distinct c.id)
+		from billing_connections k
+		join billing_links l on l.tenant_id = k.tenant_id and l.connection_id = k.id
+		join customers c on c.tenant_id = l.tenant_id and c.id = l.customer_id and c.billing_provider_id = l.provider_customer
+		cross join lateral (select `+planAt("c.tenant_id", "c.id", "@at")+` as plan) has
+		left join lateral (
+		  select m.terms is not null as priced
+		  from meter_prices m
+		  where m.tenant_id = c.tenant_id
+		    and m.customer_id = c.id
+		    and m.meter_id = @meter
+		    and m.withdrawn_at is null
+		    and m.effective_from <= @at
+		  order by m.effective_from desc, m.version desc
+		  limit 1) own on true
+		cross join lateral (
+		  select d
+		  from jsonb_array_elements(l.destinations) d
+		  union all
+		  select d
+		  from jsonb_array_elements(l.others) o
+		  cross join lateral jsonb_array_elements(o->'destinations') d) destinations (d)
+		join price_terms t on t.tenant_id = c.tenant_id and t.hash = decode(d->>'terms', 'hex')
+		where k.tenant_id = @tenant
+		  and k.retired_at is null
+		  and k.bills = 'quantities'
+		  and (d->>'meter_id')::bigint = @meter
+		  and case
+		    when @customer::bigint <> 0 then c.id = @customer
+		    when own.priced then false
+		    when @plan::bigint <> 0 then has.plan = @plan
+		    else not exists (
+		      select
+		      from meter_prices m
+		      where m.tenant_id = c.tenant_id
+		        and m.meter_id = @meter
+		        and m.plan_id = has.plan
+		        and m.withdrawn_at is null
+		        and m.effective_from <= @at)
+		  end
+		group by t.hash, t.terms
+		order by count(distinct c.id) desc, t.hash
+		limit 100`, pgx.NamedArgs{"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "at": at})
+	if err != nil {
+		return nil, fmt.Errorf("read providers' prices: %w", coded(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var terms []byte
+		var of ProviderPriceOf
+		if err := rows.Scan(&terms, &of.Customers); err != nil {
+			return nil, err
+		}
+		if of.ProviderPrice, err = l.read(terms); err != nil {
+			return nil, err
+		}
+		all = append(all, of)
+	}
+	return all, coded(rows.Err())
+}

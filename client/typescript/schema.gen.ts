@@ -6656,6 +6656,8 @@ export interface components {
             effective_from: string | null;
             /** @description Changes in the charges of the same periods, computed as if the price had applied when they began */
             if_in_force: components["schemas"]["PriceImpact"][];
+            /** @description Prices at the provider that differ from the price and charge its customers, as they were read last. The provider's price is billed */
+            provider_differences: components["schemas"]["ProviderDifference"][];
         };
         PriceTier: {
             /**
@@ -6680,6 +6682,8 @@ export interface components {
             meter_id: string;
             /** @description The meter's slug */
             meter_slug: string;
+            /** @description Prices at the provider that differ from the version just set and charge its customers, as they were read last. The provider's price is billed. Present only in the response that sets a price */
+            provider_differences?: components["schemas"]["ProviderDifference"][];
             /** @description Versions, oldest first */
             versions: components["schemas"]["Price"][];
         };
@@ -6775,6 +6779,23 @@ export interface components {
             webhook_secret_last_four?: string;
             /** @description For a provider that sends events, the URL of the endpoint to add at the provider */
             webhook_url?: string;
+        };
+        ProviderDifference: {
+            /**
+             * Format: int64
+             * @description Number of customers that the provider's price charges
+             */
+            customers: number;
+            /**
+             * @description The first difference between the two prices. Base price and included units are compared as parts of the tiers
+             * @example tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider
+             */
+            first_difference: string;
+            /**
+             * @description Description of the provider's price
+             * @example 0.03 USD for each unit
+             */
+            their_price: string;
         };
         ProviderEvent: {
             /** @description Always true */

@@ -937,12 +937,6 @@ class PriceImpact(TypedDict):
     customers: int
 
 
-class PricePreview(TypedDict):
-    changes: list[PriceImpact]
-    effective_from: str | None
-    if_in_force: list[PriceImpact]
-
-
 class PriceTier(TypedDict):
     flat_fee: Decimal
     unit_price: Decimal
@@ -970,6 +964,12 @@ class Provider(TypedDict):
     webhook_events: NotRequired[list[str]]
     webhook_secret_last_four: NotRequired[str]
     webhook_url: NotRequired[str]
+
+
+class ProviderDifference(TypedDict):
+    customers: int
+    first_difference: str
+    their_price: str
 
 
 class ProviderEvent(TypedDict):
@@ -2064,10 +2064,18 @@ class PriceComparison(TypedDict):
     reason: NotRequired[str]
 
 
+class PricePreview(TypedDict):
+    changes: list[PriceImpact]
+    effective_from: str | None
+    if_in_force: list[PriceImpact]
+    provider_differences: list[ProviderDifference]
+
+
 class Pricing(TypedDict):
     current: NotRequired[Price]
     meter_id: str
     meter_slug: str
+    provider_differences: NotRequired[list[ProviderDifference]]
     versions: list[Price]
 
 

@@ -64,7 +64,7 @@ func (l *life) newPriceOfPlan() bool {
 }
 
 // newPriceOfCustomer sets a price of the customer's own, or ends the one that there is. As with a
-// plan's price, it leaves out a first one that may change the currency of periods that run.
+// plan's price, it skips a first one that may change the currency of periods that run.
 func (l *life) newPriceOfCustomer() bool {
 	meter := l.someMeter()
 	from := l.from(meter)

@@ -140,15 +140,15 @@ func (p Period) Line(meter metering.MeterID) (l ClosedLine, known bool) {
 
 // late is what came for the closed period after it was closed, up to when its
 // events went: what is booked stays booked, whatever still counts it.
-func (f Facts) late(closed Period, then ClosedLine) (usage metering.Decimal, events int64) {
+func (f Facts) late(closed Period, then ClosedLine) Measured {
 	if then.LateEvents != nil {
-		return *then.LateUsage, *then.LateEvents
+		return Measured{*then.LateUsage, *then.LateEvents, then.LateDimensions}
 	}
 	u := f.usage(then.MeterID, closed)
 	if b, known := f.bookedOf(then.MeterID, closed.Start); known && then.Events+u.LateEvents < b.Events {
-		return b.Units.Sub(then.ownUnits()), b.Events - then.Events
+		return Measured{b.Units.Sub(then.ownUnits()), b.Events - then.Events, subtractDimensions(b.Dimensions, then.Dimensions)}
 	}
-	return u.Late, u.LateEvents
+	return Measured{u.Late, u.LateEvents, u.LateDimensions}
 }
 
 // lateTarget is where what came late goes with a period: onto the subscription's

@@ -17,6 +17,7 @@ type Booking struct {
 
 	UnitsBefore, Units   metering.Decimal // that are charged
 	ChargeBefore, Charge metering.Decimal // in the currency's minor unit
+	Dimensions           []DimensionUsage // of the units, with prices by dimension
 	Currency             string           // the closed period's
 	Billed               bool             // it is billed in a target period; else it is only reported
 }
@@ -28,6 +29,8 @@ type Booked struct {
 	Events  int64 // that the last one is up to
 	Units   metering.Decimal
 	Charge  metering.Decimal
+
+	Dimensions []DimensionUsage // of the units, with prices by dimension
 
 	OnlyReported       metering.Decimal // of the units, what is not billed
 	OnlyReportedCharge metering.Decimal // the same of the charge
@@ -54,7 +57,7 @@ func (f Facts) booking(c *calculation) Booking {
 	booked := f.booked(c)
 	return Booking{
 		Period: c.late.closed.Start, MeterID: c.meter.ID, Events: c.events + c.late.events,
-		UnitsBefore: booked.Units, Units: c.units(), ChargeBefore: booked.Charge, Charge: c.charge(), Currency: c.currency,
+		UnitsBefore: booked.Units, Units: c.units(), ChargeBefore: booked.Charge, Charge: c.charge(), Dimensions: c.price.shown(c.allUsage().Dimensions), Currency: c.currency,
 		Billed: f.Settings.LatePolicy == metering.AdjustLate,
 	}
 }

@@ -6,10 +6,13 @@ import "github.com/odometer-metering/odometer/metering"
 // usage adds to a closed one. Whatever is reported, stated or shown of a meter
 // is one of its results, and Explain shows them in their order.
 type calculation struct {
-	meter    metering.Meter
-	version  metering.MeterVersionID // that has counted the usage
-	usage    metering.Decimal        // of a closed period: at its closing
-	events   int64
+	meter   metering.Meter
+	version metering.MeterVersionID // that has counted the usage
+	usage   metering.Decimal        // of a closed period: at its closing
+	events  int64
+
+	dimensions []DimensionUsage // of the usage, with prices by dimension
+
 	price    Price
 	theirs   ProviderPrice // that is charged instead; nil: none is
 	currency string
@@ -29,6 +32,8 @@ type lateUsage struct {
 	closed metering.Range
 	usage  metering.Decimal
 	events int64
+
+	dimensions []DimensionUsage // of the usage
 
 	onlyReported, onlyReportedCharge metering.Decimal // of the units and the charge, what the late policy leaves out
 }
@@ -59,13 +64,22 @@ func (c *calculation) charge() metering.Decimal {
 
 // measured is the usage that the charge is for. Quantities have no number of events.
 func (c *calculation) measured() Measured {
-	switch {
-	case c.scale != nil:
-		return unitsAlone(c.units())
-	case c.late != nil:
-		return Measured{c.units(), c.events + c.late.events}
+	if c.scale != nil {
+		return c.first(c.units())
 	}
-	return Measured{c.units(), c.events}
+	return c.allUsage()
+}
+
+func (c *calculation) allUsage() Measured {
+	if c.late == nil {
+		return Measured{c.usage, c.events, c.dimensions}
+	}
+	return Measured{c.total(), c.events + c.late.events, AddDimensions(c.dimensions, c.late.dimensions)}
+}
+
+// first returns the first units of the usage, without a number of events.
+func (c *calculation) first(units metering.Decimal) Measured {
+	return c.price.First(c.allUsage(), units)
 }
 
 // chargeFor is the charge for the usage, were it no trial.
@@ -206,7 +220,7 @@ func (l ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 	if l.Price != nil {
 		return chargeAt(l.Price, units)
 	}
-	return l.Terms.ChargeIn(l.Currency, unitsAlone(units))
+	return l.Terms.ChargeIn(l.Currency, l.Terms.First(Measured{l.Usage, l.Events, l.Dimensions}, units))
 }
 
 // calculations are what every meter of the period comes to now, as usage is
@@ -228,7 +242,8 @@ func (f Facts) calculations(period Period) (all []calculation, excluded []Exclus
 		}
 		usage := f.usage(m.ID, period)
 		all = append(all, calculation{
-			meter: m, version: m.Version.ID, usage: usage.Total, events: usage.Events, price: price, currency: currency, others: others[m.ID],
+			meter: m, version: m.Version.ID, usage: usage.Total, events: usage.Events, dimensions: usage.Dimensions,
+			price: price, currency: currency, others: others[m.ID],
 		})
 	}
 	return all, excluded
@@ -261,7 +276,7 @@ func (f Facts) shown(period Period) []calculation {
 // closedCalculation is what the closed period came to for a meter.
 func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 	c := calculation{
-		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, currency: then.Currency, closed: &then, trial: then.Trial,
+		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, dimensions: then.Dimensions, currency: then.Currency, closed: &then, trial: then.Trial,
 		price: Price{MeterID: m.ID, Version: then.PriceVersion, Terms: then.Terms}, theirs: then.Price,
 	}
 	c.scale = then.Scale
@@ -273,7 +288,8 @@ func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine) calculation {
 	c := closedCalculation(m, then)
 	c.late = &lateUsage{closed: closed.Range}
-	c.late.usage, c.late.events = f.late(closed, then)
+	late := f.late(closed, then)
+	c.late.usage, c.late.events, c.late.dimensions = late.Units, late.Events, late.Dimensions
 	return c
 }
 

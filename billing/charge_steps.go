@@ -16,7 +16,53 @@ func (t Terms) ChargeSteps(of Measured) []Step {
 // ours returns the steps of the exact charge at our price.
 func (c *calculation) ours() []Step {
 	b := chargeSteps{price: c.price, currency: c.currency, Charged: c.price.Charge(c.measured())}
+	if c.price.Dimensions != nil {
+		return slices.Concat(b.rates(), b.bounds())
+	}
 	return slices.Concat(b.usage(), b.bounds())
+}
+
+// rates returns the steps of the amounts that prices by dimension charge.
+func (b chargeSteps) rates() (steps []Step) {
+	for _, r := range b.Rates {
+		if r.Usage.IsZero() && len(r.Dimensions) == 0 {
+			continue
+		}
+		of := chargeSteps{price: Price{Version: b.price.Version, Terms: r.Terms}, currency: b.currency, Charged: r.Charged}
+		charge := b.money(StepRateCharge, r.Usage)
+		if charge.Rate = r.Number + 1; r.Default {
+			charge.Name, charge.Rate = StepDefaultCharge, 0
+		}
+		units := Step{Name: StepRateUnits, Amount: r.Of.Units, Unit: inUnits, Events: r.Of.Events, Of: dimensionSteps(r.Dimensions)}
+		charge.Of = append([]Step{units}, of.usage()...)
+		steps = append(steps, charge)
+	}
+	if len(b.Unrated) > 0 {
+		units, events := b.unratedUnits()
+		steps = append(steps, Step{Name: StepUnrated, Amount: units, Unit: inUnits, Events: events, Of: dimensionSteps(b.Unrated)})
+	}
+	return append(steps, b.money(StepModelCharge, b.Usage))
+}
+
+// maxDimensionSteps bounds the size of a statement.
+const maxDimensionSteps = 100
+
+// dimensionSteps returns a step for each combination of dimension values, with the most units
+// first. One step sums up those beyond maxDimensionSteps.
+func dimensionSteps(usage []DimensionUsage) (steps []Step) {
+	ordered := slices.Clone(usage)
+	slices.SortStableFunc(ordered, func(a, b DimensionUsage) int { return b.Units.Cmp(a.Units) })
+	for n, u := range ordered {
+		if n <= maxDimensionSteps {
+			steps = append(steps, Step{Name: StepDimension, Unit: inUnits})
+		}
+		last := &steps[len(steps)-1]
+		last.Amount, last.Events = last.Amount.Add(u.Units), last.Events+u.Events
+		if last.Dimension = nil; n < maxDimensionSteps {
+			last.Dimension = u.Key
+		}
+	}
+	return steps
 }
 
 // chargeSteps shows the breakdown of a charge as steps.

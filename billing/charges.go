@@ -55,12 +55,12 @@ func (c *calculation) money() (parts []elsewherePart) {
 // highestFor returns the highest charge for any quantity from least to units, which are
 // without a number of events.
 func (c *calculation) highestFor(least, units metering.Decimal) metering.Decimal {
-	highest := c.chargeFor(unitsAlone(units))
+	highest := c.chargeFor(c.first(units))
 	if c.theirs != nil || c.price.rises() || least.Equal(units) {
 		return highest
 	}
-	for _, at := range c.price.peaks(least, units) {
-		highest = larger(highest, c.chargeFor(unitsAlone(at)))
+	for _, at := range c.price.peaks(c.allUsage(), least, units) {
+		highest = larger(highest, c.chargeFor(c.first(at)))
 	}
 	return highest
 }
@@ -77,7 +77,7 @@ func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 // its own price begins anew with the units that are left to it.
 func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
 	if c.theirs != nil && c.late == nil && len(c.others.parts) > 0 {
-		return c.charge().Sub(c.chargeFor(unitsAlone(c.quantity())))
+		return c.charge().Sub(c.chargeFor(c.first(c.quantity())))
 	}
 	for _, p := range c.money() {
 		sum = sum.Add(p.amount)

@@ -81,6 +81,7 @@ func (p *planner) closed(period Period) (lines []ClosedLine) {
 		c := &all[i]
 		l := ClosedLine{
 			MeterID: c.meter.ID, MeterVersion: c.version, Aggregation: c.meter.Version.Aggregation, Usage: c.usage, Events: c.events,
+			Dimensions:   c.price.shown(c.dimensions),
 			PriceVersion: c.price.Version, Terms: c.price.Terms, Charge: c.charge(), Currency: c.currency,
 			Billed: p.Connection != nil, Test: p.inTest(), Bills: period.Bills,
 		}

@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -19,6 +20,8 @@ type Step struct {
 	Tier         int                     `json:"tier,omitempty"`          // its number, from 1; 0: it is of no tier
 	Above        *metering.Decimal       `json:"above,omitempty"`         // charged units below the tier; nil: none
 	UpTo         *metering.Decimal       `json:"up_to,omitempty"`         // last charged unit of the tier; nil: it has no end
+	Rate         int                     `json:"rate,omitempty"`          // the number of the price by dimension, from 1; 0: it is of none, or of the default
+	Dimension    json.RawMessage         `json:"dimension,omitempty"`     // values that its units have, by property; nil: it has units of several, or of unknown values
 	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
 	Price        string                  `json:"price,omitempty"`         // the provider's, that it is of; "": of ours
 	Closed       *metering.Range         `json:"-"`                       // the closed period that it is of
@@ -49,6 +52,9 @@ const (
 	StepFlatFees      = "flat_fees"               // of the tiers that the charged units reach
 	StepFixedFee      = "fixed_fee"               // for each counted event
 	StepFixedFees     = "fixed_fees"              // counted events × fixed fee
+	StepRateCharge    = "dimension_charge"        // with prices by dimension: the charge of one price for the units that it matches, with the steps above as parts
+	StepDefaultCharge = "default_charge"          // the same of the default
+	StepUnrated       = "unrated_units"           // that no price matches, without a default: nothing is charged for them
 	StepModelCharge   = "usage_charge"            // the charge of the model: the sum of these
 	StepBase          = "base_price"              // for the period
 	StepMinimum       = "minimum_charge"          // that the charge is raised to
@@ -76,6 +82,8 @@ const (
 	StepTierUnits     = "tier_units"              // of the charged units, those in the tier
 	StepTierPrice     = "tier_unit_price"         // for each of them, or for PerUnits of them
 	StepTierFlatFee   = "tier_flat_fee"           // one of the flat fees
+	StepRateUnits     = "matched_units"           // of the usage, those that one price by dimension charges: the sum of its parts
+	StepDimension     = "dimension_units"         // those with one combination of dimension values
 	StepPart          = "part"                    // what one series was reported
 )
 

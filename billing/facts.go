@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -161,12 +162,16 @@ type Usage struct {
 
 	Late       metering.Decimal // of the total, what came once the period was closed
 	LateEvents int64
+
+	Dimensions     []DimensionUsage // of the total, of meters of ByDimension
+	LateDimensions []DimensionUsage // of Late
 }
 
 // Equal says whether the other usage is the same, of the same period and meter.
 func (u Usage) Equal(o Usage) bool {
 	return u.Period.Equal(o.Period) && u.MeterID == o.MeterID &&
-		u.Total.Equal(o.Total) && u.Events == o.Events && u.Late.Equal(o.Late) && u.LateEvents == o.LateEvents
+		u.Total.Equal(o.Total) && u.Events == o.Events && u.Late.Equal(o.Late) && u.LateEvents == o.LateEvents &&
+		slices.EqualFunc(u.Dimensions, o.Dimensions, DimensionUsage.Equal) && slices.EqualFunc(u.LateDimensions, o.LateDimensions, DimensionUsage.Equal)
 }
 
 // EventCount is how many events the customer has in the months that a period

@@ -1,11 +1,17 @@
 package billing
 
-import "github.com/odometer-metering/odometer/metering"
+import (
+	"slices"
+
+	"github.com/odometer-metering/odometer/metering"
+)
 
 // Measured is the usage of a meter that is charged.
 type Measured struct {
 	Units  metering.Decimal
 	Events int64 // that were counted; 0 for quantities of a provider, which is reported no number of events
+
+	Dimensions []DimensionUsage // of the units, with prices by dimension
 }
 
 // unitsAlone returns usage without a number of events.
@@ -23,6 +29,9 @@ type Charged struct {
 	Usage    metering.Decimal // the charge of the model
 	Digits   *int32           // decimals of Usage, if a quotient does not end; nil: Usage is exact
 	Exact    metering.Decimal // with the base price, within the minimum and the maximum
+
+	Rates   []ChargedRate    // with prices by dimension: of each price, and of the default
+	Unrated []DimensionUsage // of the units, those that no price charges
 }
 
 // ChargedPart is the charge of the units in one tier.
@@ -36,13 +45,25 @@ type ChargedPart struct {
 
 // Charge returns the breakdown of the charge for the usage.
 func (t Terms) Charge(of Measured) Charged {
-	c := Charged{Rest: t.Rest(of.Units)}
+	var c Charged
+	if t.Dimensions != nil {
+		t.chargeDimensions(&c, of.Dimensions)
+	} else {
+		c.Rest = t.Rest(of.Units)
+		t.chargeModel(&c, of)
+	}
+	c.Exact = t.bounded(t.BasePrice.Add(c.Usage))
+	return c
+}
+
+// chargeModel charges the units beyond the included ones.
+func (t Terms) chargeModel(c *Charged, of Measured) {
 	switch t.Model {
 	case ModelPerUnit:
 		c.Units = c.Rest.Mul(t.UnitPrice)
 		c.Usage = c.divide(c.Units, t.PerUnits)
 	case ModelGraduated, ModelVolume:
-		t.chargeTiers(&c)
+		t.chargeTiers(c)
 	case ModelPackage:
 		c.Packages = c.Rest.DivUp(t.PackageSize)
 		c.Usage = c.Packages.Mul(t.PackagePrice)
@@ -53,8 +74,6 @@ func (t Terms) Charge(of Measured) Charged {
 	default:
 		c.Usage = c.Rest.Mul(t.OverageRate)
 	}
-	c.Exact = t.bounded(t.BasePrice.Add(c.Usage))
-	return c
 }
 
 var hundredth = metering.MustDecimal("0.01")
@@ -133,7 +152,7 @@ func (t Terms) ChargeIn(currency string, of Measured) metering.Decimal {
 	return RoundMoney(t.Charge(of).Exact, currency)
 }
 
-// UnitPriceAt is the overage rate. With other models it is the rate of the last of the units
+// UnitPriceAt is the overage rate, and 0 with prices by dimension. With other models it is the rate of the last of the units
 // beyond the included ones, of a package of them with packages; 0 without such units.
 func (t Terms) UnitPriceAt(usage metering.Decimal) metering.Decimal {
 	if t.Model == "" {
@@ -155,6 +174,9 @@ func (t Terms) UnitPriceAt(usage metering.Decimal) metering.Decimal {
 
 // PerUnit returns the price of each unit, if all units cost the same and nothing else is charged.
 func (t Terms) PerUnit() (rate metering.Decimal, same bool) {
+	if t.Dimensions != nil {
+		return rate, false
+	}
 	rate, same = t.rate()
 	bare := t.BasePrice.IsZero() && t.IncludedUnits.IsZero() && t.MinimumCharge.IsZero() && t.MaximumCharge.IsZero() && t.FixedFee.IsZero()
 	return rate, same && bare
@@ -174,25 +196,38 @@ func (t Terms) rate() (rate metering.Decimal, same bool) {
 }
 
 // rises reports whether more usage never costs less.
-func (t Terms) rises() bool { return t.Model != ModelVolume }
+func (t Terms) rises() bool {
+	return t.Model != ModelVolume && !slices.ContainsFunc(t.rates(), func(r Terms) bool { return !r.rises() })
+}
 
-// peaks returns quantities from least to most, of which one has the highest charge of all
-// of them: the charge only rises within a tier.
-func (t Terms) peaks(least, most metering.Decimal) []metering.Decimal {
+// peaks returns the first units of usage, from least to most, of which one quantity has the
+// highest charge of all of them: the charge only rises within a tier.
+func (t Terms) peaks(of Measured, least, most metering.Decimal) []metering.Decimal {
 	peaks := []metering.Decimal{least, most}
-	for _, tier := range t.Tiers {
-		if tier.UpTo == nil {
-			break
+	add := func(t Terms, before metering.Decimal) {
+		for _, tier := range t.Tiers {
+			if tier.UpTo == nil {
+				return
+			}
+			if at := before.Add(t.IncludedUnits).Add(*tier.UpTo); at.Cmp(least) > 0 && at.Cmp(most) < 0 {
+				peaks = append(peaks, at)
+			}
 		}
-		if at := t.IncludedUnits.Add(*tier.UpTo); at.Cmp(least) > 0 && at.Cmp(most) < 0 {
-			peaks = append(peaks, at)
-		}
+	}
+	add(t, metering.Decimal{})
+	var before metering.Decimal
+	for _, r := range t.Charge(of).Rates {
+		add(r.Terms, before)
+		before = before.Add(notNegative(r.Of.Units))
 	}
 	return peaks
 }
 
 // byUsage reports whether the charge depends on usage.
 func (t Terms) byUsage() bool {
+	if slices.ContainsFunc(t.rates(), Terms.byUsage) {
+		return true
+	}
 	for _, tier := range t.Tiers {
 		if !tier.UnitPrice.IsZero() || !tier.FlatFee.IsZero() {
 			return true

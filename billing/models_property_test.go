@@ -16,6 +16,21 @@ import (
 // reference is the charge of a price in minor units, with rationals and without any code of
 // the package: the definition of the models, read from the documentation.
 func reference(t billing.Terms, units *big.Rat, events int64) *big.Rat {
+	charge := referenceUsageCharge(t, units, events)
+	return referenceBounded(t, charge.Add(charge, rational(t.BasePrice)))
+}
+
+// referenceBounded returns a charge within the minimum and the maximum, in minor units.
+func referenceBounded(t billing.Terms, charge *big.Rat) *big.Rat {
+	charge = upper(charge, rational(t.MinimumCharge))
+	if most := rational(t.MaximumCharge); most.Sign() > 0 {
+		charge = lower(charge, most)
+	}
+	return rounded(charge, map[string]int{"JPY": 0, "USD": 2, "KWD": 3}[t.Currency])
+}
+
+// referenceUsageCharge is the charge of the model.
+func referenceUsageCharge(t billing.Terms, units *big.Rat, events int64) *big.Rat {
 	zero := new(big.Rat)
 	rest := upper(zero, units)
 	rest = upper(zero, new(big.Rat).Sub(rest, rational(t.IncludedUnits)))
@@ -66,12 +81,7 @@ func reference(t billing.Terms, units *big.Rat, events int64) *big.Rat {
 		add(rest, rational(t.Percent), big.NewRat(1, 100))
 		add(big.NewRat(max(events, 0), 1), rational(t.FixedFee))
 	}
-	add(rational(t.BasePrice))
-	charge = upper(charge, rational(t.MinimumCharge))
-	if most := rational(t.MaximumCharge); most.Sign() > 0 {
-		charge = lower(charge, most)
-	}
-	return rounded(charge, map[string]int{"JPY": 0, "USD": 2, "KWD": 3}[t.Currency])
+	return charge
 }
 
 func boundBelow(tiers []billing.Tier, n int) *big.Rat {

@@ -30,10 +30,11 @@ type ClosedLine struct {
 	Aggregation  metering.Aggregation    // of that version: late usage is counted by it too
 	Usage        metering.Decimal
 	Events       int64
-	PriceVersion int           // 0: the meter had no price, or the provider's own
-	Source       PriceSource   // of that version; "": as PriceVersion 0, or the line is not stored yet
-	Terms        Terms         // that the charge is by, whatever the price is now
-	Price        ProviderPrice // that the charge is by instead; nil: it is by Terms
+	Dimensions   []DimensionUsage // of the usage, with prices by dimension
+	PriceVersion int              // 0: the meter had no price, or the provider's own
+	Source       PriceSource      // of that version; "": as PriceVersion 0, or the line is not stored yet
+	Terms        Terms            // that the charge is by, whatever the price is now
+	Price        ProviderPrice    // that the charge is by instead; nil: it is by Terms
 	Charge       metering.Decimal
 	Currency     string
 	Billed       bool           // a provider bills it: only then is there something to adjust
@@ -46,8 +47,9 @@ type ClosedLine struct {
 	so         *billedSoFar    // what is billed where nothing more of the period is reported; nil: all is, or will be. Reconcile finds it
 
 	// What came late, once the events behind it may go; nil: it is still counted.
-	LateUsage  *metering.Decimal
-	LateEvents *int64
+	LateUsage      *metering.Decimal
+	LateEvents     *int64
+	LateDimensions []DimensionUsage
 }
 
 // PeriodPlace is where a period stands among all of a customer's.

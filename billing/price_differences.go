@@ -18,6 +18,8 @@ type providerForm struct {
 // providerForm returns the form of the terms at a provider, or the field that has none there.
 func (t Terms) providerForm() (f providerForm, without string) {
 	switch {
+	case t.Dimensions != nil:
+		return f, "dimensions"
 	case !t.MinimumCharge.IsZero():
 		return f, "minimum_charge"
 	case !t.MaximumCharge.IsZero():

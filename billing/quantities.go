@@ -42,7 +42,7 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 		meter: meter, usage: p.Facts.usage(meter.ID, period),
 	}
 	if l, known := period.Line(meter.ID); known {
-		m.closed, m.usage = &l, Usage{Total: l.Usage, Events: l.Events}
+		m.closed, m.usage = &l, Usage{Total: l.Usage, Events: l.Events, Dimensions: l.Dimensions}
 	}
 	for _, s := range p.Reported {
 		switch {
@@ -217,7 +217,7 @@ func (m *quantityPlanner) calculation(total metering.Decimal) calculation {
 	price := m.priceIn(m.meter.ID, m.period)
 	scale := m.scale()
 	c := calculation{
-		meter: m.meter, version: m.meter.Version.ID, usage: total, events: m.usage.Events, price: price, currency: cmp.Or(price.Currency, m.Settings.Currency),
+		meter: m.meter, version: m.meter.Version.ID, usage: total, events: m.usage.Events, dimensions: m.usage.Dimensions, price: price, currency: cmp.Or(price.Currency, m.Settings.Currency),
 		others: m.others, scale: &scale, notNegative: m.destination.NotNegative,
 	}
 	c.priceAs(m.theirPrice(m.period, m.meter.ID))

@@ -7,16 +7,20 @@ import "fmt"
 func StepNames() []string {
 	return []string{
 		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee,
-		StepRest, StepUnitPrice, StepPackageSize, StepPackages, StepPackagePrice, StepPercent, StepUnitCharges, StepPerUnits, StepFlatFees, StepFixedFee, StepFixedFees, StepModelCharge,
+		StepRest, StepUnitPrice, StepPackageSize, StepPackages, StepPackagePrice, StepPercent, StepUnitCharges, StepPerUnits, StepFlatFees, StepFixedFee, StepFixedFees, StepRateCharge, StepDefaultCharge, StepUnrated, StepModelCharge,
 		StepBase, StepMinimum, StepMaximum, StepExact, StepProvider, StepTrial, StepCharge,
 		StepUnbilledUnits, StepUnbilled, StepClosedUnits, StepClosed, StepOnlyUnits, StepOnly, StepOtherUnits, StepOther, StepQuantity, StepAmount, StepAdjustment, StepAll,
-		StepTier, StepTierUnits, StepTierPrice, StepTierFlatFee, StepPriceLine, StepPricedUnits, StepPriceRate, StepPart,
+		StepTier, StepTierUnits, StepTierPrice, StepTierFlatFee, StepRateUnits, StepDimension, StepPriceLine, StepPricedUnits, StepPriceRate, StepPart,
 	}
 }
 
 // Counted says whether the step is counted from events.
 func (s Step) Counted() bool {
-	return s.Name == StepUsage || s.Name == StepLate || s.Name == StepTotal || s.Name == StepFixedFees
+	switch s.Name {
+	case StepUsage, StepLate, StepTotal, StepFixedFees, StepUnrated, StepRateUnits, StepDimension:
+		return true
+	}
+	return false
 }
 
 // Sentence says in plain English what the step's amount is.
@@ -32,6 +36,8 @@ func (s Step) Sentence() string {
 		return s.ofModel()
 	case StepProvider, StepPriceLine, StepPricedUnits, StepPriceRate:
 		return s.ofProvider()
+	case StepRateCharge, StepDefaultCharge, StepUnrated, StepRateUnits, StepDimension:
+		return s.ofDimensions()
 	}
 	return s.ofRest()
 }
@@ -117,6 +123,23 @@ func (s Step) ofModel() string {
 		return fmt.Sprintf("The fixed fee times %s.", counted(s.Events, "event"))
 	}
 	return "The charge of the price's model: the unit charges, the packages and the fees."
+}
+
+func (s Step) ofDimensions() string {
+	switch s.Name {
+	case StepRateCharge:
+		return fmt.Sprintf("The charge of price %d of the prices by dimension.", s.Rate)
+	case StepDefaultCharge:
+		return "The charge of the default price by dimension."
+	case StepUnrated:
+		return fmt.Sprintf("The units that no price by dimension charges, from %s.", counted(s.Events, "event"))
+	case StepRateUnits:
+		return fmt.Sprintf("The usage that the price charges as one quantity, from %s.", counted(s.Events, "event"))
+	}
+	if s.Dimension == nil {
+		return fmt.Sprintf("The units with other or unknown dimension values, from %s.", counted(s.Events, "event"))
+	}
+	return fmt.Sprintf("The units with these dimension values, from %s.", counted(s.Events, "event"))
 }
 
 func (s Step) ofProvider() string {

@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,9 @@ func TestTheSentenceOfAStep(t *testing.T) {
 func TestWhichStepsAreCounted(t *testing.T) {
 	t.Parallel()
 	for _, name := range billing.StepNames() {
-		counted := name == billing.StepUsage || name == billing.StepLate || name == billing.StepTotal || name == billing.StepFixedFees
+		counted := slices.Contains([]string{
+			billing.StepUsage, billing.StepLate, billing.StepTotal, billing.StepFixedFees, billing.StepRateUnits, billing.StepDimension, billing.StepUnrated,
+		}, name)
 		require.Equal(t, counted, billing.Step{Name: name}.Counted(), name)
 	}
 }

@@ -25,6 +25,8 @@ type Terms struct {
 	FixedFee      metering.Decimal `json:"fixed_fee,omitzero"`      // of each counted event
 	MinimumCharge metering.Decimal `json:"minimum_charge,omitzero"` // per billing period
 	MaximumCharge metering.Decimal `json:"maximum_charge,omitzero"` // per billing period; 0: none
+
+	Dimensions *Dimensions `json:"dimensions,omitempty"` // nil: all usage has one price
 }
 
 // Model is how a price charges the units beyond the included ones.

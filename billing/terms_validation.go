@@ -57,12 +57,15 @@ func (t Terms) Validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{t.validPerUnits, t.validPackages, t.validTiers, t.validBounds} {
+	if err := metering.ValidCurrency("body.currency", t.Currency); err != nil {
+		return err
+	}
+	for _, check := range []func() error{t.validPerUnits, t.validPackages, t.validTiers, t.validBounds, t.validDimensions} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
-	return metering.ValidCurrency("body.currency", t.Currency)
+	return nil
 }
 
 // amount is a decimal of Terms.

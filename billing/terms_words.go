@@ -2,6 +2,8 @@ package billing
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -16,7 +18,11 @@ func (t Terms) String() string {
 	if !t.IncludedUnits.IsZero() {
 		parts = append(parts, fmt.Sprintf("%s units included", t.IncludedUnits))
 	}
-	parts = append(parts, t.modelText())
+	if t.Dimensions == nil {
+		parts = append(parts, t.modelText())
+	} else {
+		parts = append(parts, t.dimensionsText())
+	}
 	if !t.MinimumCharge.IsZero() {
 		parts = append(parts, "at least "+t.money(t.MinimumCharge))
 	}
@@ -44,6 +50,31 @@ func (t Terms) modelText() string {
 		return fmt.Sprintf("%s and %s for each event", text, t.money(t.FixedFee))
 	}
 	return fmt.Sprintf("%s for each unit", t.money(t.OverageRate))
+}
+
+// dimensionsText lists the prices by dimension.
+func (t Terms) dimensionsText() string {
+	var prices []string
+	for _, p := range t.Dimensions.Prices {
+		prices = append(prices, fmt.Sprintf("%s: %s", p.matchText(), p.Terms(t.Currency)))
+	}
+	other := "otherwise: no price"
+	if d := t.Dimensions.Default; d != nil {
+		other = fmt.Sprintf("otherwise: %s", d.Terms(t.Currency))
+	}
+	return "by dimension (" + strings.Join(append(prices, other), " | ") + ")"
+}
+
+func (p DimensionPrice) matchText() string {
+	var conditions []string
+	for _, property := range slices.Sorted(maps.Keys(p.Match)) {
+		var values []string
+		for _, value := range p.Match[property] {
+			values = append(values, value.String())
+		}
+		conditions = append(conditions, property+" "+strings.Join(values, " or "))
+	}
+	return strings.Join(conditions, " and ")
 }
 
 func (t Terms) tiersText() string {

@@ -1,0 +1,120 @@
+package billing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Bounds of prices by dimension.
+const (
+	MaxDimensionPrices = 100
+	MaxMatchValues     = 100 // of a property in one price
+)
+
+// rateFields are the fields of Rate, in the order in which they are refused beside dimensions.
+var rateFields = []string{
+	"model", "included_units", "overage_rate", "unit_price", "per_units", "tiers", "package_size", "package_price", "percent", "fixed_fee",
+}
+
+func (t Terms) validDimensions() error {
+	d := t.Dimensions
+	if d == nil {
+		return nil
+	}
+	if err := t.refuseRate(); err != nil {
+		return err
+	}
+	if n := len(d.By); n == 0 || n > metering.MaxGroupByKeys {
+		return metering.Invalid("body.dimensions.by", "must contain 1 to %d properties of the meter's group_by", metering.MaxGroupByKeys)
+	}
+	for n, property := range d.By {
+		if slices.Contains(d.By[:n], property) {
+			return metering.Invalid(fmt.Sprintf("body.dimensions.by[%d]", n), "repeats an earlier property; name each property once")
+		}
+	}
+	if n := len(d.Prices); n == 0 || n > MaxDimensionPrices {
+		return metering.Invalid("body.dimensions.prices", "must contain 1 to %d prices", MaxDimensionPrices)
+	}
+	for n, p := range d.Prices {
+		at := fmt.Sprintf("body.dimensions.prices[%d]", n)
+		if err := d.validMatch(at+".match", p.Match); err != nil {
+			return err
+		}
+		if err := Within(at, p.Terms(t.Currency).Validate()); err != nil {
+			return err
+		}
+	}
+	if d.Default != nil {
+		if err := Within("body.dimensions.default", d.Default.Terms(t.Currency).Validate()); err != nil {
+			return err
+		}
+	}
+	if commonPerUnits(t.rates()) == 0 {
+		return metering.Invalid("body.dimensions", "must have per_units with a least common multiple of at most %d; use the same per_units in all prices", int64(MaxPerUnit))
+	}
+	return nil
+}
+
+// refuseRate refuses fields that stand only in the prices by dimension.
+func (t Terms) refuseRate() error {
+	written, err := json.Marshal(RateOf(t))
+	if err != nil {
+		return err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(written, &fields); err != nil {
+		return err
+	}
+	for _, field := range rateFields {
+		if fields[field] != nil {
+			return BesideDimensions(field)
+		}
+	}
+	return nil
+}
+
+// BesideDimensions returns the error of a field of a rate beside dimensions.
+func BesideDimensions(field string) error {
+	return metering.Invalid("body."+field, "must be absent with dimensions; set it in each of dimensions.prices and in dimensions.default")
+}
+
+func (d *Dimensions) validMatch(at string, match map[string][]metering.Scalar) error {
+	if len(match) == 0 {
+		return metering.Invalid(at, "must name values of at least one property of dimensions.by; use dimensions.default for all other usage")
+	}
+	for _, property := range slices.Sorted(maps.Keys(match)) {
+		values := match[property]
+		if !slices.Contains(d.By, property) {
+			return metering.Invalid(at, "must have only properties of dimensions.by, which are %s; add %s there or remove it", strings.Join(d.By, ", "), property)
+		}
+		if n := len(values); n == 0 || n > MaxMatchValues {
+			return metering.Invalid(at+"."+property, "must contain 1 to %d values", MaxMatchValues)
+		}
+		for n, value := range values {
+			field := fmt.Sprintf("%s.%s[%d]", at, property, n)
+			switch {
+			case value.IsZero():
+				return metering.Invalid(field, "must be a string, a number, a boolean or null, without NUL")
+			case slices.Contains(values[:n], value):
+				return metering.Invalid(field, "repeats an earlier value; name each value once")
+			}
+		}
+	}
+	return nil
+}
+
+// Within moves the fields that an error names from the body into a part of it.
+func Within(at string, err error) error {
+	var coded *metering.Error
+	if !errors.As(err, &coded) || len(coded.Fields) == 0 {
+		return err
+	}
+	field := coded.Fields[0]
+	return metering.Invalid(at+strings.TrimPrefix(field.Location, "body"), "%s", field.Message)
+}

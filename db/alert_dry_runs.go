@@ -210,6 +210,7 @@ func (d *dryRunner) hours(b *openBatch) (map[customerPeriod][]rangeUsage, error)
 	}
 	ranges := slices.Collect(maps.Keys(byRange))
 	statement := newUsageStatementOfSome(d.tenant, b.meters)
+	statement.separate(b.meters, b.by)
 	for no, r := range ranges {
 		statement.customers = byRange[r]
 		statement.add(no, r, true)
@@ -252,6 +253,8 @@ func addHour(f billing.Facts, p billing.Period, hour rangeUsage) []billing.Usage
 		f.Usage = append(f.Usage, billing.Usage{Period: p.Start, MeterID: hour.meter})
 	}
 	f.Usage[i].Total, f.Usage[i].Events = f.Usage[i].Total.Add(hour.usage), f.Usage[i].Events+hour.tally.all().count
+	dimensions, _ := hour.byDimension(hour.aggregation)
+	f.Usage[i].Dimensions = billing.AddDimensions(f.Usage[i].Dimensions, dimensions)
 	return f.Usage
 }
 

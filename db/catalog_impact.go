@@ -224,7 +224,12 @@ func newCatalogComparison(change catalogChange, before *revenueReader) *catalogC
 	if change.prices != nil {
 		after.prices = maps.Clone(before.prices)
 		after.prices[change.meter] = change.prices(before.prices[change.meter])
+		before.by.AddPrices(after.prices[change.meter])
 	}
+	if change.own != nil {
+		before.by.AddPrices(change.own(nil))
+	}
+	before.recounts = len(before.by[change.meter]) > 0
 	after.meters = slices.Clone(before.meters)
 	for i := range after.meters {
 		if m := &after.meters[i]; m.ID == change.meter {

@@ -224,15 +224,15 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		}
 		w.batch.Queue(`
 			insert into billing_period_totals
-			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, price_version, terms, charge, currency, working, billed, test, scale, trial)
-			select @tenant, p.id, @meter, @version, @usage, @events, @price_version, coalesce(@provider_terms::bytea, `+termsOf+`), @charge, @currency, @working, @billed, @test, @scale, @trial
+			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, dimensions, price_version, terms, charge, currency, working, billed, test, scale, trial)
+			select @tenant, p.id, @meter, @version, @usage, @events, @dimensions, @price_version, coalesce(@provider_terms::bytea, `+termsOf+`), @charge, @currency, @working, @billed, @test, @scale, @trial
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.stream = @stream
 			  and p.starts_at = @start`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
-			"usage": l.Usage, "events": l.Events, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
+			"usage": l.Usage, "events": l.Events, "dimensions": l.Dimensions, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
 			"scale": l.Scale, "trial": l.Trial, "provider_terms": termsHash(l.Price),
 		})
 	}

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -165,6 +166,7 @@ type factReader struct {
 	streams   int           // how many the customer has
 	kind      metering.ProviderKind
 	prices    providerPrices
+	by        billing.ByDimension // that usage is read by as well
 
 	lastNumber   int64 // of the customer's reports
 	paused       bool  // by an operator: nothing is reported
@@ -245,8 +247,8 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 }
 
 var selectClosedLines = `
-	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.price_version, ` + sourceOfPrice + `, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
-	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_usage, t.late_count, p.starts_at, b.event_count, b.units, b.charge, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
+	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.dimensions, t.price_version, ` + sourceOfPrice + `, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
+	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_usage, t.late_count, t.late_dimensions, p.starts_at, b.event_count, b.units, b.charge, b.dimensions, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t
 	join billing_periods p on p.tenant_id = t.tenant_id and p.id = t.period_id
@@ -254,7 +256,7 @@ var selectClosedLines = `
 	left join price_terms m on m.tenant_id = t.tenant_id and m.hash = t.terms
 	left join (
 	  select a.period_id, a.meter_id,
-	    (array_agg(a.event_count order by a.id desc))[1] as event_count, (array_agg(a.units order by a.id desc))[1] as units, (array_agg(a.charge order by a.id desc))[1] as charge,
+	    (array_agg(a.event_count order by a.id desc))[1] as event_count, (array_agg(a.units order by a.id desc))[1] as units, (array_agg(a.charge order by a.id desc))[1] as charge, (array_agg(a.dimensions order by a.id desc))[1] as dimensions,
 	    coalesce(sum(a.units - a.units_before) filter (where not a.billed), 0) as only_units, coalesce(sum(a.amount) filter (where not a.billed), 0) as only_charge
 	  from billing_adjustments a
 	  where a.tenant_id = @tenant
@@ -288,9 +290,9 @@ func scanClosedLine(row pgx.CollectableRow) (l closedLine, err error) {
 		reason *string
 	}
 	n := &reconciled
-	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.PriceVersion, &l.Source, &l.Terms, &l.price, &l.Charge, &l.Currency,
-		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.Bills, &l.LateUsage, &l.LateEvents,
-		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
+	err = row.Scan(&l.period, &l.MeterID, &l.MeterVersion, &l.Aggregation, &l.Usage, &l.Events, &l.Dimensions, &l.PriceVersion, &l.Source, &l.Terms, &l.price, &l.Charge, &l.Currency,
+		&l.Billed, &l.Test, &l.Scale, &l.Trial, &l.Bills, &l.LateUsage, &l.LateEvents, &l.LateDimensions,
+		&l.booked.Period, &l.bookedEvents, &units, &charge, &l.booked.Dimensions, &l.booked.OnlyReported, &l.booked.OnlyReportedCharge,
 		&n.units, &n.reported, &n.invoiced, &n.unexplained, &n.billed, &n.state, &n.reason)
 	if l.bookedEvents != nil {
 		l.booked.MeterID, l.booked.Events, l.booked.Units, l.booked.Charge = l.MeterID, *l.bookedEvents, *units, *charge
@@ -574,9 +576,9 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 		u := billing.Usage{
 			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.tally.all().count, Late: t.late, LateEvents: t.tally.lateCount,
 		}
-		if counted := r.closedAggregation(t.within.Start, t.meter); counted != "" {
-			u.Total, u.Late = t.tally.total(counted), t.tally.late(counted)
-		}
+		counted := cmp.Or(r.closedAggregation(t.within.Start, t.meter), t.aggregation)
+		u.Total, u.Late = t.tally.total(counted), t.tally.late(counted)
+		u.Dimensions, u.LateDimensions = t.byDimension(counted)
 		r.facts.Usage = append(r.facts.Usage, u)
 	}
 	return err
@@ -585,8 +587,9 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 // usedIn reads usage of the meters while they feed the stream, by the ranges, of
 // which none has an instant of another: in one statement where the customer has one stream.
 func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []metering.Range) (all []rangeUsage, err error) {
+	by := r.facts.ByDimension().And(r.by)
 	if len(r.facts.Feeds) == 0 {
-		return read(r.ctx, r.q, r.tenant, r.customer, meters, ranges)
+		return read(r.ctx, r.q, r.tenant, r.customer, meters, by, ranges)
 	}
 	for len(meters) > 0 {
 		parts := r.facts.FedIn(meters[0].ID, ranges)
@@ -601,7 +604,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 		if meters = others; len(parts) == 0 {
 			continue
 		}
-		used, err := read(r.ctx, r.q, r.tenant, r.customer, alike, parts)
+		used, err := read(r.ctx, r.q, r.tenant, r.customer, alike, by, parts)
 		if err != nil {
 			return nil, err
 		}
@@ -614,7 +617,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 }
 
 // readUsage is usageOver or usageByHour.
-type readUsage func(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, ranges []metering.Range) ([]rangeUsage, error)
+type readUsage func(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error)
 
 // closedAggregation is how the meter was counted in the period when that closed;
 // "" of an open one.

@@ -10,8 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RefuseFixedFee refuses terms with a fee for each event while the tenant's provider bills
-// quantities: a quantity has no number of events. Set refuses the same terms.
+// RefuseFixedFee refuses terms with a fee for each event, or with prices by dimension, while the
+// tenant's provider bills quantities: a quantity has no number of events and no dimension values.
+// Set refuses the same terms.
 func (s Prices) RefuseFixedFee(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
 	return refuseFixedFee(ctx, s.pool, tenant, t)
 }
@@ -19,7 +20,7 @@ func (s Prices) RefuseFixedFee(ctx context.Context, tenant metering.TenantID, t 
 // lockFixedFee refuses the same terms as RefuseFixedFee. Until the transaction ends, no provider
 // is saved. Alerts and quotas lock the tenant before a meter, so the caller has locked no meter.
 func lockFixedFee(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, t billing.Terms) error {
-	if t.FixedFee.IsZero() {
+	if t.FixedFee.IsZero() && t.Dimensions == nil {
 		return nil
 	}
 	if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -29,7 +30,7 @@ func lockFixedFee(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, t bi
 }
 
 func refuseFixedFee(ctx context.Context, q querier, tenant metering.TenantID, t billing.Terms) error {
-	if t.FixedFee.IsZero() {
+	if t.FixedFee.IsZero() && t.Dimensions == nil {
 		return nil
 	}
 	provider, err := activeProvider(ctx, q, tenant)
@@ -39,6 +40,9 @@ func refuseFixedFee(ctx context.Context, q querier, tenant metering.TenantID, t 
 	if err != nil || !billsQuantities(provider) {
 		return err
 	}
+	if t.Dimensions != nil {
+		return metering.Invalid("body.dimensions", "must be absent while the billing provider bills quantities, which have no dimension values; set bills of the provider to amounts first")
+	}
 	return metering.Invalid("body.fixed_fee", "must be 0 while the billing provider bills quantities, which have no number of events; set bills of the provider to amounts first")
 }
 
@@ -47,7 +51,7 @@ func billsQuantities(p metering.Provider) bool {
 }
 
 // refuseQuantities refuses a provider that bills quantities while a price has a fee for each
-// event now or later.
+// event, or prices by dimension, now or later.
 func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p metering.Provider, now time.Time) error {
 	if !billsQuantities(p) {
 		return nil
@@ -60,7 +64,7 @@ func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 		join meters m on m.tenant_id = p.tenant_id and m.id = p.meter_id
 		where p.tenant_id = $1
 		  and p.withdrawn_at is null
-		  and t.terms ? 'fixed_fee'
+		  and t.terms ?| '{fixed_fee,dimensions}'
 		  and not exists (
 		    select
 		    from meter_prices n
@@ -75,6 +79,6 @@ func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 		return err
 	}
 	return metering.Errorf(metering.CodeConflict,
-		"the prices of these meters have a fixed_fee, which a provider that bills quantities cannot charge: %s; save the provider with bills set to amounts, or set prices without fixed_fee",
+		"the prices of these meters have a fixed_fee or dimensions, which a provider that bills quantities cannot charge: %s; save the provider with bills set to amounts, or set other prices",
 		*meters)
 }

@@ -87,6 +87,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if tag.RowsAffected() == 0 {
 			return metering.Errorf(metering.CodeNotFound, "there is no such meter")
 		}
+		if err := refuseDimensions(ctx, tx, tenant, p.MeterID, p.Terms); err != nil {
+			return err
+		}
 		for _, refuse := range []func(context.Context, pgx.Tx, metering.TenantID, billing.Price) error{refuseCurrency, refuseBeginning, refuseEnd} {
 			if err := refuse(ctx, tx, tenant, p); err != nil {
 				return err

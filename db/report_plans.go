@@ -159,15 +159,15 @@ func (w *planWriter) bookings(all []billing.Booking) {
 	for _, b := range all {
 		w.batch.Queue(`
 			insert into billing_adjustments
-			  (tenant_id, customer_id, period_id, meter_id, event_count, units_before, units, charge_before, charge, currency, billed, recorded_at)
-			select @tenant, @customer, p.id, @meter, @events, @units_before, @units, @charge_before, @charge, @currency, @billed, @now
+			  (tenant_id, customer_id, period_id, meter_id, event_count, units_before, units, dimensions, charge_before, charge, currency, billed, recorded_at)
+			select @tenant, @customer, p.id, @meter, @events, @units_before, @units, @dimensions, @charge_before, @charge, @currency, @billed, @now
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer
 			  and p.stream = @stream
 			  and p.starts_at = @period`, pgx.NamedArgs{
 			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "period": b.Period, "meter": b.MeterID, "events": b.Events, "units_before": b.UnitsBefore,
-			"units": b.Units, "charge_before": b.ChargeBefore, "charge": b.Charge, "currency": b.Currency, "billed": b.Billed, "now": w.facts.Now,
+			"units": b.Units, "dimensions": b.Dimensions, "charge_before": b.ChargeBefore, "charge": b.Charge, "currency": b.Currency, "billed": b.Billed, "now": w.facts.Now,
 		})
 	}
 }

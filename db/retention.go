@@ -204,13 +204,16 @@ func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 	if err != nil {
 		return err
 	}
+	if r.by, err = closedDimensions(r.ctx, tx, r.tenant); err != nil {
+		return err
+	}
 	counted, err := r.usedIn(usageOver, r.facts.Meters, closed)
 	if err != nil {
 		return err
 	}
 	const update = `
 		update billing_period_totals t
-		set late_usage = $5, late_count = $6
+		set late_usage = $5, late_count = $6, late_dimensions = $8
 		from billing_periods p
 		where p.tenant_id = $1
 		  and p.customer_id = $2
@@ -226,9 +229,10 @@ func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 		all[i] = m.ID
 	}
 	for _, c := range counted {
-		batch.Queue(update+` and p.starts_at = $3`, r.tenant, r.customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.tally.lateCount, r.facts.Stream)
+		_, late := c.byDimension(c.aggregation)
+		batch.Queue(update+` and p.starts_at = $3`, r.tenant, r.customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.tally.lateCount, r.facts.Stream, late)
 	}
-	batch.Queue(update+` and p.starts_at < $3`, r.tenant, r.customer, edge, all, metering.Decimal{}, 0, r.facts.Stream)
+	batch.Queue(update+` and p.starts_at < $3`, r.tenant, r.customer, edge, all, metering.Decimal{}, 0, r.facts.Stream, nil)
 	return tx.SendBatch(r.ctx, &batch).Close()
 }
 

@@ -71,7 +71,8 @@ type revenueReader struct {
 	timezone *time.Location
 	meters   []metering.Meter
 	prices   map[metering.MeterID][]billing.Price
-	months   []time.Time // starts, from the first that is asked for to the one that now lies in
+	by       billing.ByDimension // that usage is read by
+	months   []time.Time         // starts, from the first that is asked for to the one that now lies in
 	sums     map[revenueKey]*Revenue
 }
 
@@ -87,6 +88,7 @@ func (r *revenueReader) catalog() (err error) {
 		return err
 	}
 	r.prices, err = allPrices(r.ctx, r.tx, r.tenant)
+	r.by = billing.DimensionsOf(r.prices)
 	return err
 }
 

@@ -131,6 +131,7 @@ func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatc
 			b.several = append(b.several, f.Customer.ID)
 		}
 		f.Now, f.Meters, f.Prices = r.now, r.meters, r.prices
+		r.by.AddPrices(f.Customer.Prices)
 		b.ids = append(b.ids, int64(f.Customer.ID))
 		b.facts[int64(f.Customer.ID)] = f
 	}
@@ -194,7 +195,7 @@ func (b *openBatch) severalStreams() error {
 			}
 			read := s.alsoTotalsOf
 			if b.recounts {
-				s.facts.Meters, s.facts.Usage = b.meters, nil
+				s.facts.Meters, s.facts.Usage, s.by = b.meters, nil, b.by
 				read = func(ranges ...metering.Range) error { return s.totalsOf(ranges) }
 			}
 			if err := read(ranges...); err != nil {
@@ -299,13 +300,15 @@ func (b *openBatch) usage() error {
 		return nil
 	}
 	statement := newUsageStatementOfSome(b.tenant, b.meters)
+	statement.separate(b.meters, b.by)
 	for no, within := range ranges {
 		statement.addOf(no, within, customers[no])
 	}
 	used, err := readRanges(b.ctx, b.tx, statement, b.meters, ranges, "timestamptz '0001-01-01'")
 	for _, u := range used {
 		f := b.facts[int64(u.customer)]
-		f.Usage = append(f.Usage, billing.Usage{Period: u.within.Start, MeterID: u.meter, Total: u.usage, Events: u.tally.all().count})
+		dimensions, _ := u.byDimension(u.aggregation)
+		f.Usage = append(f.Usage, billing.Usage{Period: u.within.Start, MeterID: u.meter, Total: u.usage, Events: u.tally.all().count, Dimensions: dimensions})
 	}
 	return err
 }

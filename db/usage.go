@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -60,7 +61,7 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 	for i, m := range meters {
 		totals[i] = MeterTotal{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
 	}
-	parts, err := usageOver(ctx, q, tenant, customer, meters, []metering.Range{r})
+	parts, err := usageOver(ctx, q, tenant, customer, meters, nil, []metering.Range{r})
 	for _, p := range parts {
 		i := slices.IndexFunc(meters, func(m metering.Meter) bool { return m.ID == p.meter })
 		all := p.tally.all()
@@ -78,12 +79,16 @@ type rangeUsage struct {
 	tally    tally
 	usage    metering.Decimal // what came late included
 	late     metering.Decimal
+
+	aggregation metering.Aggregation // of usage and late
+	dimensions  []dimensionTally     // of the tally, of a meter that is read by dimension
 }
 
 // usageOver reads what meters have counted in each of some ranges, in one
 // statement. Meters that have counted nothing in a range are left out.
-func usageOver(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, ranges []metering.Range) ([]rangeUsage, error) {
+func usageOver(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
+	s.separate(meters, by)
 	for no, r := range ranges {
 		s.add(no, r, false)
 	}
@@ -92,49 +97,64 @@ func usageOver(ctx context.Context, q querier, tenant metering.TenantID, custome
 
 // usageByHour is usageOver hour by hour. An hour that a range cuts is the part
 // of it that lies in the range, and begins there.
-func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, ranges []metering.Range) ([]rangeUsage, error) {
+func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
+	s.separate(meters, by)
 	for no, r := range ranges {
 		s.add(no, r, true)
 	}
 	return readRanges(ctx, q, s, meters, ranges, "start")
 }
 
-func readRanges(ctx context.Context, q querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) (usage []rangeUsage, err error) {
+func readRanges(ctx context.Context, q querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) ([]rangeUsage, error) {
 	counted, err := s.rows(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)
 	}
-	rows, err := q.Query(ctx, `
-		select no, customer_id, meter_version_id, `+start+`, `+mergedTally+`
+	rows, err := q.Query(ctx, s.byDimension(`
+		select no, customer_id, meter_version_id, `+start+` as start, `+s.dimensionGroup()+` as group_id, `+mergedTally+`
 		from `+counted+`
-		group by 1, 2, 3, 4`, s.args)
+		group by 1, 2, 3, 4, 5`), s.args)
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)
 	}
+	usage, err := collectRanges(rows, meters, ranges)
+	if err != nil {
+		return nil, fmt.Errorf("read usage: %w", err)
+	}
+	return usage, nil
+}
+
+// collectRanges merges rows that differ in their dimension values alone, which follow one another.
+func collectRanges(rows pgx.Rows, meters []metering.Meter, ranges []metering.Range) (usage []rangeUsage, err error) {
 	byVersion := make(map[metering.MeterVersionID]metering.Meter, len(meters))
 	for _, m := range meters {
 		byVersion[m.Version.ID] = m
 	}
 	var (
-		no       int32
-		customer metering.CustomerID
-		version  metering.MeterVersionID
-		at       time.Time
-		t        tally
+		no        int32
+		customer  metering.CustomerID
+		version   metering.MeterVersionID
+		at        time.Time
+		separated bool
+		key       json.RawMessage
+		t         tally
 	)
-	_, err = pgx.ForEachRow(rows, append([]any{&no, &customer, &version, &at}, t.fields()...), func() error {
+	_, err = pgx.ForEachRow(rows, append([]any{&no, &customer, &version, &at, &separated, &key}, t.fields()...), func() error {
 		m := byVersion[version]
-		aggregation := m.Version.Aggregation
-		usage = append(usage, rangeUsage{
-			within: ranges[no], customer: customer, start: at, meter: m.ID, tally: t, usage: t.total(aggregation), late: t.late(aggregation),
-		})
-		return nil
+		u := rangeUsage{within: ranges[no], customer: customer, start: at, meter: m.ID, aggregation: m.Version.Aggregation}
+		if n := len(usage); n == 0 || !usage[n-1].isBeside(u) {
+			usage = append(usage, u)
+		}
+		last := &usage[len(usage)-1]
+		last.tally.merge(&t)
+		last.usage, last.late = last.tally.total(u.aggregation), last.tally.late(u.aggregation)
+		if !separated {
+			return nil
+		}
+		return last.addDimension(key, t)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read usage: %w", err)
-	}
-	return usage, nil
+	return usage, err
 }
 
 // WindowQuery asks for a customer's usage of one meter.

@@ -33,7 +33,7 @@ func (u Usage) Daily(ctx context.Context, tenant metering.TenantID, days []meter
 		for i, m := range meters {
 			all[i] = MeterDays{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
 		}
-		parts, err := usageOver(ctx, q, tenant, metering.WholeTenant, meters, days)
+		parts, err := usageOver(ctx, q, tenant, metering.WholeTenant, meters, nil, days)
 		for _, p := range parts {
 			i := slices.IndexFunc(meters, func(m metering.Meter) bool { return m.ID == p.meter })
 			if !all[i].Backfilling {

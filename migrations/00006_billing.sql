@@ -147,6 +147,7 @@ create table billing_period_totals (
   meter_version_id bigint not null, -- that has counted the usage
   usage            numeric not null,
   event_count      bigint not null,
+  dimensions       jsonb, -- usage by dimension values, of a price by dimension
   price_version    integer not null, -- 0: the meter had no price, or the provider's own
   terms            bytea, -- that the charge is by, ours or the provider's; null: the meter had no price
   charge           numeric not null, -- for usage, rounded to the currency's minor unit
@@ -158,6 +159,7 @@ create table billing_period_totals (
   scale            smallint, -- decimals of the units that the charge is for; null: all that the usage has
   late_usage       numeric, -- what had arrived late when the period's events went; null: they are kept
   late_count       bigint,
+  late_dimensions  jsonb, -- late_usage by dimension values
   digest           bytea, -- of the events behind it, made within hours of the closing; null: not yet
   digest_algorithm text,
   digest_events    bigint,
@@ -183,6 +185,7 @@ create table billing_adjustments (
   event_count   bigint not null, -- that it is up to, late ones included
   units_before  numeric not null, -- that are charged
   units         numeric not null,
+  dimensions    jsonb, -- units by dimension values, of a price by dimension
   charge_before numeric not null, -- in the currency's minor unit
   charge        numeric not null,
   amount        numeric generated always as (charge - charge_before) stored,

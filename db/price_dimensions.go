@@ -1,0 +1,78 @@
+package db
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// RefuseDimensions refuses prices by properties that the meter does not group by. Set refuses the
+// same terms.
+func (s Prices) RefuseDimensions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, t billing.Terms) error {
+	return refuseDimensions(ctx, s.pool, tenant, meter, t)
+}
+
+func refuseDimensions(ctx context.Context, q querier, tenant metering.TenantID, meter metering.MeterID, t billing.Terms) error {
+	if t.Dimensions == nil {
+		return nil
+	}
+	rows, err := q.Query(ctx, `
+		select v.group_by
+		from meters m
+		join meter_versions v on v.tenant_id = m.tenant_id and v.meter_id = m.id and v.id >= m.meter_version_id
+		where m.tenant_id = $1
+		  and m.id = $2
+		order by v.id`, tenant, meter)
+	if err != nil {
+		return err
+	}
+	versions, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+	for _, groupBy := range versions {
+		for _, property := range t.Dimensions.By {
+			if !slices.Contains(groupBy, property) {
+				return metering.Errorf(metering.CodeConflict, "dimensions.by has %s, which is not in the meter's group_by (%s); add it to group_by first, or remove it from dimensions.by",
+					property, strings.Join(groupBy, ", "))
+			}
+		}
+	}
+	return err
+}
+
+// refuseRegrouping refuses a change of a meter that removes a property from group_by by which a
+// price charges usage now or later.
+func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, next metering.MeterVersion) error {
+	rows, err := tx.Query(ctx, `
+		select distinct b.property
+		from meter_prices p
+		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
+		cross join lateral jsonb_array_elements_text(t.terms -> 'dimensions' -> 'by') b (property)
+		where p.tenant_id = $1
+		  and p.meter_id = $2
+		  and p.withdrawn_at is null
+		  and not exists (
+		    select
+		    from meter_prices n
+		    where n.tenant_id = p.tenant_id
+		      and n.meter_id = p.meter_id
+		      and coalesce(n.plan_id, 0) = coalesce(p.plan_id, 0)
+		      and coalesce(n.customer_id, 0) = coalesce(p.customer_id, 0)
+		      and n.withdrawn_at is null
+		      and n.effective_from <= now()
+		      and (n.effective_from, n.version) > (p.effective_from, p.version))
+		order by 1`, tenant, meter)
+	if err != nil {
+		return err
+	}
+	properties, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, property := range properties {
+		if !slices.Contains(next.GroupBy, property) {
+			return metering.Errorf(metering.CodeConflict, "group_by must keep %s, because a price of the meter has it in dimensions.by; set a price without it first", property)
+		}
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// dimensionTally is the part of a tally with one combination of dimension values.
+type dimensionTally struct {
+	key json.RawMessage // canonical; nil: not known, as in metering.OtherGroup
+	tally
+}
+
+// separate reads the usage of some meters by the properties that their prices depend on. It comes
+// before any range is added.
+func (s *usageStatement) separate(meters []metering.Meter, by billing.ByDimension) {
+	var versions []int64
+	var properties []string
+	for _, m := range meters {
+		if len(by[m.ID]) == 0 {
+			continue
+		}
+		s.grouped, s.selecting[int64(m.Version.ID)] = true, m.Version
+		versions, properties = append(versions, int64(m.Version.ID)), append(properties, string(jsonArray(by[m.ID])))
+	}
+	if len(versions) > 0 {
+		s.args["dimension_versions"], s.args["dimension_properties"] = versions, properties
+	}
+}
+
+// namesOf returns a JSON array.
+func jsonArray(properties []string) json.RawMessage {
+	text, err := json.Marshal(properties)
+	if err != nil {
+		panic(err) // texts are JSON
+	}
+	return text
+}
+
+func (s *usageStatement) separates() bool { return s.args["dimension_versions"] != nil }
+
+// dimensionGroup is the group of a row of a meter that is read by dimension, as SQL.
+func (s *usageStatement) dimensionGroup() string {
+	if !s.separates() {
+		return "null::uuid"
+	}
+	return "case when meter_version_id = any(@dimension_versions::bigint[]) then group_id end"
+}
+
+// byDimension returns tallies by range, customer, version and start, in this order, as SQL.
+// Those of a meter that is read by dimension are apart for each combination of the values of its
+// properties. The values are not known in metering.OtherGroup, in a group without an entry in the
+// dictionary, and if the meter does not group by a property any more.
+func (s *usageStatement) byDimension(tallies string) string {
+	if !s.separates() {
+		return `
+		select no, customer_id, meter_version_id, start, false, null::jsonb, sum, count, late_sum, late_count
+		from (` + tallies + `) as tallies (no, customer_id, meter_version_id, start, group_id, ` + tallyColumns + `)`
+	}
+	return `
+		select no, customer_id, meter_version_id, start, separated, key, ` + mergedTally + `
+		from (
+		  select x.*, d.version is not null as separated, case when g.group_key ?& array(select jsonb_array_elements_text(d.properties)) then (
+		    select jsonb_object_agg(p.name, g.group_key -> p.name)
+		    from jsonb_array_elements_text(d.properties) p (name)) end as key
+		  from (` + tallies + `) as x (no, customer_id, meter_version_id, start, group_id, ` + tallyColumns + `)
+		  left join unnest(@dimension_versions::bigint[], @dimension_properties::text[]::jsonb[]) d (version, properties) on d.version = x.meter_version_id
+		  left join usage_groups g on g.tenant_id = @tenant and g.meter_version_id = x.meter_version_id and g.group_id = x.group_id) as tallies
+		group by 1, 2, 3, 4, 5, 6
+		order by 1, 2, 3, 4`
+}
+
+// isBeside reports whether two usages are of the same range, customer, meter and start.
+func (u rangeUsage) isBeside(o rangeUsage) bool {
+	return u.within == o.within && u.customer == o.customer && u.meter == o.meter && u.start.Equal(o.start)
+}
+
+// addDimension adds the tally of a key as the database writes it.
+func (u *rangeUsage) addDimension(key json.RawMessage, t tally) error {
+	canonical := key
+	if len(key) > 0 {
+		var err error
+		if canonical, err = metering.CanonicalKey(key); err != nil {
+			return err
+		}
+	}
+	u.dimensions = append(u.dimensions, dimensionTally{canonical, t})
+	return nil
+}
+
+// byDimension returns the usage of each combination of dimension values, and the late part of it.
+func (u rangeUsage) byDimension(a metering.Aggregation) (all, late []billing.DimensionUsage) {
+	for _, d := range u.dimensions {
+		all = append(all, billing.DimensionUsage{Key: d.key, Units: d.total(a), Events: d.all().count})
+		late = append(late, billing.DimensionUsage{Key: d.key, Units: d.late(a), Events: d.lateCount})
+	}
+	return billing.AddDimensions(all, nil), billing.AddDimensions(late, nil)
+}
+
+// closedDimensions returns the properties by which any closed period of the tenant is charged.
+func closedDimensions(ctx context.Context, q querier, tenant metering.TenantID) (billing.ByDimension, error) {
+	rows, err := q.Query(ctx, `
+		select distinct p.meter_id, t.terms -> 'dimensions' -> 'by'
+		from meter_prices p
+		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
+		where p.tenant_id = $1
+		  and t.terms ? 'dimensions'`, tenant)
+	if err != nil {
+		return nil, err
+	}
+	by := make(billing.ByDimension)
+	var meter metering.MeterID
+	var properties []string
+	_, err = pgx.ForEachRow(rows, []any{&meter, &properties}, func() error {
+		by = by.And(billing.ByDimension{meter: properties})
+		return nil
+	})
+	return by, err
+}

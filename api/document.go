@@ -30,6 +30,7 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[objectSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Code](), reflect.TypeFor[codeSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.FilterValue](), reflect.TypeFor[filterValueSchema]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Scalar](), reflect.TypeFor[scalarSchema]())
 	describeSets(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key: 'svc_', the scope, '_' and 32 letters or digits, such as 'svc_adm_…'"},

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -17,7 +18,9 @@ type step struct {
 	Unit          string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
 	RoundedTo     *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded"`
 	MeterVersion  *int64            `json:"meter_version,omitempty" doc:"Version of the meter that counted the usage. Present only in the step 'usage'"`
-	EventCount    *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage and fixed_fees"`
+	EventCount    *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage, fixed_fees, matched_units, dimension_units and unrated_units"`
+	Dimension     json.RawMessage   `json:"dimension,omitempty" doc:"Values by property. Present in the step dimension_units, unless it sums up the units with other or unknown values"`
+	RateNumber    int               `json:"dimension_price,omitempty" doc:"Number of the price in the list of prices by dimension, from 1. Present only in the step dimension_charge" example:"1"`
 	Tier          int               `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
 	Above         *metering.Decimal `json:"above,omitempty" doc:"Number of charged_units below the tier. Present only in the step 'tier', except in the first tier"`
 	UpTo          *metering.Decimal `json:"up_to,omitempty" doc:"Last of the charged_units in the tier. Present only in the step 'tier', except in the last tier of the price"`
@@ -50,7 +53,7 @@ func showSteps(steps []billing.Step) []step {
 func showStep(s billing.Step) step {
 	shown := step{
 		Name: stepName(s.Name), Description: s.Sentence(), Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits,
-		PriceVersion: s.PriceVersion, ProviderPrice: s.Price, Reason: s.Reason, Tier: s.Tier, Above: s.Above, UpTo: s.UpTo, Steps: showSteps(s.Of),
+		PriceVersion: s.PriceVersion, ProviderPrice: s.Price, Reason: s.Reason, Tier: s.Tier, Above: s.Above, UpTo: s.UpTo, RateNumber: s.Rate, Dimension: s.Dimension, Steps: showSteps(s.Of),
 	}
 	if s.Counted() {
 		shown.EventCount = &s.Events

@@ -125,10 +125,11 @@ var fieldDocs = map[string]string{
 	"Step.name": "Name of the step:\n" +
 		"- Units: 'usage', late_usage, total_usage, reported_units, included_units, overage_units, charged_units.\n" +
 		"- Charge of the price's model: overage_rate, overage_charge, unit_price, per_units, package_size, 'packages', package_price, 'percent', unit_charges, flat_fees, fixed_fee, fixed_fees, usage_charge.\n" +
+		"- Prices by dimension: dimension_charge, default_charge, unrated_units.\n" +
 		"- Charge of the period: base_price, minimum_charge, maximum_charge, exact_charge, provider_charge, 'trial', 'charge'.\n" +
 		"- Deductions: unbilled_units, unbilled_charge, closed_units, closed_charge, only_reported_units, only_reported, elsewhere_units, billed_elsewhere.\n" +
 		"- Results: 'quantity', 'amount', 'adjustment', amount_with_adjustments.\n" +
-		"- Parts of another step: 'tier', tier_units, tier_unit_price, tier_flat_fee, price_line, priced_units, price_rate, 'part'.",
+		"- Parts of another step: 'tier', tier_units, tier_unit_price, tier_flat_fee, matched_units, dimension_units, price_line, priced_units, price_rate, 'part'.",
 
 	"APIKeyMetadata.expires_at":             "Time of expiry; null: no expiry",
 	"AutoSyncRun.started_at":                "Start time",

@@ -7,7 +7,7 @@ import (
 
 // ModelTerms are the fields of a price beside those of the short form, as it is shown.
 type ModelTerms struct {
-	Model         billing.Model     `json:"model" doc:"How the units beyond the included units are charged"`
+	Model         billing.Model     `json:"model,omitempty" doc:"How the units beyond the included units are charged. Absent with 'dimensions'"`
 	UnitPrice     *metering.Decimal `json:"unit_price,omitempty" doc:"Price of each charged unit, or of per_units charged units. Only with the model per_unit"`
 	PerUnits      int64             `json:"per_units,omitempty" doc:"Number of units that a unit price pays for. Absent: 1" example:"1000000"`
 	Tiers         []priceTier       `json:"tiers,omitempty" doc:"Tiers of the charged units, in ascending order. Only with the models 'graduated' and 'volume'"`
@@ -17,6 +17,7 @@ type ModelTerms struct {
 	FixedFee      *metering.Decimal `json:"fixed_fee,omitempty" doc:"Fee for each counted event. Only with the model 'percentage'"`
 	MinimumCharge *metering.Decimal `json:"minimum_charge,omitempty" doc:"Least charge for each billing period. Absent: none"`
 	MaximumCharge *metering.Decimal `json:"maximum_charge,omitempty" doc:"Greatest charge for each billing period. Absent: none"`
+	Dimensions    *priceDimensions  `json:"dimensions,omitempty"` // nil: all usage has one price
 	Description   string            `json:"description" doc:"The price in words" example:"25 USD for the period, 1000 units included, 0.02 USD for each unit"`
 }
 
@@ -40,8 +41,16 @@ func showModelTerms(t billing.Terms) ModelTerms {
 		Percent: ofModel("percent", t.Percent), FixedFee: ofModel("fixed_fee", t.FixedFee),
 		MinimumCharge: unlessZero(t.MinimumCharge), MaximumCharge: unlessZero(t.MaximumCharge),
 	}
-	for _, tier := range t.Tiers {
-		shown.Tiers = append(shown.Tiers, priceTier(tier))
+	shown.Tiers = showTiers(t.Tiers)
+	if t.Dimensions != nil {
+		shown.Model, shown.Dimensions = "", showDimensions(*t.Dimensions, t.Currency)
+	}
+	return shown
+}
+
+func showTiers(tiers []billing.Tier) (shown []priceTier) {
+	for _, tier := range tiers {
+		shown = append(shown, priceTier(tier))
 	}
 	return shown
 }
@@ -55,16 +64,21 @@ func unlessZero(d metering.Decimal) *metering.Decimal {
 
 // NewModel are the fields of a price that is to hold, beside those of the short form.
 type NewModel struct {
-	Model         *billing.Model `json:"model,omitempty" doc:"How the units beyond the included units are charged. Default: 'overage'"`
-	UnitPrice     SentDecimal    `json:"unit_price" required:"false" doc:"Price of each charged unit, or of per_units charged units. Required with the model per_unit"`
-	PerUnits      *int64         `json:"per_units,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units that a unit price pays for, such as 1000000. Only with the models per_unit, 'graduated' and 'volume'. Default: 1"`
-	Tiers         []NewTier      `json:"tiers,omitempty" minItems:"1" maxItems:"100" doc:"Tiers in ascending order, counted from the first unit beyond the included units. Required with the models 'graduated' and 'volume'"`
-	PackageSize   *int64         `json:"package_size,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units in a package. Required with the model 'package'"`
-	PackagePrice  SentDecimal    `json:"package_price" required:"false" doc:"Price of each started package. Required with the model 'package'"`
-	Percent       SentDecimal    `json:"percent" required:"false" doc:"Percentage of the charged units, which are an amount in major units of 'currency'. 2.9 is 2.9 %. The model 'percentage' needs 'percent', fixed_fee or both"`
-	FixedFee      SentDecimal    `json:"fixed_fee" required:"false" doc:"Fee for each counted event. Only with the model 'percentage'"`
-	MinimumCharge SentDecimal    `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage. 0: none"`
-	MaximumCharge SentDecimal    `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0. Default: none"`
+	NewRate
+	MinimumCharge SentDecimal `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage. 0: none"`
+	MaximumCharge SentDecimal `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0. Default: none"`
+}
+
+// NewRate are the fields of a model.
+type NewRate struct {
+	Model        *billing.Model `json:"model,omitempty" doc:"How the units beyond the included units are charged. Default: 'overage'"`
+	UnitPrice    SentDecimal    `json:"unit_price" required:"false" doc:"Price of each charged unit, or of per_units charged units. Required with the model per_unit"`
+	PerUnits     *int64         `json:"per_units,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units that a unit price pays for, such as 1000000. Only with the models per_unit, 'graduated' and 'volume'. Default: 1"`
+	Tiers        []NewTier      `json:"tiers,omitempty" minItems:"1" maxItems:"100" doc:"Tiers in ascending order, counted from the first unit beyond the included units. Required with the models 'graduated' and 'volume'"`
+	PackageSize  *int64         `json:"package_size,omitempty" minimum:"1" maximum:"1000000000000" doc:"Number of units in a package. Required with the model 'package'"`
+	PackagePrice SentDecimal    `json:"package_price" required:"false" doc:"Price of each started package. Required with the model 'package'"`
+	Percent      SentDecimal    `json:"percent" required:"false" doc:"Percentage of the charged units, which are an amount in major units of 'currency'. 2.9 is 2.9 %. The model 'percentage' needs 'percent', fixed_fee or both"`
+	FixedFee     SentDecimal    `json:"fixed_fee" required:"false" doc:"Fee for each counted event. Only with the model 'percentage'"`
 }
 
 // NewTier is a tier of a price that is to hold.
@@ -76,13 +90,60 @@ type NewTier struct {
 
 // terms returns the terms that a body asks for. currency is the default.
 func (in NewTerms) terms(currency string) (billing.Terms, error) {
-	t := billing.Terms{
-		BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: currency,
-		UnitPrice: in.UnitPrice.Decimal, PackagePrice: in.PackagePrice.Decimal, Percent: in.Percent.Decimal, FixedFee: in.FixedFee.Decimal,
-		MinimumCharge: in.MinimumCharge.Decimal, MaximumCharge: in.MaximumCharge.Decimal,
+	t, err := in.unvalidated(currency)
+	if err != nil {
+		return t, err
 	}
+	rate := in.rate()
+	if err := rate.refuseFields("body", t.PriceModel()); err != nil {
+		return t, err
+	}
+	if err := t.Validate(); err != nil {
+		return t, err
+	}
+	return t, in.requireAmount(rate, t.PriceModel())
+}
+
+// terms returns the terms that a body asks for, by dimension or not. currency is the default.
+func (in NewPrice) terms(currency string) (billing.Terms, error) {
+	if in.Dimensions == nil {
+		return in.NewTerms.terms(currency)
+	}
+	t, err := in.unvalidated(currency)
+	if err != nil {
+		return t, err
+	}
+	for _, field := range in.rate().sentFields() {
+		return t, billing.BesideDimensions(field)
+	}
+	t.Dimensions = in.Dimensions.terms(t.Currency)
+	if err := t.Validate(); err != nil {
+		return t, err
+	}
+	return t, in.Dimensions.validate(t.Currency)
+}
+
+func (in NewTerms) unvalidated(currency string) (t billing.Terms, err error) {
 	if in.Currency != nil {
-		t.Currency = *in.Currency
+		currency = *in.Currency
+	}
+	t = in.rate().terms(currency)
+	t.BasePrice, t.MinimumCharge, t.MaximumCharge = in.BasePrice.Decimal, in.MinimumCharge.Decimal, in.MaximumCharge.Decimal
+	if in.MaximumCharge.sent && t.MaximumCharge.IsZero() {
+		err = metering.Invalid("body.maximum_charge", "must be greater than 0; omit it for a price without a maximum")
+	}
+	return t, err
+}
+
+func (in NewTerms) rate() NewDimensionRate {
+	return NewDimensionRate{in.IncludedUnits, in.OverageRate, in.NewRate}
+}
+
+// terms returns the terms of a rate. They are not validated.
+func (in NewDimensionRate) terms(currency string) billing.Terms {
+	t := billing.Terms{
+		IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: currency,
+		UnitPrice: in.UnitPrice.Decimal, PackagePrice: in.PackagePrice.Decimal, Percent: in.Percent.Decimal, FixedFee: in.FixedFee.Decimal,
 	}
 	if in.Model != nil && *in.Model != billing.ModelOverage {
 		t.Model = *in.Model
@@ -100,25 +161,17 @@ func (in NewTerms) terms(currency string) (billing.Terms, error) {
 		}
 		t.Tiers = append(t.Tiers, of)
 	}
-	if in.MaximumCharge.sent && t.MaximumCharge.IsZero() {
-		return t, metering.Invalid("body.maximum_charge", "must be greater than 0; omit it for a price without a maximum")
-	}
-	model := t.PriceModel()
-	if err := in.refuseFields(model); err != nil {
-		return t, err
-	}
-	if err := t.Validate(); err != nil {
-		return t, err
-	}
-	return t, in.requireAmount(model)
+	return t
 }
 
-// refuseFields refuses fields of other models.
-func (in NewTerms) refuseFields(model billing.Model) error {
+// sentFields lists the fields that a request has.
+func (in NewDimensionRate) sentFields() (names []string) {
 	for _, f := range []struct {
 		name string
 		sent bool
 	}{
+		{"model", in.Model != nil},
+		{"included_units", in.IncludedUnits.sent},
 		{"overage_rate", in.OverageRate.sent},
 		{"unit_price", in.UnitPrice.sent},
 		{"per_units", in.PerUnits != nil},
@@ -129,33 +182,48 @@ func (in NewTerms) refuseFields(model billing.Model) error {
 		{"fixed_fee", in.FixedFee.sent},
 	} {
 		if f.sent {
-			if err := model.RefuseField(f.name); err != nil {
-				return err
-			}
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// refuseFields refuses fields of other models. at is the place of the rate in the request.
+func (in NewDimensionRate) refuseFields(at string, model billing.Model) error {
+	for _, field := range in.sentFields() {
+		if err := model.RefuseField(field); err != nil {
+			return billing.Within(at, err)
 		}
 	}
 	return nil
 }
 
 // requireAmount refuses a price without an amount: it would be free by mistake.
-func (in NewTerms) requireAmount(model billing.Model) error {
-	missing := func(field string, sent bool) error {
-		if sent {
-			return nil
-		}
-		return metering.Invalid("body."+field, "must be present with the model %s; use 0 for free usage", model)
+func (in NewTerms) requireAmount(rate NewDimensionRate, model billing.Model) error {
+	if model != billing.ModelOverage {
+		return rate.requireAmount("body", model)
 	}
-	switch model {
-	case billing.ModelPerUnit:
-		return missing("unit_price", in.UnitPrice.sent)
-	case billing.ModelPackage:
-		return missing("package_price", in.PackagePrice.sent)
-	case billing.ModelPercentage:
-		return missing("percent", in.Percent.sent || in.FixedFee.sent)
-	case billing.ModelOverage:
-		if !in.BasePrice.sent && !in.OverageRate.sent {
-			return metering.Invalid("body", "must contain base_price or overage_rate; use 0 for free usage")
-		}
+	if !in.BasePrice.sent && !in.OverageRate.sent {
+		return metering.Invalid("body", "must contain base_price or overage_rate; use 0 for free usage")
 	}
 	return nil
+}
+
+// requireAmount refuses a rate without an amount.
+func (in NewDimensionRate) requireAmount(at string, model billing.Model) error {
+	field, sent := "overage_rate", in.OverageRate.sent
+	switch model {
+	case billing.ModelPerUnit:
+		field, sent = "unit_price", in.UnitPrice.sent
+	case billing.ModelPackage:
+		field, sent = "package_price", in.PackagePrice.sent
+	case billing.ModelPercentage:
+		field, sent = "percent", in.Percent.sent || in.FixedFee.sent
+	case billing.ModelGraduated, billing.ModelVolume:
+		return nil // each tier has a price
+	}
+	if sent {
+		return nil
+	}
+	return metering.Invalid(at+"."+field, "must be present with the model %s; use 0 for free usage", model)
 }

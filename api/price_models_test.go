@@ -86,14 +86,14 @@ func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
 		}
 	}
 	for body, location := range map[string]string{
-		`{"overage_rate":1,"proration":"daily"}`:                       "body.proration",
-		`{"overage_rate":1,"dimensions":{"by":["model"],"prices":[]}}`: "body.dimensions",
-		`{"model":"stairs"}`:                                           "body.model",
-		tiers(`[{"up_to":null,"unit_price":1,"unit":2}]`):              "body.tiers[0].unit",
-		tiers(`[{"up_to":null,"unit_price":1.0000000000001}]`):         "body.tiers[0].unit_price",
-		tiers(`[{"up_to":0.0000000000001,"unit_price":1}]`):            "body.tiers[0].up_to",
-		`{"model":"per_unit","unit_price":1,"per_units":0}`:            "body.per_units",
-		`{"model":"per_unit","unit_price":1,"per_units":1.5}`:          "body.per_units",
+		`{"overage_rate":1,"proration":"daily"}`:               "body.proration",
+		`{"dimensions":{"by":["model"],"prices":[]}}`:          "body.dimensions.prices",
+		`{"model":"stairs"}`:                                   "body.model",
+		tiers(`[{"up_to":null,"unit_price":1,"unit":2}]`):      "body.tiers[0].unit",
+		tiers(`[{"up_to":null,"unit_price":1.0000000000001}]`): "body.tiers[0].unit_price",
+		tiers(`[{"up_to":0.0000000000001,"unit_price":1}]`):    "body.tiers[0].up_to",
+		`{"model":"per_unit","unit_price":1,"per_units":0}`:    "body.per_units",
+		`{"model":"per_unit","unit_price":1,"per_units":1.5}`:  "body.per_units",
 	} {
 		p := b.send(t, "PUT", "/v1/meters/calls/pricing", body).problem(t, 422, "invalid")
 		require.Equal(t, location, p.Errors[0].Location, "%s: %v", body, p.Errors)
@@ -117,7 +117,7 @@ func TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T
 	require.Equal(t, 200, r.send(t, "PUT", "/v1/meters/calls/pricing", fee).status)
 	refused := provider(`"quantities"`)
 	refused.problem(t, 409, "conflict")
-	require.Contains(t, refused.body, "have a fixed_fee, which a provider that bills quantities cannot charge: calls;")
+	require.Contains(t, refused.body, "have a fixed_fee or dimensions, which a provider that bills quantities cannot charge: calls;")
 	saved := provider(`"amounts","product":"prod_1"`)
 	require.Equal(t, 200, saved.status, saved.body)
 	require.Equal(t, 200, r.send(t, "PUT", "/v1/meters/calls/pricing", noFee).status)

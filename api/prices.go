@@ -146,7 +146,8 @@ type NewTerms struct {
 // NewPrice is a price that is to hold.
 type NewPrice struct {
 	NewTerms
-	EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
+	Dimensions    *NewDimensions `json:"dimensions,omitempty"` // instead of the fields of NewDimensionRate
+	EffectiveFrom *SentTime      `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
 	Confirm
 }
 
@@ -205,6 +206,9 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, of db.PriceOwner
 	tenant := principalOf(ctx).Tenant
 	p = billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer}
 	if p.Terms, err = in.terms(tenant.Currency); err != nil {
+		return p, err
+	}
+	if err := s.Store.Prices.RefuseDimensions(ctx, tenant.ID, m.ID, p.Terms); err != nil {
 		return p, err
 	}
 	if in.EffectiveFrom != nil {

@@ -838,6 +838,66 @@ func (e DeliveryDetailsStatus) Valid() bool {
 	}
 }
 
+// Defines values for DimensionPriceModel.
+const (
+	DimensionPriceModelGraduated  DimensionPriceModel = "graduated"
+	DimensionPriceModelOverage    DimensionPriceModel = "overage"
+	DimensionPriceModelPackage    DimensionPriceModel = "package"
+	DimensionPriceModelPerUnit    DimensionPriceModel = "per_unit"
+	DimensionPriceModelPercentage DimensionPriceModel = "percentage"
+	DimensionPriceModelVolume     DimensionPriceModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the DimensionPriceModel enum.
+func (e DimensionPriceModel) Valid() bool {
+	switch e {
+	case DimensionPriceModelGraduated:
+		return true
+	case DimensionPriceModelOverage:
+		return true
+	case DimensionPriceModelPackage:
+		return true
+	case DimensionPriceModelPerUnit:
+		return true
+	case DimensionPriceModelPercentage:
+		return true
+	case DimensionPriceModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DimensionRateModel.
+const (
+	DimensionRateModelGraduated  DimensionRateModel = "graduated"
+	DimensionRateModelOverage    DimensionRateModel = "overage"
+	DimensionRateModelPackage    DimensionRateModel = "package"
+	DimensionRateModelPerUnit    DimensionRateModel = "per_unit"
+	DimensionRateModelPercentage DimensionRateModel = "percentage"
+	DimensionRateModelVolume     DimensionRateModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the DimensionRateModel enum.
+func (e DimensionRateModel) Valid() bool {
+	switch e {
+	case DimensionRateModelGraduated:
+		return true
+	case DimensionRateModelOverage:
+		return true
+	case DimensionRateModelPackage:
+		return true
+	case DimensionRateModelPerUnit:
+		return true
+	case DimensionRateModelPercentage:
+		return true
+	case DimensionRateModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EntitledToQuotaMode.
 const (
 	EntitledToQuotaModeHard EntitledToQuotaMode = "hard"
@@ -1570,6 +1630,66 @@ func (e MeterFilterOperator) Valid() bool {
 	case MeterFilterOperatorNotExists:
 		return true
 	case MeterFilterOperatorNotIn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NewDimensionPriceModel.
+const (
+	NewDimensionPriceModelGraduated  NewDimensionPriceModel = "graduated"
+	NewDimensionPriceModelOverage    NewDimensionPriceModel = "overage"
+	NewDimensionPriceModelPackage    NewDimensionPriceModel = "package"
+	NewDimensionPriceModelPerUnit    NewDimensionPriceModel = "per_unit"
+	NewDimensionPriceModelPercentage NewDimensionPriceModel = "percentage"
+	NewDimensionPriceModelVolume     NewDimensionPriceModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the NewDimensionPriceModel enum.
+func (e NewDimensionPriceModel) Valid() bool {
+	switch e {
+	case NewDimensionPriceModelGraduated:
+		return true
+	case NewDimensionPriceModelOverage:
+		return true
+	case NewDimensionPriceModelPackage:
+		return true
+	case NewDimensionPriceModelPerUnit:
+		return true
+	case NewDimensionPriceModelPercentage:
+		return true
+	case NewDimensionPriceModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NewDimensionRateModel.
+const (
+	NewDimensionRateModelGraduated  NewDimensionRateModel = "graduated"
+	NewDimensionRateModelOverage    NewDimensionRateModel = "overage"
+	NewDimensionRateModelPackage    NewDimensionRateModel = "package"
+	NewDimensionRateModelPerUnit    NewDimensionRateModel = "per_unit"
+	NewDimensionRateModelPercentage NewDimensionRateModel = "percentage"
+	NewDimensionRateModelVolume     NewDimensionRateModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the NewDimensionRateModel enum.
+func (e NewDimensionRateModel) Valid() bool {
+	switch e {
+	case NewDimensionRateModelGraduated:
+		return true
+	case NewDimensionRateModelOverage:
+		return true
+	case NewDimensionRateModelPackage:
+		return true
+	case NewDimensionRateModelPerUnit:
+		return true
+	case NewDimensionRateModelPercentage:
+		return true
+	case NewDimensionRateModelVolume:
 		return true
 	default:
 		return false
@@ -2514,6 +2634,9 @@ const (
 	StepNameChargedUnits          StepName = "charged_units"
 	StepNameClosedCharge          StepName = "closed_charge"
 	StepNameClosedUnits           StepName = "closed_units"
+	StepNameDefaultCharge         StepName = "default_charge"
+	StepNameDimensionCharge       StepName = "dimension_charge"
+	StepNameDimensionUnits        StepName = "dimension_units"
 	StepNameElsewhereUnits        StepName = "elsewhere_units"
 	StepNameExactCharge           StepName = "exact_charge"
 	StepNameFixedFee              StepName = "fixed_fee"
@@ -2521,6 +2644,7 @@ const (
 	StepNameFlatFees              StepName = "flat_fees"
 	StepNameIncludedUnits         StepName = "included_units"
 	StepNameLateUsage             StepName = "late_usage"
+	StepNameMatchedUnits          StepName = "matched_units"
 	StepNameMaximumCharge         StepName = "maximum_charge"
 	StepNameMinimumCharge         StepName = "minimum_charge"
 	StepNameOnlyReported          StepName = "only_reported"
@@ -2550,6 +2674,7 @@ const (
 	StepNameUnbilledUnits         StepName = "unbilled_units"
 	StepNameUnitCharges           StepName = "unit_charges"
 	StepNameUnitPrice             StepName = "unit_price"
+	StepNameUnratedUnits          StepName = "unrated_units"
 	StepNameUsage                 StepName = "usage"
 	StepNameUsageCharge           StepName = "usage_charge"
 )
@@ -2575,6 +2700,12 @@ func (e StepName) Valid() bool {
 		return true
 	case StepNameClosedUnits:
 		return true
+	case StepNameDefaultCharge:
+		return true
+	case StepNameDimensionCharge:
+		return true
+	case StepNameDimensionUnits:
+		return true
 	case StepNameElsewhereUnits:
 		return true
 	case StepNameExactCharge:
@@ -2588,6 +2719,8 @@ func (e StepName) Valid() bool {
 	case StepNameIncludedUnits:
 		return true
 	case StepNameLateUsage:
+		return true
+	case StepNameMatchedUnits:
 		return true
 	case StepNameMaximumCharge:
 		return true
@@ -2646,6 +2779,8 @@ func (e StepName) Valid() bool {
 	case StepNameUnitCharges:
 		return true
 	case StepNameUnitPrice:
+		return true
+	case StepNameUnratedUnits:
 		return true
 	case StepNameUsage:
 		return true
@@ -4978,6 +5113,89 @@ type Digest struct {
 	Hash string `json:"hash"`
 }
 
+// DimensionPrice defines model for DimensionPrice.
+type DimensionPrice struct {
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
+	IncludedUnits json.Number `json:"included_units"`
+
+	// Match Values by property. Usage matches if it has one of the values of each property
+	Match map[string][]interface{} `json:"match"`
+
+	// Model How the units beyond the included units are charged
+	Model DimensionPriceModel `json:"model"`
+
+	// OverageRate Price of each unit beyond the included units. Only with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Only with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Only with the model `package`
+	//
+	// Examples: 1000
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for. Absent: 1
+	//
+	// Examples: 1000000
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. Only with the model `percentage`
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers of the charged units, in ascending order. Only with the models `graduated` and `volume`
+	Tiers *[]PriceTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Only with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+}
+
+// DimensionPriceModel How the units beyond the included units are charged
+type DimensionPriceModel string
+
+// DimensionRate defines model for DimensionRate.
+type DimensionRate struct {
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
+	IncludedUnits json.Number `json:"included_units"`
+
+	// Model How the units beyond the included units are charged
+	Model DimensionRateModel `json:"model"`
+
+	// OverageRate Price of each unit beyond the included units. Only with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Only with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Only with the model `package`
+	//
+	// Examples: 1000
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for. Absent: 1
+	//
+	// Examples: 1000000
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. Only with the model `percentage`
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers of the charged units, in ascending order. Only with the models `graduated` and `volume`
+	Tiers *[]PriceTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Only with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+}
+
+// DimensionRateModel How the units beyond the included units are charged
+type DimensionRateModel string
+
 // DiscrepancyDetected defines model for DiscrepancyDetected.
 type DiscrepancyDetected struct {
 	union json.RawMessage
@@ -6560,6 +6778,91 @@ type MonthlyRevenue struct {
 	Unbilled json.Number `json:"unbilled"`
 }
 
+// NewDimensionPrice defines model for NewDimensionPrice.
+type NewDimensionPrice struct {
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
+	IncludedUnits *json.Number `json:"included_units,omitempty"`
+
+	// Match Values by property of `by`, 1 to 100 for each property. Usage matches if it has one of the values of each property
+	Match map[string][]interface{} `json:"match"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *NewDimensionPriceModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Required with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+}
+
+// NewDimensionPriceModel How the units beyond the included units are charged. Default: `overage`
+type NewDimensionPriceModel string
+
+// NewDimensionRate defines model for NewDimensionRate.
+type NewDimensionRate struct {
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
+	IncludedUnits *json.Number `json:"included_units,omitempty"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *NewDimensionRateModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Required with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+}
+
+// NewDimensionRateModel How the units beyond the included units are charged. Default: `overage`
+type NewDimensionRateModel string
+
+// NewDimensions defines model for NewDimensions.
+type NewDimensions struct {
+	// By Properties that select the price. Each must be in the meter's `group_by`; otherwise 409
+	By      []string          `json:"by"`
+	Default *NewDimensionRate `json:"default,omitempty"`
+
+	// Prices Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated
+	Prices []NewDimensionPrice `json:"prices"`
+}
+
 // NewTier defines model for NewTier.
 type NewTier struct {
 	// FlatFee Fee of the tier. With `graduated`, the fees of all tiers that the quantity reaches are charged. With `volume`, only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0
@@ -6967,7 +7270,8 @@ type Price struct {
 	// Description The price in words
 	//
 	// Examples: 25 USD for the period, 1000 units included, 0.02 USD for each unit
-	Description string `json:"description"`
+	Description string           `json:"description"`
+	Dimensions  *PriceDimensions `json:"dimensions,omitempty"`
 
 	// EffectiveFrom A billing period is charged at the version in force at its start. Null: from the beginning
 	EffectiveFrom *time.Time `json:"effective_from"`
@@ -6987,8 +7291,8 @@ type Price struct {
 	// MinimumCharge Least charge for each billing period. Absent: none
 	MinimumCharge *json.Number `json:"minimum_charge,omitempty"`
 
-	// Model How the units beyond the included units are charged
-	Model PriceModel `json:"model"`
+	// Model How the units beyond the included units are charged. Absent with `dimensions`
+	Model *PriceModel `json:"model,omitempty"`
 
 	// OverageRate Price of each unit beyond the included units. With another model, 0
 	OverageRate json.Number `json:"overage_rate"`
@@ -7019,7 +7323,7 @@ type Price struct {
 	Version int64 `json:"version"`
 }
 
-// PriceModel How the units beyond the included units are charged
+// PriceModel How the units beyond the included units are charged. Absent with `dimensions`
 type PriceModel string
 
 // PriceComparison defines model for PriceComparison.
@@ -7058,6 +7362,16 @@ type PriceDifference struct {
 	//
 	// Examples: 0.03 USD for each unit
 	TheirPrice string `json:"their_price"`
+}
+
+// PriceDimensions defines model for PriceDimensions.
+type PriceDimensions struct {
+	// By Properties of the meter's `group_by` that select the price
+	By      []string       `json:"by"`
+	Default *DimensionRate `json:"default,omitempty"`
+
+	// Prices Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated
+	Prices []DimensionPrice `json:"prices"`
 }
 
 // PriceImpact defines model for PriceImpact.
@@ -7967,7 +8281,8 @@ type SetCustomerPricing struct {
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
-	Currency *string `json:"currency,omitempty"`
+	Currency   *string        `json:"currency,omitempty"`
+	Dimensions *NewDimensions `json:"dimensions,omitempty"`
 
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
@@ -8036,7 +8351,8 @@ type SetPlanPricing struct {
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
-	Currency *string `json:"currency,omitempty"`
+	Currency   *string        `json:"currency,omitempty"`
+	Dimensions *NewDimensions `json:"dimensions,omitempty"`
 
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
@@ -8090,7 +8406,8 @@ type SetPricing struct {
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
-	Currency *string `json:"currency,omitempty"`
+	Currency   *string        `json:"currency,omitempty"`
+	Dimensions *NewDimensions `json:"dimensions,omitempty"`
 
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
@@ -8436,7 +8753,15 @@ type StatementStep struct {
 	// Amount Exact amount in `unit`
 	Amount json.Number `json:"amount"`
 
-	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
+	// Dimension Values by property. Present in the step `dimension_units`, unless it sums up the units with other or unknown values
+	Dimension *map[string]interface{} `json:"dimension,omitempty"`
+
+	// DimensionPrice Number of the price in the list of prices by dimension, from 1. Present only in the step `dimension_charge`
+	//
+	// Examples: 1
+	DimensionPrice *int64 `json:"dimension_price,omitempty"`
+
+	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
 	EventCount *int64 `json:"event_count,omitempty"`
 
 	// Name Name of the step, as in `GET /v1/billing/explain`
@@ -8509,7 +8834,15 @@ type Step struct {
 	// Examples: The units that the base price covers.
 	Description string `json:"description"`
 
-	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
+	// Dimension Values by property. Present in the step `dimension_units`, unless it sums up the units with other or unknown values
+	Dimension *map[string]interface{} `json:"dimension,omitempty"`
+
+	// DimensionPrice Number of the price in the list of prices by dimension, from 1. Present only in the step `dimension_charge`
+	//
+	// Examples: 1
+	DimensionPrice *int64 `json:"dimension_price,omitempty"`
+
+	// EventCount Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
 	EventCount *int64 `json:"event_count,omitempty"`
 
 	// MeterVersion Version of the meter that counted the usage. Present only in the step `usage`
@@ -8518,10 +8851,11 @@ type Step struct {
 	// Name Name of the step:
 	// - Units: `usage`, `late_usage`, `total_usage`, `reported_units`, `included_units`, `overage_units`, `charged_units`.
 	// - Charge of the price's model: `overage_rate`, `overage_charge`, `unit_price`, `per_units`, `package_size`, `packages`, `package_price`, `percent`, `unit_charges`, `flat_fees`, `fixed_fee`, `fixed_fees`, `usage_charge`.
+	// - Prices by dimension: `dimension_charge`, `default_charge`, `unrated_units`.
 	// - Charge of the period: `base_price`, `minimum_charge`, `maximum_charge`, `exact_charge`, `provider_charge`, `trial`, `charge`.
 	// - Deductions: `unbilled_units`, `unbilled_charge`, `closed_units`, `closed_charge`, `only_reported_units`, `only_reported`, `elsewhere_units`, `billed_elsewhere`.
 	// - Results: `quantity`, `amount`, `adjustment`, `amount_with_adjustments`.
-	// - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `price_line`, `priced_units`, `price_rate`, `part`.
+	// - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `matched_units`, `dimension_units`, `price_line`, `priced_units`, `price_rate`, `part`.
 	Name StepName `json:"name"`
 
 	// PriceVersion Version of the price with this value. Present only in steps with a field of the price, such as `included_units`, `overage_rate` and `base_price`
@@ -8561,10 +8895,11 @@ type Step struct {
 // StepName Name of the step:
 // - Units: `usage`, `late_usage`, `total_usage`, `reported_units`, `included_units`, `overage_units`, `charged_units`.
 // - Charge of the price's model: `overage_rate`, `overage_charge`, `unit_price`, `per_units`, `package_size`, `packages`, `package_price`, `percent`, `unit_charges`, `flat_fees`, `fixed_fee`, `fixed_fees`, `usage_charge`.
+// - Prices by dimension: `dimension_charge`, `default_charge`, `unrated_units`.
 // - Charge of the period: `base_price`, `minimum_charge`, `maximum_charge`, `exact_charge`, `provider_charge`, `trial`, `charge`.
 // - Deductions: `unbilled_units`, `unbilled_charge`, `closed_units`, `closed_charge`, `only_reported_units`, `only_reported`, `elsewhere_units`, `billed_elsewhere`.
 // - Results: `quantity`, `amount`, `adjustment`, `amount_with_adjustments`.
-// - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `price_line`, `priced_units`, `price_rate`, `part`.
+// - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `matched_units`, `dimension_units`, `price_line`, `priced_units`, `price_rate`, `part`.
 type StepName string
 
 // StepSeries defines model for StepSeries.

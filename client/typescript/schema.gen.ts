@@ -4625,6 +4625,112 @@ export interface components {
              */
             hash: string;
         };
+        DimensionPrice: {
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that are not charged. They are subtracted from the sum of the matching units
+             */
+            included_units: string;
+            /** @description Values by property. Usage matches if it has one of the values of each property */
+            match: {
+                [key: string]: unknown[];
+            };
+            /**
+             * @description How the units beyond the included units are charged
+             * @enum {string}
+             */
+            model: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Only with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Only with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Only with the model `package`
+             * @example 1000
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for. Absent: 1
+             * @example 1000000
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. Only with the model `percentage`
+             */
+            percent?: string;
+            /** @description Tiers of the charged units, in ascending order. Only with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["PriceTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Only with the model `per_unit`
+             */
+            unit_price?: string;
+        };
+        DimensionRate: {
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that are not charged. They are subtracted from the sum of the matching units
+             */
+            included_units: string;
+            /**
+             * @description How the units beyond the included units are charged
+             * @enum {string}
+             */
+            model: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Only with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Only with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Only with the model `package`
+             * @example 1000
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for. Absent: 1
+             * @example 1000000
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. Only with the model `percentage`
+             */
+            percent?: string;
+            /** @description Tiers of the charged units, in ascending order. Only with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["PriceTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Only with the model `per_unit`
+             */
+            unit_price?: string;
+        };
         DiscrepancyDetected: components["schemas"]["ReconciliationDisputed"] | components["schemas"]["UsageDisagrees"];
         DryRun: {
             /**
@@ -6091,6 +6197,115 @@ export interface components {
              */
             unbilled: string;
         };
+        NewDimensionPrice: {
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that are not charged. They are subtracted from the sum of the matching units
+             */
+            included_units?: string;
+            /** @description Values by property of `by`, 1 to 100 for each property. Usage matches if it has one of the values of each property */
+            match: {
+                [key: string]: unknown[];
+            };
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Required with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
+        };
+        NewDimensionRate: {
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that are not charged. They are subtracted from the sum of the matching units
+             */
+            included_units?: string;
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Required with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
+        };
+        NewDimensions: {
+            /** @description Properties that select the price. Each must be in the meter's `group_by`; otherwise 409 */
+            by: string[];
+            default?: components["schemas"]["NewDimensionRate"];
+            /** @description Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated */
+            prices: components["schemas"]["NewDimensionPrice"][];
+        };
         NewTier: {
             /**
              * Format: decimal
@@ -6517,6 +6732,7 @@ export interface components {
              * @example 25 USD for the period, 1000 units included, 0.02 USD for each unit
              */
             description: string;
+            dimensions?: components["schemas"]["PriceDimensions"];
             /**
              * Format: date-time
              * @description A billing period is charged at the version in force at its start. Null: from the beginning
@@ -6545,10 +6761,10 @@ export interface components {
              */
             minimum_charge?: string;
             /**
-             * @description How the units beyond the included units are charged
+             * @description How the units beyond the included units are charged. Absent with `dimensions`
              * @enum {string}
              */
-            model: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
             /**
              * Format: decimal
              * @description Price of each unit beyond the included units. With another model, 0
@@ -6623,6 +6839,13 @@ export interface components {
              * @example 0.03 USD for each unit
              */
             their_price: string;
+        };
+        PriceDimensions: {
+            /** @description Properties of the meter's `group_by` that select the price */
+            by: string[];
+            default?: components["schemas"]["DimensionRate"];
+            /** @description Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated */
+            prices: components["schemas"]["DimensionPrice"][];
         };
         PriceImpact: {
             /**
@@ -7491,6 +7714,7 @@ export interface components {
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
+            dimensions?: components["schemas"]["NewDimensions"];
             /**
              * Format: date-time
              * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
@@ -7576,6 +7800,7 @@ export interface components {
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
+            dimensions?: components["schemas"]["NewDimensions"];
             /**
              * Format: date-time
              * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
@@ -7649,6 +7874,7 @@ export interface components {
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
+            dimensions?: components["schemas"]["NewDimensions"];
             /**
              * Format: date-time
              * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
@@ -8016,9 +8242,19 @@ export interface components {
              * @description Exact amount in `unit`
              */
             amount: string;
+            /** @description Values by property. Present in the step `dimension_units`, unless it sums up the units with other or unknown values */
+            dimension?: {
+                [key: string]: unknown;
+            };
             /**
              * Format: int64
-             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
+             * @description Number of the price in the list of prices by dimension, from 1. Present only in the step `dimension_charge`
+             * @example 1
+             */
+            dimension_price?: number;
+            /**
+             * Format: int64
+             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
              */
             event_count?: number;
             /**
@@ -8104,9 +8340,19 @@ export interface components {
              * @example The units that the base price covers.
              */
             description: string;
+            /** @description Values by property. Present in the step `dimension_units`, unless it sums up the units with other or unknown values */
+            dimension?: {
+                [key: string]: unknown;
+            };
             /**
              * Format: int64
-             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage` and `fixed_fees`
+             * @description Number of the price in the list of prices by dimension, from 1. Present only in the step `dimension_charge`
+             * @example 1
+             */
+            dimension_price?: number;
+            /**
+             * Format: int64
+             * @description Number of counted events. Present only in the steps `usage`, `late_usage`, `total_usage`, `fixed_fees`, `matched_units`, `dimension_units` and `unrated_units`
              */
             event_count?: number;
             /**
@@ -8118,13 +8364,14 @@ export interface components {
              * @description Name of the step:
              *     - Units: `usage`, `late_usage`, `total_usage`, `reported_units`, `included_units`, `overage_units`, `charged_units`.
              *     - Charge of the price's model: `overage_rate`, `overage_charge`, `unit_price`, `per_units`, `package_size`, `packages`, `package_price`, `percent`, `unit_charges`, `flat_fees`, `fixed_fee`, `fixed_fees`, `usage_charge`.
+             *     - Prices by dimension: `dimension_charge`, `default_charge`, `unrated_units`.
              *     - Charge of the period: `base_price`, `minimum_charge`, `maximum_charge`, `exact_charge`, `provider_charge`, `trial`, `charge`.
              *     - Deductions: `unbilled_units`, `unbilled_charge`, `closed_units`, `closed_charge`, `only_reported_units`, `only_reported`, `elsewhere_units`, `billed_elsewhere`.
              *     - Results: `quantity`, `amount`, `adjustment`, `amount_with_adjustments`.
-             *     - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `price_line`, `priced_units`, `price_rate`, `part`.
+             *     - Parts of another step: `tier`, `tier_units`, `tier_unit_price`, `tier_flat_fee`, `matched_units`, `dimension_units`, `price_line`, `priced_units`, `price_rate`, `part`.
              * @enum {string}
              */
-            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "charged_units" | "unit_price" | "package_size" | "packages" | "package_price" | "percent" | "unit_charges" | "per_units" | "flat_fees" | "fixed_fee" | "fixed_fees" | "usage_charge" | "base_price" | "minimum_charge" | "maximum_charge" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "tier" | "tier_units" | "tier_unit_price" | "tier_flat_fee" | "price_line" | "priced_units" | "price_rate" | "part";
+            name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "charged_units" | "unit_price" | "package_size" | "packages" | "package_price" | "percent" | "unit_charges" | "per_units" | "flat_fees" | "fixed_fee" | "fixed_fees" | "dimension_charge" | "default_charge" | "unrated_units" | "usage_charge" | "base_price" | "minimum_charge" | "maximum_charge" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "tier" | "tier_units" | "tier_unit_price" | "tier_flat_fee" | "matched_units" | "dimension_units" | "price_line" | "priced_units" | "price_rate" | "part";
             /**
              * Format: int64
              * @description Version of the price with this value. Present only in steps with a field of the price, such as `included_units`, `overage_rate` and `base_price`
@@ -16700,6 +16947,7 @@ export const decimals: ReadonlySet<string> = new Set([
 export const freeForm: ReadonlySet<string> = new Set([
   "after",
   "before",
+  "dimension",
   "features",
   "group",
   "group_key",

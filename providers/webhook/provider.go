@@ -126,8 +126,10 @@ type StatementStep struct {
 	Amount       metering.Decimal  `json:"amount" doc:"Exact amount in 'unit'"`
 	Unit         string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
 	RoundedTo    *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
-	EventCount   *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage and fixed_fees"`
+	EventCount   *int64            `json:"event_count,omitempty" doc:"Number of counted events. Present only in the steps 'usage', late_usage, total_usage, fixed_fees, matched_units, dimension_units and unrated_units"`
 	PriceVersion int               `json:"price_version,omitempty" doc:"Version of the price with this value. Present only in steps with a field of the price"`
+	Dimension    json.RawMessage   `json:"dimension,omitempty" doc:"Values by property. Present in the step dimension_units, unless it sums up the units with other or unknown values"`
+	RateNumber   int               `json:"dimension_price,omitempty" doc:"Number of the price in the list of prices by dimension, from 1. Present only in the step dimension_charge" example:"1"`
 	Tier         int               `json:"tier,omitempty" doc:"Number of the price's tier, from 1. Present only in steps of a tier" example:"1"`
 	Above        *metering.Decimal `json:"above,omitempty" doc:"Number of charged_units below the tier. Present only in the step 'tier', except in the first tier"`
 	UpTo         *metering.Decimal `json:"up_to,omitempty" doc:"Last of the charged_units in the tier. Present only in the step 'tier', except in the last tier of the price"`
@@ -136,7 +138,7 @@ type StatementStep struct {
 
 func stepsOf(working []billing.Step) (steps []StatementStep) {
 	for _, s := range working {
-		step := StatementStep{Name: s.Name, Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits, PriceVersion: s.PriceVersion, Tier: s.Tier, Above: s.Above, UpTo: s.UpTo, Steps: stepsOf(s.Of)}
+		step := StatementStep{Name: s.Name, Amount: s.Amount, Unit: s.Unit, RoundedTo: s.Digits, PriceVersion: s.PriceVersion, Tier: s.Tier, Above: s.Above, UpTo: s.UpTo, RateNumber: s.Rate, Dimension: s.Dimension, Steps: stepsOf(s.Of)}
 		if s.Counted() {
 			step.EventCount = &s.Events
 		}

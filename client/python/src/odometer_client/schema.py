@@ -831,6 +831,9 @@ class MonthlyRevenue(TypedDict):
     unbilled: Decimal
 
 
+ByItem: TypeAlias = str
+
+
 class NewTier(TypedDict):
     flat_fee: NotRequired[Decimal]
     unit_price: Decimal
@@ -1231,25 +1234,6 @@ class SessionTenant(TypedDict):
     timezone: str
 
 
-class SetCustomerPricing(TypedDict):
-    base_price: NotRequired[Decimal]
-    confirm: NotRequired[str]
-    currency: NotRequired[str]
-    effective_from: NotRequired[str]
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    maximum_charge: NotRequired[Decimal]
-    minimum_charge: NotRequired[Decimal]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
-
-
 class SetFeatures(TypedDict):
     features: dict[str, Any]
 
@@ -1257,44 +1241,6 @@ class SetFeatures(TypedDict):
 class SetPassword(TypedDict):
     current: str
     new: str
-
-
-class SetPlanPricing(TypedDict):
-    base_price: NotRequired[Decimal]
-    confirm: NotRequired[str]
-    currency: NotRequired[str]
-    effective_from: NotRequired[str]
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    maximum_charge: NotRequired[Decimal]
-    minimum_charge: NotRequired[Decimal]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
-
-
-class SetPricing(TypedDict):
-    base_price: NotRequired[Decimal]
-    confirm: NotRequired[str]
-    currency: NotRequired[str]
-    effective_from: NotRequired[str]
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    maximum_charge: NotRequired[Decimal]
-    minimum_charge: NotRequired[Decimal]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
 
 
 class SetQuota(TypedDict):
@@ -1327,6 +1273,8 @@ class StatementPeriod(TypedDict):
 class StatementStep(TypedDict):
     above: NotRequired[Decimal]
     amount: Decimal
+    dimension: NotRequired[dict[str, Any]]
+    dimension_price: NotRequired[int]
     event_count: NotRequired[int]
     name: str
     price_version: NotRequired[int]
@@ -1784,6 +1732,33 @@ class DailyUsage(TypedDict):
     period: UsagePeriod
 
 
+class DimensionPrice(TypedDict):
+    fixed_fee: NotRequired[Decimal]
+    included_units: Decimal
+    match: dict[str, list[Any]]
+    model: Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[PriceTier]]
+    unit_price: NotRequired[Decimal]
+
+
+class DimensionRate(TypedDict):
+    fixed_fee: NotRequired[Decimal]
+    included_units: Decimal
+    model: Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[PriceTier]]
+    unit_price: NotRequired[Decimal]
+
+
 class DryRunCourse(TypedDict):
     customer_external_id: str
     customer_id: str
@@ -1999,6 +1974,39 @@ class MeterPreview(TypedDict):
     value: Decimal
 
 
+class NewDimensionPrice(TypedDict):
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    match: dict[str, list[Any]]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
+class NewDimensionRate(TypedDict):
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
+class NewDimensions(TypedDict):
+    by: list[ByItem]
+    default: NotRequired[NewDimensionRate]
+    prices: list[NewDimensionPrice]
+
+
 class PreviewItem(TypedDict):
     amount: Decimal
     backfilling: NotRequired[bool]
@@ -2036,28 +2044,6 @@ class PreviewMeterChange(TypedDict):
     value_property: NotRequired[str]
 
 
-class Price(TypedDict):
-    base_price: Decimal
-    created_at: str
-    currency: str
-    description: str
-    effective_from: str | None
-    fixed_fee: NotRequired[Decimal]
-    included_units: Decimal
-    inherits: NotRequired[bool]
-    maximum_charge: NotRequired[Decimal]
-    minimum_charge: NotRequired[Decimal]
-    model: Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]
-    overage_rate: Decimal
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[PriceTier]]
-    unit_price: NotRequired[Decimal]
-    version: int
-
-
 class PriceComparison(TypedDict):
     compared_at: str | None
     differences: list[PriceDifference]
@@ -2077,6 +2063,10 @@ class Pricing(TypedDict):
     meter_slug: str
     provider_differences: NotRequired[list[ProviderDifference]]
     versions: list[Price]
+class PriceDimensions(TypedDict):
+    by: list[str]
+    default: NotRequired[DimensionRate]
+    prices: list[DimensionPrice]
 
 
 class Problem(TypedDict):
@@ -2113,6 +2103,66 @@ class Session(TypedDict):
     scope: NotRequired[Literal["admin", "read_write", "read_only", "ingest_only"]]
     tenant: SessionTenant
     workflows_url: NotRequired[str]
+
+
+class SetCustomerPricing(TypedDict):
+    base_price: NotRequired[Decimal]
+    confirm: NotRequired[str]
+    currency: NotRequired[str]
+    dimensions: NotRequired[NewDimensions]
+    effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
+class SetPlanPricing(TypedDict):
+    base_price: NotRequired[Decimal]
+    confirm: NotRequired[str]
+    currency: NotRequired[str]
+    dimensions: NotRequired[NewDimensions]
+    effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
+class SetPricing(TypedDict):
+    base_price: NotRequired[Decimal]
+    confirm: NotRequired[str]
+    currency: NotRequired[str]
+    dimensions: NotRequired[NewDimensions]
+    effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
 
 
 class StatementMeter(TypedDict):
@@ -2277,12 +2327,6 @@ class ListMeter(TypedDict):
     next_page_token: str | None
 
 
-class ListPricing(TypedDict):
-    data: list[Pricing]
-    has_more: bool
-    next_page_token: str | None
-
-
 class ListSyncRun(TypedDict):
     data: list[SyncRun]
     has_more: bool
@@ -2299,6 +2343,36 @@ class MessageOfDiscrepancyDetected(TypedDict):
     data: DiscrepancyDetected
     timestamp: str
     type: Literal["discrepancy.detected"]
+
+
+class Price(TypedDict):
+    base_price: Decimal
+    created_at: str
+    currency: str
+    description: str
+    dimensions: NotRequired[PriceDimensions]
+    effective_from: str | None
+    fixed_fee: NotRequired[Decimal]
+    included_units: Decimal
+    inherits: NotRequired[bool]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: Decimal
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[PriceTier]]
+    unit_price: NotRequired[Decimal]
+    version: int
+
+
+class Pricing(TypedDict):
+    current: NotRequired[Price]
+    meter_id: str
+    meter_slug: str
+    versions: list[Price]
 
 
 class Statement(TypedDict):
@@ -2345,6 +2419,8 @@ class Step(TypedDict):
     amount: Decimal
     closed_period: NotRequired[UsagePeriod]
     description: str
+    dimension: NotRequired[dict[str, Any]]
+    dimension_price: NotRequired[int]
     event_count: NotRequired[int]
     meter_version: NotRequired[int]
     name: Literal[
@@ -2367,6 +2443,9 @@ class Step(TypedDict):
         "flat_fees",
         "fixed_fee",
         "fixed_fees",
+        "dimension_charge",
+        "default_charge",
+        "unrated_units",
         "usage_charge",
         "base_price",
         "minimum_charge",
@@ -2391,6 +2470,8 @@ class Step(TypedDict):
         "tier_units",
         "tier_unit_price",
         "tier_flat_fee",
+        "matched_units",
+        "dimension_units",
         "price_line",
         "priced_units",
         "price_rate",
@@ -2454,6 +2535,12 @@ class Explain(TypedDict):
     provider_price: NotRequired[str]
     steps: list[Step]
     usage: Decimal
+
+
+class ListPricing(TypedDict):
+    data: list[Pricing]
+    has_more: bool
+    next_page_token: str | None
 
 
 class ListStatementReport(TypedDict):

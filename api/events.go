@@ -198,6 +198,7 @@ func (s *server) reportIngest(ctx context.Context, events []metering.Event, inde
 	result := report(events, indexes, outcomes, append(rejections, refused(outcomes, indexes)...))
 	s.countEvents(ctx, result)
 	result.Warnings = append(result.Warnings, s.earlyWarnings(ctx, events, indexes, outcomes)...)
+	result.Warnings = append(result.Warnings, s.unpricedWarnings(ctx, events, indexes, outcomes)...)
 	return result
 }
 

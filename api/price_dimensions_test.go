@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -112,7 +115,7 @@ func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
 	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/tokens/pricing", price(by, large, "")).status)
 	regrouped := b.send(t, "PATCH", "/v1/meters/tokens", `{"group_by":["region"]}`)
 	regrouped.problem(t, 409, "conflict")
-	require.Contains(t, regrouped.body, "group_by must keep model, because a price of the meter has it in dimensions.by; set a price without it first")
+	require.Contains(t, regrouped.body, "group_by must keep model: a price of the meter has it in dimensions.by and charges usage by it, or has charged events that are still stored; withdraw the price if it has not begun, or create another meter")
 }
 
 // TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether: a quantity has no dimension values.
@@ -138,4 +141,46 @@ func TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether(t *testing.
 	require.Equal(t, 200, saved.status, saved.body)
 	p := r.send(t, "PUT", "/v1/meters/tokens/pricing", fmt.Sprintf(byModel, "")).problem(t, 422, "invalid")
 	require.Equal(t, "body.dimensions", p.Errors[0].Location)
+}
+
+// TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout also lists the event's usage.
+func TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","aggregation":"sum","group_by":["model","region"]}`)
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/meters/tokens/pricing", fmt.Sprintf(byModel, "")).status)
+	event := func(customer, key, model string) string {
+		return fmt.Sprintf(`{"event_type":"llm","customer_id":%q,"idempotency_key":%q,"value":20,"properties":{"model":%s,"region":"eu"}}`, customer, key, model)
+	}
+	batch := func(events ...string) []string {
+		return b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`).Warnings
+	}
+	const warning = `events[%d] has no price: meter "tokens" counts it, but no price in dimensions charges its values; GET /v1/billing/unrated lists such usage`
+	require.Equal(t, []string{fmt.Sprintf(warning, 1)}, batch(event("acme", "1", `"large"`), event("acme", "2", `"tiny"`), event("acme", "3", `"other"`)), "once per request and meter")
+	require.Empty(t, batch(event("acme", "2", `"tiny"`)), "a repeat adds nothing")
+	require.Empty(t, batch(event("acme", "4", `null`), event("acme", "5", `7`)))
+	long := batch(event("acme", "6", `"`+strings.Repeat("x", metering.MaxGroupKeyBytes)+`"`))
+	require.Contains(t, long, fmt.Sprintf(warning, 0), "$other has no price")
+
+	own := b.confirmed(t, "PUT", "/v1/customers/acme/pricing/tokens", fmt.Sprintf(byModel, `,"default":{"overage_rate":0.001}`))
+	require.Equal(t, 200, own.status, own.body)
+	b.ahead.Add(int64(2 * time.Minute))
+	require.Empty(t, batch(event("acme", "7", `"tiny"`)), "the own price has a default")
+	require.Equal(t, []string{fmt.Sprintf(warning, 1)}, batch(event("acme", "8", `"tiny"`), event("other", "9", `"tiny"`)))
+
+	var lines []string
+	for _, l := range b.unrated(t, "").Data {
+		if l.Reason == client.UnratedUsageReasonUnpricedDimension {
+			require.Empty(t, l.Estimate)
+			require.Nil(t, l.Currency)
+			lines = append(lines, fmt.Sprint(l.ExternalId, " ", l.Usage, " ", l.EventCount))
+		}
+	}
+	require.Equal(t, []string{"acme 20 1", "other 20 1"}, lines, "of acme, only the event in $other has no price")
+	require.Contains(t, b.send(t, "GET", "/v1/billing/unrated/totals", "").body, `{"reason":"unpriced_dimension","currency":null,"customers":2,"lines":2,"estimate":null}`)
+	var causes []string
+	for _, item := range b.listAttention(t, "kind=unrated_usage").Data {
+		causes = append(causes, item.Reference+": "+item.Cause)
+	}
+	require.Contains(t, causes, "2 customers: no price in dimensions charges usage with these values")
 }

@@ -94,6 +94,8 @@ type server struct {
 	listings      listings
 	lastUnrated   *lru.Cache[metering.TenantID, keptUnrated]
 	firstKept     *lru.Cache[customerName, firstStart]
+	metersKept    *lru.Cache[metering.TenantID, keptMeters]
+	termsKept     *lru.Cache[customerName, keptTerms]
 	notSignedIn   *coalescer[refusedSignIn, struct{}]
 	minutes       limiter
 	pageKey       []byte
@@ -147,6 +149,12 @@ func New(deps Deps) (http.Handler, error) {
 		return nil, err
 	}
 	if s.firstKept, err = lru.New[customerName, firstStart](maxFirstStarts); err != nil {
+		return nil, err
+	}
+	if s.metersKept, err = lru.New[metering.TenantID, keptMeters](maxKeptMeters); err != nil {
+		return nil, err
+	}
+	if s.termsKept, err = lru.New[customerName, keptTerms](maxKeptTerms); err != nil {
 		return nil, err
 	}
 	tenants, strangers, err := newLimiters(deps)

@@ -49,9 +49,9 @@ type unratedUsage struct {
 	MeterID      string                `json:"meter_id"`
 	MeterSlug    string                `json:"meter_slug"`
 	Period       unratedPeriod         `json:"period"`
-	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter, the customer's plan nor the customer has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: when the period closed, no provider would bill the usage."`
+	Reason       billing.UnratedReason `json:"reason" doc:"Reason why nothing bills the usage:\n- before_first_period: the usage is older than the customer's first billing period.\n- no_price: neither the meter, the customer's plan nor the customer has a price.\n- no_provider: the tenant has no billing provider.\n- no_provider_link: the customer has no billing_provider_id.\n- no_subscription_item: the provider accepts no usage of the meter for the customer.\n- before_subscription: the period is outside the customer's subscription.\n- closed_unbilled: when the period closed, no provider would bill the usage.\n- unpriced_dimension: no price in 'dimensions' charges usage with these values."`
 	Detail       string                `json:"detail" doc:"Details if the reason is no_subscription_item. Empty for other reasons"`
-	Usage        metering.Decimal      `json:"usage"`
+	Usage        metering.Decimal      `json:"usage" doc:"Usage of the meter in the period. With unpriced_dimension, only the part with these values"`
 	EventCount   int64                 `json:"event_count"`
 	Estimate     *metering.Decimal     `json:"estimate" doc:"Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price"`
 	Currency     *string               `json:"currency" doc:"Null without a price" example:"USD"`

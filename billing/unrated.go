@@ -18,6 +18,7 @@ const (
 	NoSubscriptionItem UnratedReason = "no_subscription_item" // the provider accepts no usage of the meter for the customer
 	BeforeSubscription UnratedReason = "before_subscription"  // the period lies outside the customer's subscription
 	ClosedUnbilled     UnratedReason = "closed_unbilled"      // when the period closed, no provider would bill the usage
+	UnpricedDimension  UnratedReason = "unpriced_dimension"   // no price by dimension matches the usage, and there is no default
 )
 
 // UnratedUnknown stands for unrated usage that could not be computed. No line has it.
@@ -25,7 +26,7 @@ const UnratedUnknown UnratedReason = "unknown"
 
 // Values are all reasons that a line may have.
 func (UnratedReason) Values() []UnratedReason {
-	return []UnratedReason{BeforeFirstPeriod, NoPrice, NoProvider, NoProviderLink, NoSubscriptionItem, BeforeSubscription, ClosedUnbilled}
+	return []UnratedReason{BeforeFirstPeriod, NoPrice, NoProvider, NoProviderLink, NoSubscriptionItem, BeforeSubscription, ClosedUnbilled, UnpricedDimension}
 }
 
 // Text returns the reason in words.
@@ -45,11 +46,14 @@ func (r UnratedReason) Text() string {
 		return "the period lies outside the customer's subscription"
 	case ClosedUnbilled:
 		return "when the period closed, no provider would bill the usage"
+	case UnpricedDimension:
+		return "no price in dimensions charges usage with these values"
 	}
 	return "unrated usage could not be computed; GET /v1/billing/unrated/totals returns why"
 }
 
-// UnratedLine is usage of one meter in one period that nothing will bill.
+// UnratedLine is usage of one meter in one period that nothing will bill. The usage of an
+// UnpricedDimension is a part of the meter's, and another line may have all of it.
 type UnratedLine struct {
 	Period    metering.Range
 	Stream    int
@@ -105,7 +109,10 @@ func (f UnratedFacts) Periods() (periods []Period) {
 		}
 	}
 	for _, p := range OpenPeriods(f.Facts) {
-		if p.End.After(f.Since) && slices.ContainsFunc(f.metersIn(p), func(m metering.Meter) bool { reason, _ := f.reason(m, p); return reason != "" }) {
+		if p.End.After(f.Since) && slices.ContainsFunc(f.metersIn(p), func(m metering.Meter) bool {
+			reason, _ := f.reason(m, p)
+			return reason != "" || f.dimensionTerms(m, p) != nil
+		}) {
 			periods = append(periods, p)
 		}
 	}
@@ -152,6 +159,12 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 		charged := !before && line.Estimate != nil && !line.Estimate.IsZero()
 		if line.Reason != "" && (c.events > 0 || charged) {
 			lines = append(lines, line)
+		}
+		if terms := f.dimensionTerms(c.meter, period); terms != nil && !before {
+			line.Reason, line.Detail, line.Estimate, line.Currency = UnpricedDimension, "", nil, ""
+			if line.Usage, line.Events = terms.UnratedUsage(c.dimensions); line.Events > 0 {
+				lines = append(lines, line)
+			}
 		}
 	}
 	return lines

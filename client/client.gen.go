@@ -3037,6 +3037,7 @@ const (
 	UnratedTotalReasonNoProvider         UnratedTotalReason = "no_provider"
 	UnratedTotalReasonNoProviderLink     UnratedTotalReason = "no_provider_link"
 	UnratedTotalReasonNoSubscriptionItem UnratedTotalReason = "no_subscription_item"
+	UnratedTotalReasonUnpricedDimension  UnratedTotalReason = "unpriced_dimension"
 )
 
 // Valid indicates whether the value is a known member of the UnratedTotalReason enum.
@@ -3056,6 +3057,8 @@ func (e UnratedTotalReason) Valid() bool {
 		return true
 	case UnratedTotalReasonNoSubscriptionItem:
 		return true
+	case UnratedTotalReasonUnpricedDimension:
+		return true
 	default:
 		return false
 	}
@@ -3070,6 +3073,7 @@ const (
 	UnratedUsageReasonNoProvider         UnratedUsageReason = "no_provider"
 	UnratedUsageReasonNoProviderLink     UnratedUsageReason = "no_provider_link"
 	UnratedUsageReasonNoSubscriptionItem UnratedUsageReason = "no_subscription_item"
+	UnratedUsageReasonUnpricedDimension  UnratedUsageReason = "unpriced_dimension"
 )
 
 // Valid indicates whether the value is a known member of the UnratedUsageReason enum.
@@ -3088,6 +3092,8 @@ func (e UnratedUsageReason) Valid() bool {
 	case UnratedUsageReasonNoProviderLink:
 		return true
 	case UnratedUsageReasonNoSubscriptionItem:
+		return true
+	case UnratedUsageReasonUnpricedDimension:
 		return true
 	default:
 		return false
@@ -9432,9 +9438,10 @@ type UnratedUsage struct {
 	// - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
 	// - `before_subscription`: the period is outside the customer's subscription.
 	// - `closed_unbilled`: when the period closed, no provider would bill the usage.
+	// - `unpriced_dimension`: no price in `dimensions` charges usage with these values.
 	Reason UnratedUsageReason `json:"reason"`
 
-	// Usage An exact decimal number
+	// Usage Usage of the meter in the period. With `unpriced_dimension`, only the part with these values
 	Usage json.Number `json:"usage"`
 }
 
@@ -9446,6 +9453,7 @@ type UnratedUsage struct {
 // - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
 // - `before_subscription`: the period is outside the customer's subscription.
 // - `closed_unbilled`: when the period closed, no provider would bill the usage.
+// - `unpriced_dimension`: no price in `dimensions` charges usage with these values.
 type UnratedUsageReason string
 
 // Unresolved defines model for Unresolved.

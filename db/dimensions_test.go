@@ -26,7 +26,12 @@ type tokenBiller struct {
 
 func newTokenBiller(t *testing.T) (*tokenBiller, metering.Range) {
 	t.Helper()
-	b, month := newOldBiller(t)
+	return newTokenBillerOf(t, newBiller(t))
+}
+
+func newTokenBillerOf(t *testing.T, b *biller) (*tokenBiller, metering.Range) {
+	t.Helper()
+	month := b.old()
 	tokens, err := b.store.Meters.Create(t.Context(), b.tenant, metering.Operator, metering.Meter{
 		Slug: "tokens", EventType: "llm", Version: metering.MeterVersion{Aggregation: metering.Sum, GroupBy: []string{"model", "region"}},
 	})
@@ -110,11 +115,17 @@ func stepOf(steps []billing.Step, name string) (found billing.Step) {
 	return found
 }
 
-// requireCharge allows what rounding to cents may change.
+// requireCharge allows what rounding one charge to cents may change.
 func requireCharge(t testing.TB, want *big.Rat, got metering.Decimal) {
 	t.Helper()
+	requireCharges(t, 1, want, got)
+}
+
+// requireCharges is requireCharge of the sum of n charges.
+func requireCharges(t testing.TB, n int64, want *big.Rat, got metering.Decimal) {
+	t.Helper()
 	difference := new(big.Rat).Sub(want, rat(t, got))
-	require.LessOrEqual(t, difference.Abs(difference).Cmp(big.NewRat(1, 200)), 0, "%s is charged instead of %s", got, want.FloatString(6))
+	require.LessOrEqual(t, difference.Abs(difference).Cmp(big.NewRat(n, 200)), 0, "%s is charged instead of %s", got, want.FloatString(6))
 }
 
 // TestPricesByDimensionChargeARecount holds the statement, the preview, the revenue and the

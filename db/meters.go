@@ -246,7 +246,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 			if err := requireNoNamedGroups(ctx, tx, tenant, m.ID); err != nil {
 				return err
 			}
-			if err := refuseRegrouping(ctx, tx, tenant, m.ID, next); err != nil {
+			if err := refuseRegrouping(ctx, tx, tenant, next); err != nil {
 				return err
 			}
 		}

@@ -44,16 +44,26 @@ func refuseDimensions(ctx context.Context, q querier, tenant metering.TenantID, 
 }
 
 // refuseRegrouping refuses a change of a meter that removes a property from group_by by which a
-// price charges usage now or later.
-func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, next metering.MeterVersion) error {
-	rows, err := tx.Query(ctx, `
-		select distinct b.property
+// price of the meter, a plan or a customer charges usage now or later, or has charged usage with
+// events that are kept. The price of an open period may have a later version already. Late usage of
+// a closed period is charged by that period's price, which another may have replaced since.
+func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) error {
+	var property *string
+	err := tx.QueryRow(ctx, `
+		select min(b.property)
 		from meter_prices p
 		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
 		cross join lateral jsonb_array_elements_text(t.terms -> 'dimensions' -> 'by') b (property)
 		where p.tenant_id = $1
 		  and p.meter_id = $2
-		  and p.withdrawn_at is null
+		  and b.property <> all($3)
+		  and (p.withdrawn_at is null or exists (
+		    select
+		    from billing_period_totals l
+		    where l.tenant_id = p.tenant_id
+		      and l.meter_id = p.meter_id
+		      and l.price_version = p.version
+		      and l.late_count is null))
 		  and not exists (
 		    select
 		    from meter_prices n
@@ -62,17 +72,10 @@ func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 		      and coalesce(n.plan_id, 0) = coalesce(p.plan_id, 0)
 		      and coalesce(n.customer_id, 0) = coalesce(p.customer_id, 0)
 		      and n.withdrawn_at is null
-		      and n.effective_from <= now()
-		      and (n.effective_from, n.version) > (p.effective_from, p.version))
-		order by 1`, tenant, meter)
-	if err != nil {
+		      and n.effective_from <= (select kept_from from event_retention)
+		      and (n.effective_from, n.version) > (p.effective_from, p.version))`, tenant, next.MeterID, notNil(next.GroupBy)).Scan(&property)
+	if err != nil || property == nil {
 		return err
 	}
-	properties, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	for _, property := range properties {
-		if !slices.Contains(next.GroupBy, property) {
-			return metering.Errorf(metering.CodeConflict, "group_by must keep %s, because a price of the meter has it in dimensions.by; set a price without it first", property)
-		}
-	}
-	return err
+	return metering.Errorf(metering.CodeConflict, "group_by must keep %s: a price of the meter has it in dimensions.by and charges usage by it, or has charged events that are still stored; withdraw the price if it has not begun, or create another meter", *property)
 }

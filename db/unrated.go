@@ -242,7 +242,7 @@ func (r *unratedReader) next(after metering.CustomerID) (*unratedBatch, error) {
 	if err != nil || b == nil {
 		return nil, err
 	}
-	for _, step := range []func() error{b.usage, b.severalStreams, b.closedUnbilled} {
+	for _, step := range []func() error{b.usage, b.severalStreams, b.closedUnbilled, b.closedUnpriced} {
 		if err := step(); err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func (s *usageStatement) separate(meters []metering.Meter, by billing.ByDimensio
 	}
 }
 
-// namesOf returns a JSON array.
+// jsonArray returns the properties as JSON.
 func jsonArray(properties []string) json.RawMessage {
 	text, err := json.Marshal(properties)
 	if err != nil {
@@ -54,8 +54,9 @@ func (s *usageStatement) dimensionGroup() string {
 
 // byDimension returns tallies by range, customer, version and start, in this order, as SQL.
 // Those of a meter that is read by dimension are apart for each combination of the values of its
-// properties. The values are not known in metering.OtherGroup, in a group without an entry in the
-// dictionary, and if the meter does not group by a property any more.
+// properties, as far as its groups have them. No value is known in metering.OtherGroup and in a group
+// without an entry in the dictionary. A property of an old price that the meter does not group by any
+// more is absent: the other properties are known.
 func (s *usageStatement) byDimension(tallies string) string {
 	if !s.separates() {
 		return `
@@ -65,9 +66,10 @@ func (s *usageStatement) byDimension(tallies string) string {
 	return `
 		select no, customer_id, meter_version_id, start, separated, key, ` + mergedTally + `
 		from (
-		  select x.*, d.version is not null as separated, case when g.group_key ?& array(select jsonb_array_elements_text(d.properties)) then (
+		  select x.*, d.version is not null as separated, (
 		    select jsonb_object_agg(p.name, g.group_key -> p.name)
-		    from jsonb_array_elements_text(d.properties) p (name)) end as key
+		    from jsonb_array_elements_text(d.properties) p (name)
+		    where g.group_key ? p.name) as key
 		  from (` + tallies + `) as x (no, customer_id, meter_version_id, start, group_id, ` + tallyColumns + `)
 		  left join unnest(@dimension_versions::bigint[], @dimension_properties::text[]::jsonb[]) d (version, properties) on d.version = x.meter_version_id
 		  left join usage_groups g on g.tenant_id = @tenant and g.meter_version_id = x.meter_version_id and g.group_id = x.group_id) as tallies
@@ -102,7 +104,7 @@ func (u rangeUsage) byDimension(a metering.Aggregation) (all, late []billing.Dim
 	return billing.AddDimensions(all, nil), billing.AddDimensions(late, nil)
 }
 
-// closedDimensions returns the properties by which any closed period of the tenant is charged.
+// closedDimensions returns the properties by which closed periods of the tenant may be charged.
 func closedDimensions(ctx context.Context, q querier, tenant metering.TenantID) (billing.ByDimension, error) {
 	rows, err := q.Query(ctx, `
 		select distinct p.meter_id, t.terms -> 'dimensions' -> 'by'

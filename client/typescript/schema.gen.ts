@@ -8878,7 +8878,7 @@ export interface components {
              * @description The reason, in words
              * @enum {string}
              */
-            reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
+            reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled" | "unpriced_dimension";
         };
         UnratedTotals: {
             /** @description Reasons why these figures can differ from invoices */
@@ -8929,12 +8929,13 @@ export interface components {
              *     - `no_subscription_item`: the provider accepts no usage of the meter for the customer.
              *     - `before_subscription`: the period is outside the customer's subscription.
              *     - `closed_unbilled`: when the period closed, no provider would bill the usage.
+             *     - `unpriced_dimension`: no price in `dimensions` charges usage with these values.
              * @enum {string}
              */
-            reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
+            reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled" | "unpriced_dimension";
             /**
              * Format: decimal
-             * @description An exact decimal number
+             * @description Usage of the meter in the period. With `unpriced_dimension`, only the part with these values
              */
             usage: string;
         };

@@ -1388,6 +1388,7 @@ class UnratedTotal(TypedDict):
         "no_subscription_item",
         "before_subscription",
         "closed_unbilled",
+        "unpriced_dimension",
     ]
 
 
@@ -1416,6 +1417,7 @@ class UnratedUsage(TypedDict):
         "no_subscription_item",
         "before_subscription",
         "closed_unbilled",
+        "unpriced_dimension",
     ]
     usage: Decimal
 

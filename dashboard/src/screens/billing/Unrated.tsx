@@ -23,6 +23,7 @@ const reasons: Record<Schema<"UnratedUsage">["reason"], string> = {
   no_subscription_item: "The provider accepts no usage of the meter",
   before_subscription: "Outside the customer's subscription",
   closed_unbilled: "The period closed unbilled",
+  unpriced_dimension: "No price for these dimension values",
 };
 
 /** The usage that nothing will bill, in running periods and in closed ones. */

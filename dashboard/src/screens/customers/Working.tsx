@@ -6,6 +6,7 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Amount } from "../../values/Amount";
 import { grouped } from "../../values/decimal";
+import { groupText } from "../../values/groups";
 import { Usage } from "../../values/Usage";
 import { arithmetic } from "./arithmetic";
 import styles from "./Working.module.css";
@@ -53,7 +54,10 @@ function Steps({ meter, steps }: { meter: string; steps: Step[] }) {
       {steps.map((step, index) => (
         <li key={index}>
           <div className={styles.step}>
-            <span className="muted">{step.description}</span>
+            <span className="muted">
+              {step.description}
+              {step.dimension && ` ${groupText(step.dimension)}`}
+            </span>
             <StepAmount meter={meter} step={step} />
           </div>
           {step.steps && step.steps.length > 0 && <Steps meter={meter} steps={step.steps} />}

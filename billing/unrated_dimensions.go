@@ -1,0 +1,41 @@
+package billing
+
+import "github.com/odometer-metering/odometer/metering"
+
+// DimensionTerms are the terms by which a price by dimension charges a meter in an open period.
+type DimensionTerms struct {
+	MeterID metering.MeterID
+	Period  metering.Range
+	Terms   Terms
+}
+
+// DimensionTerms lists the meters that a price by dimension charges in an open period.
+func (f UnratedFacts) DimensionTerms(period Period) (all []DimensionTerms) {
+	for _, m := range f.metersIn(period) {
+		if terms := f.dimensionTerms(m, period); terms != nil {
+			all = append(all, DimensionTerms{m.ID, period.Range, *terms})
+		}
+	}
+	return all
+}
+
+// dimensionTerms returns the terms by which a price by dimension charges the meter in an open
+// period; nil: no such price does, or another reason keeps all of its usage from being charged.
+func (f UnratedFacts) dimensionTerms(m metering.Meter, period Period) *Terms {
+	price, _ := f.price(m.ID, period)
+	inQuantities := f.Connection != nil && !f.Connection.Statements && period.Bills != metering.BillsAmounts
+	if price.Dimensions == nil || inQuantities || m.Version.Status == metering.Backfilling || period.Subscription.Trial {
+		return nil
+	}
+	return &price.Terms
+}
+
+// Rates reports whether the terms charge usage with the key of a group; nil: the key is not known.
+func (t Terms) Rates(key []byte) bool {
+	return t.Dimensions == nil || t.Dimensions.rateOf(key) != unrated
+}
+
+// UnratedUsage returns the part of the usage that no price by dimension charges.
+func (t Terms) UnratedUsage(usage []DimensionUsage) (units metering.Decimal, events int64) {
+	return t.Charge(Measured{Dimensions: usage}).unratedUnits()
+}

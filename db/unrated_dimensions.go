@@ -1,0 +1,121 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// closedUnpriced reads the usage of closed periods that no price by dimension charges. Booked late
+// usage is included.
+func (b *unratedBatch) closedUnpriced() error {
+	rows, err := b.tx.Query(b.ctx, `
+		select p.customer_id, p.starts_at, p.ends_at, p.stream, t.meter_id, m.slug, x.terms, coalesce(a.dimensions, t.dimensions)
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and not t.trial
+		join price_terms x on x.tenant_id = t.tenant_id and x.hash = t.terms and x.schema = 1 and x.terms ? 'dimensions'
+		join meters m on m.tenant_id = p.tenant_id and m.id = t.meter_id
+		left join lateral (
+		  select a.dimensions
+		  from billing_adjustments a
+		  where a.tenant_id = p.tenant_id
+		    and a.customer_id = p.customer_id
+		    and a.period_id = p.id
+		    and a.meter_id = t.meter_id
+		  order by a.id desc
+		  limit 1) a on true
+		where p.tenant_id = @tenant
+		  and p.customer_id = any(@customers)
+		  and p.closed_at is not null
+		  and p.ends_at > @since
+		  and coalesce(a.dimensions, t.dimensions) is not null`,
+		pgx.NamedArgs{"tenant": b.tenant, "customers": b.ids, "since": b.months[0]})
+	if err != nil {
+		return err
+	}
+	var (
+		customer metering.CustomerID
+		line     billing.UnratedLine
+	)
+	terms, dimensions := new(billing.Terms), new([]billing.DimensionUsage)
+	_, err = pgx.ForEachRow(rows, []any{&customer, &line.Period.Start, &line.Period.End, &line.Stream, &line.MeterID, &line.MeterSlug, &terms, &dimensions}, func() error {
+		found := line
+		found.State, found.Reason = billing.PeriodClosed, billing.UnpricedDimension
+		if found.Usage, found.Events = terms.UnratedUsage(*dimensions); found.Events > 0 {
+			b.closed[customer] = append(b.closed[customer], found)
+		}
+		terms, dimensions = new(billing.Terms), new([]billing.DimensionUsage)
+		return nil
+	})
+	return err
+}
+
+// DimensionTerms returns, by the external ids of some customers, the terms by which prices by
+// dimension charge the customers' open periods.
+func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (terms map[string][]billing.DimensionTerms, err error) {
+	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
+		terms = make(map[string][]billing.DimensionTerms)
+		batch, err := r.some(`and c.external_id = any(@external_ids) order by c.id`, `p.customer_id = any(@customers)`, pgx.NamedArgs{"external_ids": externalIDs})
+		if err != nil || batch == nil {
+			return err
+		}
+		if err := batch.severalStreams(); err != nil {
+			return err
+		}
+		for _, id := range batch.ids {
+			terms[batch.facts[id].Customer.ExternalID] = nil
+		}
+		batch.each(func(f *billing.Facts, periods []billing.Period) {
+			for _, p := range periods {
+				terms[f.Customer.ExternalID] = append(terms[f.Customer.ExternalID], r.unrated(*f).DimensionTerms(p)...)
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read prices by dimension: %w", err)
+	}
+	return terms, nil
+}
+
+// DimensionMeter is a meter with a price by dimension of the meter, a plan or a customer.
+type DimensionMeter struct {
+	metering.Meter
+	Terms []billing.Terms // of these prices, without repetition
+}
+
+// DimensionMeters lists the tenant's meters with prices by dimension.
+func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (all []DimensionMeter, err error) {
+	rows, err := s.pool.Query(ctx, `
+		select distinct p.meter_id, t.terms
+		from meter_prices p
+		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
+		where p.tenant_id = $1
+		  and p.withdrawn_at is null
+		  and t.terms ? 'dimensions'`, tenant)
+	if err != nil {
+		return nil, coded(err)
+	}
+	terms := make(map[metering.MeterID][]billing.Terms)
+	var meter metering.MeterID
+	read := new(billing.Terms)
+	_, err = pgx.ForEachRow(rows, []any{&meter, &read}, func() error {
+		terms[meter], read = append(terms[meter], *read), new(billing.Terms)
+		return nil
+	})
+	if err != nil || len(terms) == 0 {
+		return nil, coded(err)
+	}
+	meters, err := collectMeters(ctx, s.pool, `order by m.id`, tenant)
+	for _, m := range meters {
+		if of := terms[m.ID]; len(of) > 0 {
+			all = append(all, DimensionMeter{m, of})
+		}
+	}
+	return all, err
+}

@@ -29,7 +29,7 @@ func (b chargeSteps) rates() (steps []Step) {
 			continue
 		}
 		of := chargeSteps{price: Price{Version: b.price.Version, Terms: r.Terms}, currency: b.currency, Charged: r.Charged}
-		charge := b.money(StepRateCharge, r.Usage)
+		charge := of.modelCharge(StepRateCharge)
 		if charge.Rate = r.Number + 1; r.Default {
 			charge.Name, charge.Rate = StepDefaultCharge, 0
 		}
@@ -41,7 +41,7 @@ func (b chargeSteps) rates() (steps []Step) {
 		units, events := b.unratedUnits()
 		steps = append(steps, Step{Name: StepUnrated, Amount: units, Unit: inUnits, Events: events, Of: dimensionSteps(b.Unrated)})
 	}
-	return append(steps, b.money(StepModelCharge, b.Usage))
+	return append(steps, b.modelCharge(StepModelCharge))
 }
 
 // maxDimensionSteps bounds the size of a statement.
@@ -77,6 +77,13 @@ func (b chargeSteps) given(name string, amount metering.Decimal, unit string) St
 	return Step{Name: name, Amount: amount, Unit: unit, PriceVersion: b.price.Version}
 }
 
+// modelCharge returns a step with the charge of the model, or of all prices by dimension.
+func (b chargeSteps) modelCharge(name string) Step {
+	charge := b.money(name, b.Usage)
+	charge.Digits = b.Digits
+	return charge
+}
+
 func (b chargeSteps) money(name string, amount metering.Decimal) Step {
 	return Step{Name: name, Amount: amount, Unit: b.currency}
 }
@@ -92,8 +99,6 @@ func (b chargeSteps) usage() []Step {
 			b.money(StepUsageFee, b.Usage),
 		}
 	}
-	charge := b.money(StepModelCharge, b.Usage)
-	charge.Digits = b.Digits
 	steps := []Step{included, {Name: StepRest, Amount: b.Rest, Unit: inUnits}}
 	switch b.price.Model {
 	case ModelPackage:
@@ -110,7 +115,7 @@ func (b chargeSteps) usage() []Step {
 	default:
 		steps = append(steps, b.tiers()...)
 	}
-	return append(steps, charge)
+	return append(steps, b.modelCharge(StepModelCharge))
 }
 
 // divided returns the steps of the unit charges and of their division.

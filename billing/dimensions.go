@@ -257,22 +257,19 @@ func (t Terms) chargeDimensions(c *Charged, usage []DimensionUsage) {
 		r.Of.Units, r.Of.Events = r.Of.Units.Add(u.Units), r.Of.Events+u.Events
 	}
 	common := commonPerUnits(rates)
-	var divided metering.Decimal
+	var sum metering.Decimal // common times the charges
 	for n := range c.Rates {
 		r := &c.Rates[n]
 		r.Number, r.Default, r.Terms = n, n == len(t.Dimensions.Prices), rates[n]
 		r.Charged = rates[n].Charge(r.Of)
 		c.Rest = c.Rest.Add(r.Rest)
-		if per := max(r.Terms.PerUnits, 1); per > 1 {
-			divided = divided.Add(r.Units.Mul(metering.Whole(common / per)))
-			c.Usage = c.Usage.Add(r.Flat)
+		if per := r.Terms.PerUnits; per > 1 {
+			sum = sum.Add(r.Units.Mul(metering.Whole(common / per))).Add(r.Flat.Mul(metering.Whole(common)))
 		} else {
-			c.Usage = c.Usage.Add(r.Usage)
+			sum = sum.Add(r.Usage.Mul(metering.Whole(common)))
 		}
 	}
-	if common > 1 {
-		c.Usage = c.Usage.Add(divided.Div(common, amountDigits))
-	}
+	c.Usage = c.divide(sum, common)
 }
 
 // commonPerUnits returns the least common multiple of the rates' PerUnits, or 0 if it is

@@ -81,6 +81,9 @@ func statementVector(t *testing.T, seed uint64) []byte {
 		for terms.PriceModel() != model {
 			terms = anyTerms(rng)
 		}
+		if n == int(seed)%4 {
+			terms = anyDimensionTerms(rng)
+		}
 		addVector(rng, &f, metering.MeterID(n+1), terms)
 	}
 	f.Reconcile()
@@ -98,19 +101,29 @@ func statementVector(t *testing.T, seed uint64) []byte {
 	return framed.Body
 }
 
+// vectorUsage draws usage at the bounds of the terms.
+func vectorUsage(rng *rand.Rand, terms billing.Terms) billing.Measured {
+	if terms.Dimensions != nil {
+		return measured(anyDimensionUsage(rng, terms))
+	}
+	usages := anyUsages(rng, terms)
+	return billing.Measured{Units: usages[rng.IntN(len(usages))], Events: rng.Int64N(9)}
+}
+
 // addVector adds a meter with usage in both months to the facts.
 func addVector(rng *rand.Rand, f *billing.Facts, meter metering.MeterID, terms billing.Terms) {
 	f.Meters = append(f.Meters, metering.Meter{ID: meter, Slug: fmt.Sprintf("meter_%d", meter), Version: metering.MeterVersion{Status: metering.Complete}})
 	f.Prices[meter] = []billing.Price{{MeterID: meter, Version: 1, Terms: terms}}
-	usages := anyUsages(rng, terms)
-	usage := func() metering.Decimal { return usages[rng.IntN(len(usages))] }
-	events := func() int64 { return rng.Int64N(9) }
+	then, late, now := vectorUsage(rng, terms), billing.Measured{Units: anyDecimal(rng), Events: 1}, vectorUsage(rng, terms)
+	if terms.Dimensions != nil {
+		late = vectorUsage(rng, terms)
+	}
 	closed := billing.ClosedLine{
-		MeterID: meter, Usage: usage(), Events: events(), PriceVersion: 1, Terms: terms, Currency: terms.Currency, Billed: true,
+		MeterID: meter, Usage: then.Units, Events: then.Events, Dimensions: then.Dimensions, PriceVersion: 1, Terms: terms, Currency: terms.Currency, Billed: true,
 		Trial: rng.IntN(6) == 0,
 	}
 	units := closed.Usage
-	if rng.IntN(4) == 0 {
+	if terms.Dimensions == nil && rng.IntN(4) == 0 {
 		closed.Scale = new(rng.Int32N(3))
 		units = billing.Units(units, *closed.Scale)
 	}
@@ -121,16 +134,18 @@ func addVector(rng *rand.Rand, f *billing.Facts, meter metering.MeterID, terms b
 			closed.Charge = closed.Charge.Add(l.Amount)
 		}
 	} else {
-		closed.Charge = terms.ChargeIn(terms.Currency, billing.Measured{Units: units, Events: closed.Events})
+		closed.Charge = terms.ChargeIn(terms.Currency, billing.Measured{Units: units, Events: closed.Events, Dimensions: closed.Dimensions})
 	}
 	if closed.Trial {
 		closed.Charge = metering.Decimal{}
 	}
 	f.Stored[0].Closed = append(f.Stored[0].Closed, closed)
-	late := anyDecimal(rng)
 	f.Usage = append(f.Usage,
-		billing.Usage{Period: january.Start, MeterID: meter, Total: closed.Usage.Add(late), Events: closed.Events + 1, Late: late, LateEvents: 1},
-		billing.Usage{Period: february.Start, MeterID: meter, Total: usage(), Events: events()})
+		billing.Usage{
+			Period: january.Start, MeterID: meter, Total: then.Units.Add(late.Units), Events: then.Events + late.Events, Late: late.Units, LateEvents: late.Events,
+			Dimensions: billing.AddDimensions(then.Dimensions, late.Dimensions), LateDimensions: late.Dimensions,
+		},
+		billing.Usage{Period: february.Start, MeterID: meter, Total: now.Units, Events: now.Events, Dimensions: now.Dimensions})
 	if rng.IntN(4) == 0 {
 		f.Booked = append(f.Booked, billing.Booked{
 			Period: january.Start, MeterID: meter, Events: closed.Events, Units: units, Charge: closed.Charge,

@@ -101,7 +101,7 @@ func increased(number string) string {
 // withoutEffect are numbers that can change without changing an amount: steps that are taken as
 // stated, and the numbers of events, of bounds of tiers, and of lines without steps.
 var withoutEffect = []string{
-	"above", "amount", "base_price", "closed_charge", "event_count", "fixed_fee", "included_units", "maximum_charge", "minimum_charge", "only_reported",
+	"above", "amount", "base_price", "closed_charge", "event_count", "fixed_fee", "included_units", "maximum_charge", "minimum_charge", "only_reported", "overage_rate",
 	"package_price", "package_size", "per_units", "percent", "price_rate", "priced_units", "tier_unit_price", "unit_price", "up_to", "usage",
 }
 

@@ -29,7 +29,9 @@ func byProperty(property, otherwise string, rates map[string]string) billing.Ter
 }
 
 // byRegion costs 1 for each unit of eu, and 2 of us.
-func byRegion() billing.Terms { return byProperty("region", "", map[string]string{"eu": "1", "us": "2"}) }
+func byRegion() billing.Terms {
+	return byProperty("region", "", map[string]string{"eu": "1", "us": "2"})
+}
 
 // setPrice sets a price of the tokens.
 func (b *tokenBiller) setPrice(terms billing.Terms, from time.Time, of db.PriceOwner) billing.Price {

@@ -2052,23 +2052,17 @@ class PriceComparison(TypedDict):
     reason: NotRequired[str]
 
 
+class PriceDimensions(TypedDict):
+    by: list[str]
+    default: NotRequired[DimensionRate]
+    prices: list[DimensionPrice]
+
+
 class PricePreview(TypedDict):
     changes: list[PriceImpact]
     effective_from: str | None
     if_in_force: list[PriceImpact]
     provider_differences: list[ProviderDifference]
-
-
-class Pricing(TypedDict):
-    current: NotRequired[Price]
-    meter_id: str
-    meter_slug: str
-    provider_differences: NotRequired[list[ProviderDifference]]
-    versions: list[Price]
-class PriceDimensions(TypedDict):
-    by: list[str]
-    default: NotRequired[DimensionRate]
-    prices: list[DimensionPrice]
 
 
 class Problem(TypedDict):
@@ -2374,6 +2368,7 @@ class Pricing(TypedDict):
     current: NotRequired[Price]
     meter_id: str
     meter_slug: str
+    provider_differences: NotRequired[list[ProviderDifference]]
     versions: list[Price]
 
 

@@ -197,3 +197,11 @@ test("terms that the API refuses are not charged, and say why", async () => {
   type("Currency", "XAU");
   await screen.findByText("Currency must be an active ISO 4217 currency code");
 });
+
+test("a price by dimension is shown, and the form names what it replaces", async () => {
+  const { model: _, ...base } = former;
+  const dimensions = { by: ["model", "region"], prices: [{ match: { model: ["large"] }, included_units: 0, model: "per_unit", unit_price: 3 }] };
+  await priced({ ...base, overage_rate: 0, dimensions, description: "by dimension (model large: 3 CHF for each unit | otherwise: no price)" });
+  expect(screen.getAllByText(/by dimension \(model large: 3 CHF for each unit/).length).toBeGreaterThan(0);
+  expect(screen.getByText("The last version charges by model, region. A price that is set here has no prices by dimension: set these with the API.")).toBeTruthy();
+});

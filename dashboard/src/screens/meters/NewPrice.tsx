@@ -55,6 +55,9 @@ export function NewPrice({ of, former, first }: Props) {
   return (
     <section aria-labelledby="set" className={styles.set}>
       <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
+      {former?.dimensions && (
+        <p className="muted">The last version charges by {former.dimensions.by.join(", ")}. A price that is set here has no prices by dimension: set these with the API.</p>
+      )}
       <div className={styles.editor}>
         <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
           <TermsFields typed={typed} error={set.error} change={change} />

@@ -2,7 +2,7 @@ import type { Schema } from "../../api/client";
 import type { Terms } from "../../api/prices";
 import { excess, isAmount, wrongAmount } from "../../values/decimal";
 
-export type Model = Schema<"Price">["model"];
+export type Model = NonNullable<Schema<"Price">["model"]>;
 
 /** A tier as it is typed. The last one has no bound. */
 export interface TypedTier {

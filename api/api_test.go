@@ -143,7 +143,10 @@ func (b *bundle) serve(t testing.TB) {
 	require.NoError(t, err)
 	server.Config.Handler = handler
 	server.Start()
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.Close()
+		server.Config.Handler = nil // testing keeps this function until all tests of the package have ended
+	})
 }
 
 // replica is another server beside this one.

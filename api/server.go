@@ -524,7 +524,6 @@ func (s *server) routes() {
 	s.messages()
 	s.describeFields()
 	adaptToGenerators(s.api.OpenAPI())
-	markAllNames(s.api.OpenAPI())
 	s.decimals = decimalsOf(s.api.OpenAPI())
 	documents := s.documents()
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(documents.v31))
@@ -607,6 +606,7 @@ type documents struct{ v31, v30, strings func() ([]byte, error) }
 func (s *server) documents() documents {
 	whole := sync.OnceValues(func() (huma.OpenAPI, error) {
 		whole := *s.api.OpenAPI()
+		markAllNames(&whole)
 		return whole, exemplify(&whole)
 	})
 	return documents{

@@ -222,12 +222,16 @@ func (k kept) add(key json.RawMessage) error {
 		return err
 	}
 	for name, value := range values {
-		if k[name] == nil {
-			k[name] = make(map[string]bool)
-		}
-		k[name][string(value)] = true
+		k.addValue(name, string(value))
 	}
 	return nil
+}
+
+func (k kept) addValue(property, value string) {
+	if k[property] == nil {
+		k[property] = make(map[string]bool)
+	}
+	k[property][value] = true
 }
 
 // valuesOf are those of a group's key, each as only one spelling has it.
@@ -317,6 +321,9 @@ func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) err
 
 func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, used []groupUsed) error {
 	stay := make(kept)
+	if err := stay.keepPriced(ctx, tx, tenant); err != nil {
+		return err
+	}
 	for _, g := range used {
 		if g.Shared {
 			if err := stay.add(g.Key); err != nil {
@@ -346,25 +353,30 @@ func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.
 			}
 		}
 	}
-	return nil
+	return s.eraseDimensions(ctx, tx, tenant, customer, stay)
 }
 
 // replaced is the group that stands where one was.
 func (s Erasures) replaced(tenant metering.TenantID, g groupUsed, stay kept) (metering.Group, error) {
-	values, err := valuesOf(g.Key)
+	key, err := s.erasedKey(tenant, g.Key, stay)
 	if err != nil {
 		return metering.Group{}, err
+	}
+	return metering.MeterVersion{GroupBy: g.GroupBy}.GroupOf(key)
+}
+
+// erasedKey replaces the values of a key, except for those that stay.
+func (s Erasures) erasedKey(tenant metering.TenantID, key json.RawMessage, stay kept) (json.RawMessage, error) {
+	values, err := valuesOf(key)
+	if err != nil {
+		return nil, err
 	}
 	for name, value := range values {
 		if !stay[name][string(value)] {
 			values[name] = s.pool.audit.erasedValue(tenant, name, value)
 		}
 	}
-	key, err := json.Marshal(values)
-	if err != nil {
-		return metering.Group{}, err
-	}
-	return metering.MeterVersion{GroupBy: g.GroupBy}.GroupOf(key)
+	return json.Marshal(values)
 }
 
 // Messages erases the customer's name from reports, messages and stored responses, and

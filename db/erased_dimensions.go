@@ -1,0 +1,105 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// dimensionColumns are where values of the customer's events are stored with charges: rows with
+// their keys and the text of the column, and the update of one row.
+var dimensionColumns = []struct{ read, write string }{
+	{readTotals("dimensions"), writeTotals("dimensions")},
+	{readTotals("late_dimensions"), writeTotals("late_dimensions")},
+	{readTotals("working"), writeTotals("working")},
+	{
+		`select id, dimensions::text from billing_adjustments where tenant_id = $1 and customer_id = $2 and dimensions is not null`,
+		`update billing_adjustments set dimensions = $3::text::jsonb where tenant_id = $1 and id = $2`,
+	},
+	{
+		`select id, convert_from(body, 'UTF8') from billing_reports where tenant_id = $1 and customer_id = $2 and convert_from(body, 'UTF8') like '%"dimension":%'`,
+		`update billing_reports set body = convert_to($3, 'UTF8') where tenant_id = $1 and id = $2`,
+	},
+}
+
+func readTotals(column string) string {
+	return `
+		select t.period_id, t.meter_id, t.` + column + `::text
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id
+		where p.tenant_id = $1
+		  and p.customer_id = $2
+		  and t.` + column + `::text like '%"dimension":%'`
+}
+
+func writeTotals(column string) string {
+	return `update billing_period_totals set ` + column + ` = $4::text::jsonb where tenant_id = $1 and period_id = $2 and meter_id = $3`
+}
+
+// keepPriced adds the values that the tenant's prices by dimension match: they are no data of a
+// customer, and a charge stays as it is only with them.
+func (k kept) keepPriced(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	rows, err := tx.Query(ctx, `select terms from price_terms where tenant_id = $1 and terms ? 'dimensions'`, tenant)
+	if err != nil {
+		return err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[billing.Terms])
+	for _, terms := range all {
+		for _, p := range terms.Dimensions.Prices {
+			for property, values := range p.Match {
+				for _, value := range values {
+					k.addValue(property, value.String())
+				}
+			}
+		}
+	}
+	return err
+}
+
+// eraseDimensions replaces values in the charges of the customer's periods, except for those that
+// stay, as in the keys of the customer's groups.
+func (s Erasures) eraseDimensions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, stay kept) error {
+	for _, column := range dimensionColumns {
+		rows, err := tx.Query(ctx, column.read, tenant, customer)
+		if err != nil {
+			return err
+		}
+		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
+		if err != nil {
+			return err
+		}
+		for _, row := range found {
+			last := len(row) - 1
+			text := fmt.Sprint(row[last])
+			if row[last], err = s.eraseKeys(tenant, text, stay); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, column.write, append([]any{tenant}, row...)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dimensionKey is the field dimension of a billing.DimensionUsage or a step, with scalar values.
+var dimensionKey = regexp.MustCompile(`("dimension":\s*)(\{(?:"(?:[^"\\]|\\.)*"|[^"}])*\})`)
+
+func (s Erasures) eraseKeys(tenant metering.TenantID, text string, stay kept) (string, error) {
+	var failed error
+	erased := dimensionKey.ReplaceAllStringFunc(text, func(field string) string {
+		parts := dimensionKey.FindStringSubmatch(field)
+		key, err := s.erasedKey(tenant, json.RawMessage(parts[2]), stay)
+		if err != nil {
+			failed = err
+		}
+		return parts[1] + string(key)
+	})
+	return erased, failed
+}

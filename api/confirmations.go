@@ -29,7 +29,7 @@ type Confirmation struct {
 	Token     string           `json:"token" doc:"Value of 'confirm' for the repeated request. The token becomes invalid when a price, plan assignment, meter definition or time zone changes. The token also becomes invalid when a billing period with other dates begins or closes"`
 	Customers int              `json:"customers" doc:"Number of customers with a begun billing period that would be charged differently"`
 	Periods   []ChangedPeriods `json:"periods" doc:"The affected billing periods, one item for each calendar month in which such periods begin"`
-	Changes   []priceImpact    `json:"changes" doc:"Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently"`
+	Changes   []PriceImpact    `json:"changes" doc:"Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently"`
 	Uncounted []string         `json:"uncounted" doc:"Ids of meters that are missing from 'changes' because their earlier events are not counted yet"`
 	AsOf      time.Time        `json:"as_of" doc:"Time at which 'changes' was computed. Later usage changes the amounts in 'changes', not the token"`
 }

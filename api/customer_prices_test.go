@@ -43,7 +43,7 @@ func TestACustomersOwnPrice(t *testing.T) {
 	require.Equal(t, "USD 284 426 1", changesOf(b.unconfirmed(t, "PUT", path, `{"overage_rate":3}`)), "from the start of the period that the customer was created in")
 	require.Equal(t, []string{"284 plan", "284 plan"}, b.sources(t), "nothing is stored")
 	preview := b.send(t, "POST", path+"/preview", `{"overage_rate":3}`)
-	require.Contains(t, preview.body, `"changes":[{"currency":"USD","before":284,"after":426,"customers":1}]`)
+	require.Contains(t, preview.body, `"changes":[{"currency":"USD","before":284,"after":426,"customers":1,"largest":[{"external_id":"acme",`)
 	set := b.confirmed(t, "PUT", path, `{"overage_rate":3,`+from+`}`)
 	require.Equal(t, 200, set.status, set.body)
 	require.Equal(t, []string{"426 customer", "426 customer"}, b.sources(t))

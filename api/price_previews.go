@@ -8,18 +8,42 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// priceImpact is what a price would change of charges in one currency.
-type priceImpact struct {
+// PriceImpact is what a price would change of charges in one currency.
+type PriceImpact struct {
 	Currency  string           `json:"currency" example:"USD"`
 	Before    metering.Decimal `json:"before" doc:"Total charges of the affected customers now"`
 	After     metering.Decimal `json:"after" doc:"Total charges of the affected customers with the change"`
 	Customers int              `json:"customers" doc:"Number of customers with different charges"`
 }
 
-func showImpact(impact []db.PriceImpact) []priceImpact {
-	shown := []priceImpact{}
+func showImpact(impact []db.PriceImpact) []PriceImpact {
+	shown := []PriceImpact{}
 	for _, i := range impact {
-		shown = append(shown, priceImpact{i.Currency, i.Before, i.After, i.Customers})
+		shown = append(shown, PriceImpact{i.Currency, i.Before, i.After, i.Customers})
+	}
+	return shown
+}
+
+// previewedImpact is a PriceImpact with some of its customers.
+type previewedImpact struct {
+	PriceImpact
+	Largest []customerImpact `json:"largest" doc:"At most 10 customers with different charges, in order of the absolute difference, largest first"`
+}
+
+type customerImpact struct {
+	ExternalID string           `json:"external_id"`
+	Before     metering.Decimal `json:"before" doc:"Charges of the customer now"`
+	After      metering.Decimal `json:"after" doc:"Charges of the customer with the change"`
+}
+
+func showPreviewedImpact(impact []db.PriceImpact) []previewedImpact {
+	shown := []previewedImpact{}
+	for n, total := range showImpact(impact) {
+		of := previewedImpact{total, []customerImpact{}}
+		for _, c := range impact[n].Largest {
+			of.Largest = append(of.Largest, customerImpact(c))
+		}
+		shown = append(shown, of)
 	}
 	return shown
 }
@@ -28,9 +52,9 @@ func showImpact(impact []db.PriceImpact) []priceImpact {
 const aboutPreview = "Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed."
 
 type pricePreview struct {
-	EffectiveFrom *time.Time    `json:"effective_from" doc:"Time from which the price would apply. Null: from the beginning"`
-	Changes       []priceImpact `json:"changes" doc:"Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes"`
-	IfInForce     []priceImpact `json:"if_in_force" doc:"Changes in the charges of the same periods, computed as if the price had applied when they began"`
+	EffectiveFrom *time.Time        `json:"effective_from" doc:"Time from which the price would apply. Null: from the beginning"`
+	Changes       []previewedImpact `json:"changes" doc:"Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes"`
+	IfInForce     []previewedImpact `json:"if_in_force" doc:"Changes in the charges of the same periods, computed as if the price had applied when they began"`
 
 	ProviderDifferences []providerDifference `json:"provider_differences" doc:"Prices at the provider that differ from the price and charge its customers, as they were read last. The provider's price is billed"`
 }
@@ -78,5 +102,5 @@ func (s *server) previewPrice(ctx context.Context, m metering.Meter, of db.Price
 		return nil, err
 	}
 	shown := showPrice(p)
-	return &pricePreviewOutput{pricePreview{shown.EffectiveFrom, showImpact(changes.Changes), showImpact(inForce.Changes), differences}}, nil
+	return &pricePreviewOutput{pricePreview{shown.EffectiveFrom, showPreviewedImpact(changes.Changes), showPreviewedImpact(inForce.Changes), differences}}, nil
 }

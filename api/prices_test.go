@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,12 +147,15 @@ func TestAPriceIsPreviewed(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(a.body), &p))
 		return p
 	}
-	impact := func(currency, before, after string, customers int64) []client.PriceImpact {
-		return []client.PriceImpact{{Currency: currency, Before: json.Number(before), After: json.Number(after), Customers: customers}}
+	impact := func(currency, before, after string, largest ...client.CustomerImpact) []client.PreviewedImpact {
+		return []client.PreviewedImpact{{Currency: currency, Before: json.Number(before), After: json.Number(after), Customers: int64(len(largest)), Largest: largest}}
+	}
+	of := func(customer, before, after string) client.CustomerImpact {
+		return client.CustomerImpact{ExternalId: customer, Before: json.Number(before), After: json.Number(after)}
 	}
 	first := preview(path, `{"overage_rate":0.125}`)
 	require.Nil(t, first.EffectiveFrom, "a first price holds from the beginning")
-	require.Equal(t, impact("USD", "0", "0.88", 2), first.Changes) // 0.5 and 0.375, which is 0.38
+	require.Equal(t, impact("USD", "0", "0.88", of("a", "0", "0.5"), of("b", "0", "0.38")), first.Changes) // 0.5 and 0.375, which is 0.38
 	require.Equal(t, first.Changes, first.IfInForce)
 	require.Empty(t, b.pricing(t, "GET", path, "").Versions, "nothing is set")
 
@@ -159,13 +163,39 @@ func TestAPriceIsPreviewed(t *testing.T) {
 	next := preview(path, `{"overage_rate":0.25}`)
 	require.True(t, billing.CalendarPeriod(b.now(), time.UTC).End.Equal(*next.EffectiveFrom))
 	require.Empty(t, next.Changes, "it begins with the next period")
-	require.Equal(t, impact("USD", "0.88", "1.75", 2), next.IfInForce)
+	require.Equal(t, impact("USD", "0.88", "1.75", of("a", "0.5", "1"), of("b", "0.38", "0.75")), next.IfInForce)
 	start := billing.CalendarPeriod(b.now(), time.UTC).Start.Format(time.RFC3339)
 	require.Equal(t, next.IfInForce, preview(path, `{"overage_rate":0.25,"effective_from":"`+start+`"}`).Changes)
-	require.Equal(t, impact("USD", "0.38", "3", 1), preview("/v1/plans/pro/pricing/calls", `{"overage_rate":1}`).Changes, "of who has the plan")
+	require.Equal(t, impact("USD", "0.38", "3", of("b", "0.38", "3")), preview("/v1/plans/pro/pricing/calls", `{"overage_rate":1}`).Changes, "of who has the plan")
 
 	p := b.send(t, "POST", path+"/preview", `{"included_units":1}`).problem(t, 422, "invalid")
 	require.Equal(t, "body", p.Errors[0].Location)
+}
+
+// TestAPreviewListsTheCustomersWithTheLargestDifferences previews a price that charges eleven
+// customers more and one customer less.
+func TestAPreviewListsTheCustomersWithTheLargestDifferences(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":20,"overage_rate":1}`)
+	var events []string
+	for n := range 11 {
+		events = append(events, fmt.Sprintf(`{"customer_id":"c%d","event_type":"call","value":%d}`, n, 6+n))
+	}
+	b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`,{"customer_id":"d","event_type":"call","value":1}]}`)
+	a := b.send(t, "POST", "/v1/meters/calls/pricing/preview", `{"base_price":10,"overage_rate":3}`)
+	var p client.PricePreview
+	require.NoError(t, json.Unmarshal([]byte(a.body), &p), a.body)
+	require.Len(t, p.IfInForce, 1)
+	var shown []string
+	for _, c := range p.IfInForce[0].Largest {
+		shown = append(shown, fmt.Sprintf("%s %s %s", c.ExternalId, c.Before, c.After))
+	}
+	require.Equal(t, []string{
+		"c10 36 58", "c9 35 55", "c8 34 52", "c7 33 49", "c6 32 46", "c5 31 43", "c4 30 40", "c3 29 37", "d 21 13", "c2 28 34",
+	}, shown, "the differences of c3 and d are equal, and d is newer")
+	require.Equal(t, int64(12), p.IfInForce[0].Customers)
 }
 
 func TestThePricesOfMetersAreListed(t *testing.T) {

@@ -4966,6 +4966,18 @@ type CustomerFields struct {
 	Name *string `json:"name,omitempty"`
 }
 
+// CustomerImpact defines model for CustomerImpact.
+type CustomerImpact struct {
+	// After Charges of the customer with the change
+	After json.Number `json:"after"`
+
+	// Before Charges of the customer now
+	Before json.Number `json:"before"`
+
+	// ExternalId The customer's external ID
+	ExternalId string `json:"external_id"`
+}
+
 // CustomerPlan defines model for CustomerPlan.
 type CustomerPlan struct {
 	// Plan Slug of the plan that charges the current period. Null if the meters' own prices apply
@@ -7260,6 +7272,26 @@ type PreviewedEvent struct {
 // - `value_invalid`: `value_property` is no number within the bounds.
 type PreviewedEventRule string
 
+// PreviewedImpact defines model for PreviewedImpact.
+type PreviewedImpact struct {
+	// After Total charges of the affected customers with the change
+	After json.Number `json:"after"`
+
+	// Before Total charges of the affected customers now
+	Before json.Number `json:"before"`
+
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
+	Currency string `json:"currency"`
+
+	// Customers Number of customers with different charges
+	Customers int64 `json:"customers"`
+
+	// Largest At most 10 customers with different charges, in order of the absolute difference, largest first
+	Largest []CustomerImpact `json:"largest"`
+}
+
 // Price defines model for Price.
 type Price struct {
 	// BasePrice Fixed charge for each billing period
@@ -7400,13 +7432,13 @@ type PriceImpact struct {
 // PricePreview defines model for PricePreview.
 type PricePreview struct {
 	// Changes Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes
-	Changes []PriceImpact `json:"changes"`
+	Changes []PreviewedImpact `json:"changes"`
 
 	// EffectiveFrom Time from which the price would apply. Null: from the beginning
 	EffectiveFrom *time.Time `json:"effective_from"`
 
 	// IfInForce Changes in the charges of the same periods, computed as if the price had applied when they began
-	IfInForce []PriceImpact `json:"if_in_force"`
+	IfInForce []PreviewedImpact `json:"if_in_force"`
 
 	// ProviderDifferences Prices at the provider that differ from the price and charge its customers, as they were read last. The provider's price is billed
 	ProviderDifferences []ProviderDifference `json:"provider_differences"`

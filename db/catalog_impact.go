@@ -39,6 +39,32 @@ type PriceImpact struct {
 	Before    metering.Decimal // charges now, of the customers with charges that differ
 	After     metering.Decimal // the same after the write
 	Customers int              // with charges that differ
+	Largest   []CustomerImpact // those with the largest differences, largest first
+}
+
+// maxCustomerImpacts is the number of customers in PriceImpact.Largest.
+const maxCustomerImpacts = 10
+
+// CustomerImpact is the difference of the charges of one customer's open periods.
+type CustomerImpact struct {
+	ExternalID    string
+	Before, After metering.Decimal
+}
+
+// size returns the absolute difference.
+func (c CustomerImpact) size() metering.Decimal {
+	if c.After.Cmp(c.Before) < 0 {
+		return c.Before.Sub(c.After)
+	}
+	return c.After.Sub(c.Before)
+}
+
+// add adds a customer whose charges differ.
+func (i *PriceImpact) add(c CustomerImpact) {
+	i.Before, i.After, i.Customers = i.Before.Add(c.Before), i.After.Add(c.After), i.Customers+1
+	i.Largest = append(i.Largest, c)
+	slices.SortStableFunc(i.Largest, func(a, b CustomerImpact) int { return b.size().Cmp(a.size()) })
+	i.Largest = i.Largest[:min(len(i.Largest), maxCustomerImpacts)]
 }
 
 // catalogChange is a write of the catalog as it changes billing facts. Zero fields change nothing.
@@ -296,8 +322,9 @@ func (c *catalogComparison) add(former, next []openStream) {
 	for _, p := range changed {
 		c.addPeriod(p.Range, months)
 	}
+	id := former[0].facts.Customer.ExternalID
 	for currency := range maps.Keys(union(before, after)) {
-		c.addCharge(currency, before[currency], after[currency])
+		c.addCharge(currency, CustomerImpact{id, before[currency], after[currency]})
 	}
 }
 
@@ -337,8 +364,8 @@ func (c *catalogComparison) addPeriod(r metering.Range, months map[time.Time]boo
 	}
 }
 
-func (c *catalogComparison) addCharge(currency string, before, after metering.Decimal) {
-	if before.Equal(after) {
+func (c *catalogComparison) addCharge(currency string, of CustomerImpact) {
+	if of.Before.Equal(of.After) {
 		return
 	}
 	in, known := c.changes[currency]
@@ -346,7 +373,7 @@ func (c *catalogComparison) addCharge(currency string, before, after metering.De
 		in = &PriceImpact{Currency: currency}
 		c.changes[currency] = in
 	}
-	in.Before, in.After, in.Customers = in.Before.Add(before), in.After.Add(after), in.Customers+1
+	in.add(of)
 }
 
 func (c *catalogComparison) impact() Impact {

@@ -4476,6 +4476,20 @@ export interface components {
             /** @description The name */
             name?: string;
         };
+        CustomerImpact: {
+            /**
+             * Format: decimal
+             * @description Charges of the customer with the change
+             */
+            after: string;
+            /**
+             * Format: decimal
+             * @description Charges of the customer now
+             */
+            before: string;
+            /** @description The customer's external ID */
+            external_id: string;
+        };
         CustomerPlan: {
             /** @description Slug of the plan that charges the current period. Null if the meters' own prices apply */
             plan: string | null;
@@ -6711,6 +6725,30 @@ export interface components {
              */
             value?: string;
         };
+        PreviewedImpact: {
+            /**
+             * Format: decimal
+             * @description Total charges of the affected customers with the change
+             */
+            after: string;
+            /**
+             * Format: decimal
+             * @description Total charges of the affected customers now
+             */
+            before: string;
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
+            currency: string;
+            /**
+             * Format: int64
+             * @description Number of customers with different charges
+             */
+            customers: number;
+            /** @description At most 10 customers with different charges, in order of the absolute difference, largest first */
+            largest: components["schemas"]["CustomerImpact"][];
+        };
         Price: {
             /**
              * Format: decimal
@@ -6871,14 +6909,14 @@ export interface components {
         };
         PricePreview: {
             /** @description Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes */
-            changes: components["schemas"]["PriceImpact"][];
+            changes: components["schemas"]["PreviewedImpact"][];
             /**
              * Format: date-time
              * @description Time from which the price would apply. Null: from the beginning
              */
             effective_from: string | null;
             /** @description Changes in the charges of the same periods, computed as if the price had applied when they began */
-            if_in_force: components["schemas"]["PriceImpact"][];
+            if_in_force: components["schemas"]["PreviewedImpact"][];
             /** @description Prices at the provider that differ from the price and charge its customers, as they were read last. The provider's price is billed */
             provider_differences: components["schemas"]["ProviderDifference"][];
         };

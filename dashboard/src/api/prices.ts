@@ -82,5 +82,28 @@ export const calculation = (terms: Terms, usage: Schema<"Quantity">[], steps: bo
     staleTime: Infinity, // the same terms always charge the same
   });
 
+const mostQuantities = 100;
+
+/** The charges of each of some terms for the same quantities, in their order. */
+export const chargesAt = (all: Terms[], quantities: string[]) =>
+  queryOptions({
+    queryKey: ["calculation", all, quantities],
+    async queryFn({ signal }) {
+      const charged = (terms: Terms, from: number) => {
+        const usage = quantities.slice(from, from + mostQuantities).map((quantity) => ({ quantity }));
+        return answer(api.POST("/v1/pricing/calculate", { body: { ...terms, usage, steps: false }, signal }));
+      };
+      const parts = quantities.flatMap((_, index) => (index % mostQuantities === 0 ? [index] : []));
+      const charges = await Promise.all(
+        all.map(async (terms) => {
+          const pages = await Promise.all(parts.map((from) => charged(terms, from)));
+          return pages.flatMap((page) => page.charges.map(({ charge }) => charge));
+        }),
+      );
+      return { quantities, charges };
+    },
+    staleTime: Infinity,
+  });
+
 /** Reports whether a price has only a base price, included units and an overage rate. */
 export const isShort = (price: Schema<"Price">) => price.model === "overage" && price.minimum_charge === undefined && price.maximum_charge === undefined;

@@ -24,7 +24,10 @@ func (w walk) meters(ctx context.Context) error {
 	}
 	today := time.Now().UTC().Format(time.DateOnly)
 	err = do(ctx,
-		w.to("/meters/storage/prices"), fill("Base price", "12"), press("Set the price"), see("scheduled"),
+		w.to("/meters/storage/prices"), fill("Base price", "12"), see("cost 69.50"),
+		choose("Model", "Graduated tiers"), press("Add a tier"), fill("Tier 1: up to", "1000"), fill("Tier 1: unit price", "0.02"), fill("Tier 2: unit price", "0.01"), see("The units in the tier times"), see("Charge by usage"),
+		press("Preview the running bills"), see("running bills as of now"), settled, w.judged("price-tiers"), press("Add a tier"), press("Remove tier 2"),
+		press("Set the price"), see("scheduled"), see("tier by tier"),
 		press("Withdraw"), see("The version does not take effect"), w.judged("price-withdraw"), press("Withdraw"), miss("scheduled"),
 		w.to("/meters/api-calls/prices"), fill("Base price", "26"), choose("Applies", "From a day on"), set("Day", monthOf(today)), press("Set the price"),
 		see("in running billing periods"), w.refused("/v1/meters/api-calls/pricing"), press("Change the bills"), miss("in running billing periods"), see("26.00"),

@@ -349,6 +349,12 @@ class CustomerFields(TypedDict):
     name: NotRequired[str]
 
 
+class CustomerImpact(TypedDict):
+    after: Decimal
+    before: Decimal
+    external_id: str
+
+
 class CustomerPlan(TypedDict):
     plan: str | None
     versions: list[Assignment]
@@ -923,6 +929,14 @@ class PreviewedEvent(TypedDict):
     rule: Literal["counted", "filtered_out", "value_missing", "value_invalid"]
     timestamp: str
     value: NotRequired[Decimal]
+
+
+class PreviewedImpact(TypedDict):
+    after: Decimal
+    before: Decimal
+    currency: str
+    customers: int
+    largest: list[CustomerImpact]
 
 
 class PriceDifference(TypedDict):
@@ -2059,9 +2073,9 @@ class PriceDimensions(TypedDict):
 
 
 class PricePreview(TypedDict):
-    changes: list[PriceImpact]
+    changes: list[PreviewedImpact]
     effective_from: str | None
-    if_in_force: list[PriceImpact]
+    if_in_force: list[PreviewedImpact]
     provider_differences: list[ProviderDifference]
 
 

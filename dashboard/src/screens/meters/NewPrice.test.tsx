@@ -1,10 +1,16 @@
-import { screen, waitFor } from "@testing-library/react";
-import { expect, test } from "vitest";
+import { screen, waitFor, within } from "@testing-library/react";
+import { expect, test, vi } from "vitest";
 import { answers, asked, open, press, problem, session, type } from "../../testing";
+
+vi.mock("../../charts/Curve", () => ({ Curve: () => null }));
 
 const former = { version: 1, base_price: 25, included_units: 1000, overage_rate: 0.02, model: "overage", description: "", currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
 const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
-const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: "CHF", before: 30, after: 40, customers: 2 }], if_in_force: [] };
+const largest = [
+  { external_id: "contoso", before: 25, after: 36 },
+  { external_id: "acme", before: 5, after: 4 },
+];
+const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: "CHF", before: 30, after: 40, customers: 3, largest }], if_in_force: [] };
 
 const step = (name: string, amount: number, unit: string) => ({ name, amount, unit, description: `The ${name}.` });
 
@@ -31,7 +37,10 @@ test("a price is previewed before it is set, and anew when it is changed", async
   await priced();
   type("Overage rate", "0.1234567890123456789");
   await press("Preview the running bills");
-  expect((await screen.findByText("The price changes these running bills as of now:")).parentElement?.textContent).toContain("30.00 CHF → 40.00 CHF, 2 customers");
+  expect((await screen.findByText("The price changes these running bills as of now:")).parentElement?.textContent).toContain("30.00 CHF → 40.00 CHF, 3 customers");
+  const rows = within(screen.getByRole("table", { name: "The customers with the largest differences in CHF" })).getAllByRole("row");
+  expect(rows.map(({ textContent }) => textContent)).toEqual(["CustomerNowThenDifference", "contoso25.00 CHF36.00 CHF11.00 CHF", "acme5.00 CHF4.00 CHF−1.00 CHF"]);
+  screen.getByText("Only the customers with the largest differences are listed.");
   expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"model":"overage","currency":"CHF","base_price":25,"included_units":1000,"overage_rate":0.1234567890123456789}']);
   expect(sent("PUT /v1/meters/calls/pricing")).toEqual([]);
   type("Overage rate", "0.03");
@@ -185,8 +194,9 @@ test("the charge of some usage is calculated by the API while the price is typed
   await screen.findByText(/appears here once/);
   type("Unit price", "0.0000000000001");
   type("Usage to try", "2500.5");
-  await waitFor(() => expect(sent("POST /v1/pricing/calculate").at(-1)).toContain('"unit_price":0.0000000000001,'));
-  await waitFor(() => expect(sent("POST /v1/pricing/calculate").at(-1)).toContain('"usage":[{"quantity":2500.5,"event_count":0}],"steps":true'));
+  const worked = () => sent("POST /v1/pricing/calculate").findLast((body) => body.endsWith('"steps":true}'));
+  await waitFor(() => expect(worked()).toContain('"unit_price":0.0000000000001,'));
+  await waitFor(() => expect(worked()).toContain('"usage":[{"quantity":2500.5,"event_count":0}],"steps":true'));
   await waitFor(() => expect(screen.getAllByRole("status").map(({ textContent }) => textContent)).toContain("2,500.5 units cost 7.50 CHF"));
   await screen.findByText("The unit_price.");
 });

@@ -10,6 +10,7 @@ import { useSession } from "../../api/session";
 import { isDay, lastDay, startOfDay } from "../../values/instants";
 import { Impact } from "./Impact";
 import styles from "./Prices.module.css";
+import { PriceCurve } from "./PriceCurve";
 import { incomplete, termsOf, typedOf, type TypedTerms } from "./terms";
 import { TermsFields } from "./TermsFields";
 import { WorkedCharge } from "./WorkedCharge";
@@ -23,6 +24,8 @@ interface Start {
 interface Props {
   of: Priced;
   former: Schema<"Price"> | undefined;
+  /** What is charged now. */
+  current: Schema<"Price"> | undefined;
   /** There is none yet. */
   first: boolean;
 }
@@ -31,7 +34,7 @@ interface Props {
 export const nextOfNew = "For a customer created in the running billing period: from the start of this period on";
 
 /** The price that is to hold, with what it would charge while it is typed. */
-export function NewPrice({ of, former, first }: Props) {
+export function NewPrice({ of, former, current, first }: Props) {
   const { tenant } = useSession();
   const [typed, setTyped] = useState(() => typedOf(former, tenant.currency));
   const [start, setStart] = useState<Start>({ when: "next", day: "" });
@@ -65,6 +68,7 @@ export function NewPrice({ of, former, first }: Props) {
         </Form>
         <div className={styles.outcome}>
           <WorkedCharge terms={calculated} meter={of.meter} />
+          {calculated && <PriceCurve of={of} terms={calculated} current={current} />}
           <div>
             <Verb needs="pricing:write" not={start.when === "day" && start.day === "" ? "Choose a day first" : why} onClick={() => preview(true)}>
               Preview the running bills

@@ -34,7 +34,7 @@ export function Prices({ of }: { of: Priced }) {
       </section>
       {data && (
         <>
-          <NewPrice of={of} former={data.versions.findLast(({ inherits }) => !inherits)} first={data.versions.length === 0} />
+          <NewPrice of={of} former={data.versions.findLast(({ inherits }) => !inherits)} current={data.current} first={data.versions.length === 0} />
           {of.customer !== undefined && data.current && <EndPrice customer={of.customer} meter={of.meter} />}
         </>
       )}

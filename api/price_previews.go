@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// PriceImpact is what a price would change of charges in one currency.
+// PriceImpact is the change of charges in one currency by a price.
 type PriceImpact struct {
 	Currency  string           `json:"currency" example:"USD"`
 	Before    metering.Decimal `json:"before" doc:"Total charges of the affected customers now"`

@@ -59,7 +59,7 @@ func (c CustomerImpact) size() metering.Decimal {
 	return c.After.Sub(c.Before)
 }
 
-// add adds a customer whose charges differ.
+// add adds a customer with different charges.
 func (i *PriceImpact) add(c CustomerImpact) {
 	i.Before, i.After, i.Customers = i.Before.Add(c.Before), i.After.Add(c.After), i.Customers+1
 	i.Largest = append(i.Largest, c)

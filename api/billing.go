@@ -28,6 +28,8 @@ type previewItem struct {
 
 	// LateFor is the closed period, where usage arrived after it was closed.
 	LateFor *usagePeriod `json:"late_for,omitempty"`
+
+	Steps []step `json:"steps,omitempty" doc:"Steps from the usage to the amount to report, as in GET /v1/billing/explain. The step exact_charge or provider_charge is 'amount' before a trial; later steps round it and deduct reported amounts. Absent if no price applies"`
 }
 
 type previewOutput struct{ Body []previewItem }
@@ -48,6 +50,7 @@ func (s *server) previewBilling(ctx context.Context, in *previewInput) (*preview
 		item := previewItem{
 			MeterSlug: l.MeterSlug, MeterID: l.MeterID.String(), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
 			Excluded: l.Excluded, Backfilling: l.Excluded == billing.ExcludedBackfilling, ProviderPrice: priceID(l.Price), PriceSource: l.Source,
+			Steps: showSteps(l.Working),
 		}
 		if l.Differs != nil {
 			differs := showDifference(*l.Differs)

@@ -57,6 +57,11 @@ func TestEachPriceModelIsStoredShownAndCharged(t *testing.T) {
 				require.Equal(t, want[1], b.preview(t), body)
 				items := b.send(t, "GET", "/v1/billing/preview?customer=acme", "")
 				require.Contains(t, items.body, fmt.Sprintf(`"unit_price":%s,`, want[2]), body)
+				var previewed []client.PreviewItem
+				require.NoError(t, json.Unmarshal([]byte(items.body), &previewed))
+				var explained client.Explain
+				require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls", "").body), &explained))
+				require.Equal(t, explained.Steps, *previewed[0].Steps, body)
 			}
 		}
 	}

@@ -7149,6 +7149,9 @@ type PreviewItem struct {
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
+	// Steps Steps from the usage to the amount to report, as in `GET /v1/billing/explain`. The step `exact_charge` or `provider_charge` is `amount` before a trial; later steps round it and deduct reported amounts. Absent if no price applies
+	Steps *[]Step `json:"steps,omitempty"`
+
 	// UnitPrice Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last tier that the usage reaches. If that price has no tiers, its only rate: of a unit or of a package
 	UnitPrice json.Number `json:"unit_price"`
 

@@ -6603,6 +6603,8 @@ export interface components {
              * @example price_1Q2
              */
             provider_price?: string;
+            /** @description Steps from the usage to the amount to report, as in `GET /v1/billing/explain`. The step `exact_charge` or `provider_charge` is `amount` before a trial; later steps round it and deduct reported amounts. Absent if no price applies */
+            steps?: components["schemas"]["Step"][];
             /**
              * Format: decimal
              * @description Overage rate of the meter's price, or 0 without a price. With other models, the rate of the last unit or package beyond the included units, or 0 without such units. For a provider's own price, the rate of the last tier that the usage reaches. If that price has no tiers, its only rate: of a unit or of a package

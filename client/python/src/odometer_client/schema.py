@@ -2023,21 +2023,6 @@ class NewDimensions(TypedDict):
     prices: list[NewDimensionPrice]
 
 
-class PreviewItem(TypedDict):
-    amount: Decimal
-    backfilling: NotRequired[bool]
-    currency: str
-    excluded: NotRequired[str]
-    late_for: NotRequired[UsagePeriod]
-    meter_id: str
-    meter_slug: str
-    price_difference: NotRequired[PriceDifference]
-    price_source: NotRequired[Literal["customer", "plan", "meter"]]
-    provider_price: NotRequired[str]
-    unit_price: Decimal
-    usage: Decimal
-
-
 class PreviewMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
     end: NotRequired[str]
@@ -2581,6 +2566,22 @@ class MessageOfStatement(TypedDict):
     data: Statement
     timestamp: str
     type: Literal["usage.statement"]
+
+
+class PreviewItem(TypedDict):
+    amount: Decimal
+    backfilling: NotRequired[bool]
+    currency: str
+    excluded: NotRequired[str]
+    late_for: NotRequired[UsagePeriod]
+    meter_id: str
+    meter_slug: str
+    price_difference: NotRequired[PriceDifference]
+    price_source: NotRequired[Literal["customer", "plan", "meter"]]
+    provider_price: NotRequired[str]
+    steps: NotRequired[list[Step]]
+    unit_price: Decimal
+    usage: Decimal
 
 
 class StatementLine(TypedDict):

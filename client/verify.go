@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -79,9 +80,9 @@ type statementStep struct {
 	Name       string          `json:"name"`
 	Amount     json.Number     `json:"amount"`
 	Unit       string          `json:"unit"`
-	RoundedTo  *int            `json:"rounded_to"`
-	EventCount int64           `json:"event_count"`
-	Tier       int             `json:"tier"`
+	RoundedTo  json.Number     `json:"rounded_to"`
+	EventCount json.Number     `json:"event_count"`
+	Tier       json.Number     `json:"tier"`
 	Above      json.Number     `json:"above"`
 	UpTo       json.Number     `json:"up_to"`
 	Steps      []statementStep `json:"steps"`
@@ -106,9 +107,9 @@ func (l statementLine) verify(path string) {
 		return
 	}
 	b := l.verifySteps(l.Steps, path, breakdown{})
-	compare(path+"/usage", l.Usage, b.get("quantity", "reported_units", "total_usage", "usage").stated, nil)
-	compare(path+"/unit_price", l.UnitPrice, unitPrice(b), nil)
-	compare(path+"/amount", l.Amount, b.get("amount_with_adjustments", "amount", "charge").stated, nil)
+	compare(path+"/usage", l.Usage, b.get("quantity", "reported_units", "total_usage", "usage").stated)
+	compare(path+"/unit_price", l.UnitPrice, unitPrice(b))
+	compare(path+"/amount", l.Amount, b.get("amount_with_adjustments", "amount", "charge").stated)
 }
 
 func (l statementLine) verifySteps(steps []statementStep, path string, b breakdown) breakdown {
@@ -128,7 +129,7 @@ func (l statementLine) verifySteps(steps []statementStep, path string, b breakdo
 		b.at, s.exact = s, s.stated
 		if formula != nil {
 			s.exact = formula(s, b)
-			compare(s.path, s.Amount, s.exact, s.RoundedTo)
+			compare(s.path, s.Amount, s.rounded())
 		}
 		b.steps = append(b.steps, s)
 	}
@@ -172,10 +173,29 @@ func (b breakdown) sum(names ...string) *big.Rat {
 	return total
 }
 
-func compare(path string, stated json.Number, exact *big.Rat, digits *int) {
-	if digits != nil {
-		exact = roundHalfEven(exact, *digits)
+var decimals = regexp.MustCompile(`^[0-9]{1,2}$`)
+
+// rounded returns the exact amount to the decimals that the step states.
+func (s *statementStep) rounded() *big.Rat {
+	if s.RoundedTo == "" {
+		return s.exact
 	}
+	if !decimals.MatchString(string(s.RoundedTo)) {
+		fail(s.path+"/rounded_to", s.RoundedTo, "it is no number of decimals")
+	}
+	digits, _ := strconv.Atoi(string(s.RoundedTo))
+	return roundHalfEven(s.exact, digits)
+}
+
+// number returns a number beside the amount of the step; 0 if it is absent.
+func (s *statementStep) number(name string, n json.Number) *big.Rat {
+	if n == "" {
+		return new(big.Rat)
+	}
+	return parseDecimal(s.path+"/"+name, n)
+}
+
+func compare(path string, stated json.Number, exact *big.Rat) {
 	if parseDecimal(path, stated).Cmp(exact) != 0 {
 		panic(&StatementError{Path: path, Stated: string(stated), Recomputed: formatDecimal(exact)})
 	}

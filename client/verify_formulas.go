@@ -1,9 +1,8 @@
 package client
 
 import (
-	"encoding/json"
+	"cmp"
 	"math/big"
-	"strconv"
 )
 
 // formula recomputes a step from the steps before it, in b, and from its parts.
@@ -106,7 +105,7 @@ func (b breakdown) divide(x *big.Rat, name string) *big.Rat {
 }
 
 // requireSum requires that a step is the sum of its division among tiers or prices.
-func (s *statementStep) requireSum(parts *big.Rat) { compare(s.path, s.Amount, parts, nil) }
+func (s *statementStep) requireSum(parts *big.Rat) { compare(s.path, s.Amount, parts) }
 
 // sumOfParts adds all parts. A step without parts is taken as stated.
 func sumOfParts(s *statementStep, _ breakdown) *big.Rat {
@@ -154,15 +153,12 @@ func tierUnits(s *statementStep, b breakdown) *big.Rat {
 	if b.outer == nil || b.outer.outer == nil {
 		fail(s.path, s.Amount, "the step tier is missing")
 	}
-	tier, charged, above := b.owner, b.outer.outer.get("charged_units").stated, new(big.Rat)
-	inTier := charged
+	tier, charged := b.owner, b.outer.outer.get("charged_units").stated
+	above, inTier := tier.number("above", tier.Above), charged
 	if tier.UpTo != "" {
-		inTier = smaller(inTier, parseDecimal(tier.path+"/up_to", tier.UpTo))
+		inTier = smaller(inTier, tier.number("up_to", tier.UpTo))
 	}
-	if tier.Above != "" {
-		above = parseDecimal(tier.path+"/above", tier.Above)
-	}
-	isVolume := tier.Tier > 1 && len(b.outer.steps) == 0
+	isVolume := tier.number("tier", tier.Tier).Cmp(big.NewRat(1, 1)) > 0 && len(b.outer.steps) == 0
 	if isVolume && inTier == charged && charged.Cmp(above) > 0 {
 		return charged
 	}
@@ -170,9 +166,10 @@ func tierUnits(s *statementStep, b breakdown) *big.Rat {
 }
 
 func fixedFees(s *statementStep, b breakdown) *big.Rat {
-	events := max(b.units().EventCount, 0) // 0 with reported_units, which have no number of events
-	compare(s.path+"/event_count", json.Number(strconv.FormatInt(s.EventCount, 10)), new(big.Rat).SetInt64(events), nil)
-	return new(big.Rat).Mul(b.get("fixed_fee").stated, new(big.Rat).SetInt64(events))
+	units := b.units()
+	events := larger(units.number("event_count", units.EventCount), new(big.Rat)) // 0 with reported_units, which have no number of events
+	compare(s.path+"/event_count", cmp.Or(s.EventCount, "0"), events)
+	return new(big.Rat).Mul(b.get("fixed_fee").stated, events)
 }
 
 // usageCharge is the charge of a model, or the sum of the exact charges by dimension.

@@ -116,6 +116,8 @@ func refusals(t *testing.T, body string) (all []vectorChange) {
 		{Replace: `"name":"exact_charge"`, With: `"name":"part"`},
 		{Replace: `"unit":"units"`, With: `"unit":"EUR"`},
 		{Replace: `"steps":[`, With: `"steps":[null,`},
+		{Replace: `"rounded_to":2`, With: `"rounded_to":-2`},
+		{Replace: `"rounded_to":2`, With: `"rounded_to":2.5`},
 		{Replace: `"usage.statement"`, With: `"ping"`},
 	} {
 		changed := strings.Replace(body, c.Replace, c.With, 1)

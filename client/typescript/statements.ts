@@ -98,6 +98,7 @@ class Rational {
 }
 
 const ZERO = new Rational(0n);
+const ONE = new Rational(1n);
 const text = (value: unknown) => (isLosslessNumber(value) ? value.toString() : String(value ?? ""));
 
 /** A step that is verified. exact is its amount before rounding. */
@@ -120,6 +121,14 @@ class Step {
   lastRate = (name: string) => this.parts.steps.reduce((last, part) => part.parts.find(name)?.stated ?? last, ZERO);
   /** Requires that the step is the sum of its division among tiers or prices. */
   requireSum = (parts: Rational) => compare(this.line, this.path, this.data.amount, parts);
+
+  /** Returns the exact amount to the decimals that the step states. */
+  rounded(): Rational {
+    const digits = this.data.rounded_to;
+    if (digits == null) return this.exact;
+    if (!/^[0-9]{1,2}$/.test(text(digits))) throw new StatementError(`${this.path}/rounded_to`, this.line.meter_slug, text(digits), undefined, "it is no number of decimals");
+    return this.exact.round(Number(text(digits)));
+  }
 }
 
 /** Verified steps. outer has those before the owner, which has these as parts. at is verified now. */
@@ -183,15 +192,14 @@ function verifySteps(steps: (StepData | null)[], path: string, b: Breakdown, lin
     const formula = formulas.get(name);
     if (formula) {
       s.exact = formula(s, b);
-      compare(line, s.path, data.amount, s.exact, data.rounded_to);
+      compare(line, s.path, data.amount, s.rounded());
     }
     b.steps.push(s);
   }
 }
 
-function compare(line: Line, path: string, stated: unknown, exact: Rational, digits?: unknown): void {
-  const rounded = digits === undefined ? exact : exact.round(Number(text(digits)));
-  if (decimal(line, path, stated).compare(rounded) !== 0n) throw new StatementError(path, line.meter_slug, text(stated), rounded.toString());
+function compare(line: Line, path: string, stated: unknown, exact: Rational): void {
+  if (decimal(line, path, stated).compare(exact) !== 0n) throw new StatementError(path, line.meter_slug, text(stated), exact.toString());
 }
 
 function decimal(line: Line, path: string, stated: unknown): Rational {
@@ -218,14 +226,14 @@ const tierUnits: Formula = (s, b) => {
   if (!tier || !b.outer?.outer) throw s.fail("the step tier is missing");
   const charged = b.outer.outer.get("charged_units").stated;
   const above = decimal(s.line, `${tier.path}/above`, tier.data.above ?? "0");
-  const upTo = tier.data.up_to === undefined ? charged : decimal(s.line, `${tier.path}/up_to`, tier.data.up_to);
-  const isVolume = Number(text(tier.data.tier)) > 1 && !b.outer.steps.length;
+  const upTo = tier.data.up_to == null ? charged : decimal(s.line, `${tier.path}/up_to`, tier.data.up_to);
+  const isVolume = decimal(s.line, `${tier.path}/tier`, tier.data.tier ?? "0").compare(ONE) > 0n && !b.outer.steps.length;
   if (isVolume && charged.compare(above) > 0n && charged.compare(upTo) <= 0n) return charged;
   return charged.min(upTo).subtract(above).max(ZERO);
 };
 
 const fixedFees: Formula = (s, b) => {
-  const counted = decimal(s.line, b.units().path, b.units().data.event_count ?? "0"); // 0 with reported_units, which have no number of events
+  const counted = decimal(s.line, `${b.units().path}/event_count`, b.units().data.event_count ?? "0"); // 0 with reported_units, which have no number of events
   compare(s.line, `${s.path}/event_count`, s.data.event_count ?? "0", counted.max(ZERO));
   return b.get("fixed_fee").stated.multiply(counted.max(ZERO));
 };

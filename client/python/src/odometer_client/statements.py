@@ -66,6 +66,15 @@ class _Step:
         rates = [rate.stated for part in self.parts.steps if (rate := part.parts.find(name))]
         return rates[-1] if rates else Fraction(0)
 
+    def rounded(self) -> Fraction:
+        """The exact amount to the decimals that the step states, half to even."""
+        digits = self.json.get("rounded_to")
+        if digits is None:
+            return self.exact
+        if not re.fullmatch(r"[0-9]{1,2}", str(digits)):
+            raise StatementError(f"{self.path}/rounded_to", str(digits), reason="it is no number of decimals")
+        return round(self.exact, int(digits))
+
     def require_sum(self, parts: Fraction) -> None:
         """Require that the step is the sum of its division among tiers or prices."""
         _compare(self.path, self.json.get("amount"), parts)
@@ -136,14 +145,12 @@ def _verify_steps(steps: list[dict[str, Any] | None], path: str, b: _Breakdown, 
         b.at, formula = s, _FORMULAS[name]
         if formula:
             s.exact = formula(s, b)
-            _compare(s.path, amount, s.exact, data.get("rounded_to"))
+            _compare(s.path, amount, s.rounded())
         b.steps.append(s)
     return b
 
 
-def _compare(path: str, stated: Any, exact: Fraction, digits: Any = None) -> None:
-    if digits is not None:
-        exact = round(exact, int(digits))  # half to even
+def _compare(path: str, stated: Any, exact: Fraction) -> None:
     if _decimal(path, stated) != exact:
         raise StatementError(path, str(stated), _format(exact))
 
@@ -183,16 +190,18 @@ def _tier_units(s: _Step, b: _Breakdown) -> Fraction:
     if not b.owner or not b.outer or not b.outer.outer:
         raise StatementError(s.path, s.json["amount"], reason="the step tier is missing")
     tier, charged = b.owner, b.outer.outer.get("charged_units").stated
-    above = _decimal(f"{tier.path}/above", tier.json.get("above", "0"))
-    in_tier = min(charged, _decimal(f"{tier.path}/up_to", tier.json["up_to"])) if "up_to" in tier.json else charged
-    is_volume = int(tier.json.get("tier", 0)) > 1 and not b.outer.steps
+    above = _decimal(f"{tier.path}/above", tier.json.get("above") or "0")
+    in_tier = min(charged, _decimal(f"{tier.path}/up_to", tier.json["up_to"])) if tier.json.get("up_to") is not None else charged
+    is_volume = _decimal(f"{tier.path}/tier", tier.json.get("tier") or "0") > 1 and not b.outer.steps
     if is_volume and above < charged == in_tier:
         return charged
     return max(in_tier - above, Fraction(0))
 
 
 def _fixed_fees(s: _Step, b: _Breakdown) -> Fraction:
-    events = max(Fraction(b.units().json.get("event_count", 0)), Fraction(0))  # 0 with reported_units, which have no number of events
+    events = max(
+        _decimal(f"{b.units().path}/event_count", b.units().json.get("event_count") or "0"), Fraction(0)
+    )  # 0 with reported_units, which have no number of events
     _compare(f"{s.path}/event_count", s.json.get("event_count", "0"), events)
     return b.get("fixed_fee").stated * events
 

@@ -13,7 +13,7 @@ import (
 func (s *server) calculations() {
 	huma.Register(s.api, reading(post("calculate-charges", "/v1/pricing/calculate", PricingRead, "Calculate the charges of terms",
 		"Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.\n\n"+
-			"- The terms are validated as for setting a price. No meter and no customer is read.")), s.calculateCharges)
+			"- The terms are validated as for setting a price. No meter and no customer is read.\n- Prices by dimension cannot be calculated: 'dimensions' returns 422.")), s.calculateCharges)
 }
 
 // Quantity is usage that is not measured.

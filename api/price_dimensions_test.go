@@ -86,12 +86,24 @@ func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
 	}
 	const by, large = `["model"]`, `{"match":{"model":["large"]},"overage_rate":1}`
 	for body, want := range map[string]api.FieldProblem{
-		price(by, large, `,"overage_rate":0`):                                   {Location: "body.overage_rate", Message: "must be absent with dimensions; set it in each of dimensions.prices and in dimensions.default"},
-		price(by, large, `,"model":"overage"`):                                  {Location: "body.model", Message: "must be absent with dimensions; set it in each of dimensions.prices and in dimensions.default"},
-		price(by, `{"match":{},"overage_rate":1}`, ""):                          {Location: "body.dimensions.prices[0].match", Message: "must name values of at least one property of dimensions.by; use dimensions.default for all other usage"},
-		price(by, `{"match":{"region":["eu"]},"overage_rate":1}`, ""):           {Location: "body.dimensions.prices[0].match", Message: "must have only properties of dimensions.by, which are model; add region there or remove it"},
-		price(by, `{"match":{"model":[]},"overage_rate":1}`, ""):                {Location: "body.dimensions.prices[0].match.model", Message: "must contain 1 to 100 values"},
-		price(by, `{"match":{"model":[{}]},"overage_rate":1}`, ""):              {Location: "body.dimensions.prices[0].match.model[0]", Message: "must be a string, a number, a boolean or null, without NUL"},
+		price(by, large, `,"overage_rate":0`):                         {Location: "body.overage_rate", Message: "must be absent with dimensions; set it in each of dimensions.prices and in dimensions.default"},
+		price(by, large, `,"model":"overage"`):                        {Location: "body.model", Message: "must be absent with dimensions; set it in each of dimensions.prices and in dimensions.default"},
+		price(by, `{"match":{},"overage_rate":1}`, ""):                {Location: "body.dimensions.prices[0].match", Message: "must name values of at least one property of dimensions.by; use dimensions.default for all other usage"},
+		price(by, `{"match":{"region":["eu"]},"overage_rate":1}`, ""): {Location: "body.dimensions.prices[0].match", Message: "must have only properties of dimensions.by, which are model; add region there or remove it"},
+		price(by, `{"match":{"model":[]},"overage_rate":1}`, ""):      {Location: "body.dimensions.prices[0].match.model", Message: "must contain 1 to 100 values"},
+		price(by, `{"match":{"model":[{}]},"overage_rate":1}`, ""):    {Location: "body.dimensions.prices[0].match.model[0]", Message: "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits"},
+		price(by, `{"match":{"model":[1e400]},"overage_rate":1}`, ""): {Location: "body.dimensions.prices[0].match.model[0]", Message: "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits"},
+		price(by, `{"match":{"model":["`+strings.Repeat("m", 1023)+`"]},"overage_rate":1}`, ""): {
+			Location: "body.dimensions.prices[0].match.model[0]", Message: "must be at most 1024 bytes as JSON: usage with longer values is counted in $other, which no price charges",
+		},
+		price(by, large+`,{"match":{"model":["large"]},"overage_rate":1}`, ""): {
+			Location: "body.dimensions.prices[1].match", Message: "must match values that prices[0] does not match; the first price that matches applies, so this price would never apply",
+		},
+		price(`["model","region"]`, `{"match":{"model":["a","b"]},"overage_rate":1},{"match":{"model":["b"],"region":["eu"]},"overage_rate":1}`, ""): {
+			Location: "body.dimensions.prices[1].match", Message: "must match values that prices[0] does not match; the first price that matches applies, so this price would never apply",
+		},
+		price(`[""]`, large, ""):                                                {Location: "body.dimensions.by[0]", Message: "must be a text of at most 255 characters"},
+		price(`["$other"]`, large, ""):                                          {Location: "body.dimensions.by[0]", Message: "must not begin with '$'"},
 		price(by, `{"match":{"model":[1,1.0]},"overage_rate":1}`, ""):           {Location: "body.dimensions.prices[0].match.model[1]", Message: "repeats an earlier value; name each value once"},
 		price(by, `{"match":{"model":["a"]}}`, ""):                              {Location: "body.dimensions.prices[0].overage_rate", Message: "must be present with the model overage; use 0 for free usage"},
 		price(by, large+`,{"match":{"model":["a"]},"model":"volume"}`, ""):      {Location: "body.dimensions.prices[1].tiers", Message: "must contain 1 to 100 tiers with the model volume"},

@@ -34,8 +34,12 @@ func (t Terms) validDimensions() error {
 		return metering.Invalid("body.dimensions.by", "must contain 1 to %d properties of the meter's group_by", metering.MaxGroupByKeys)
 	}
 	for n, property := range d.By {
+		at := fmt.Sprintf("body.dimensions.by[%d]", n)
+		if err := metering.ValidPath(at, property); err != nil {
+			return err
+		}
 		if slices.Contains(d.By[:n], property) {
-			return metering.Invalid(fmt.Sprintf("body.dimensions.by[%d]", n), "repeats an earlier property; name each property once")
+			return metering.Invalid(at, "repeats an earlier property; name each property once")
 		}
 	}
 	if n := len(d.Prices); n == 0 || n > MaxDimensionPrices {
@@ -45,6 +49,9 @@ func (t Terms) validDimensions() error {
 		at := fmt.Sprintf("body.dimensions.prices[%d]", n)
 		if err := d.validMatch(at+".match", p.Match); err != nil {
 			return err
+		}
+		if earlier := slices.IndexFunc(d.Prices[:n], func(o DimensionPrice) bool { return o.covers(p) }); earlier >= 0 {
+			return metering.Invalid(at+".match", "must match values that prices[%d] does not match; the first price that matches applies, so this price would never apply", earlier)
 		}
 		if err := Within(at, p.Terms(t.Currency).Validate()); err != nil {
 			return err
@@ -100,13 +107,26 @@ func (d *Dimensions) validMatch(at string, match map[string][]metering.Scalar) e
 			field := fmt.Sprintf("%s.%s[%d]", at, property, n)
 			switch {
 			case value.IsZero():
-				return metering.Invalid(field, "must be a string, a number, a boolean or null, without NUL")
+				return metering.Invalid(field, "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits")
+			case len(value.String()) > metering.MaxGroupKeyBytes:
+				return metering.Invalid(field, "must be at most %d bytes as JSON: usage with longer values is counted in $other, which no price charges", metering.MaxGroupKeyBytes)
 			case slices.Contains(values[:n], value):
 				return metering.Invalid(field, "repeats an earlier value; name each value once")
 			}
 		}
 	}
 	return nil
+}
+
+// covers reports whether the price matches all usage that the other one matches.
+func (p DimensionPrice) covers(o DimensionPrice) bool {
+	for property, values := range p.Match {
+		others := o.Match[property]
+		if len(others) == 0 || slices.ContainsFunc(others, func(value metering.Scalar) bool { return !slices.Contains(values, value) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // Within moves the fields that an error names from the body into a part of it.

@@ -15,6 +15,14 @@ type providerForm struct {
 	packagePrice metering.Decimal
 }
 
+// modelName returns the name of the model; one tier is a price of each unit.
+func (f providerForm) modelName() string {
+	if len(f.tiers) == 1 && f.tiers[0].FlatFee.IsZero() {
+		return string(ModelPerUnit)
+	}
+	return string(f.model)
+}
+
 // providerForm returns the form of the terms at a provider, or the field that has none there.
 func (t Terms) providerForm() (f providerForm, without string) {
 	switch {
@@ -110,7 +118,7 @@ func (t Terms) FirstDifference(theirs Terms) string {
 	case t.Currency != theirs.Currency:
 		return differing("currency", t.Currency, theirs.Currency)
 	case ours.model != other.model:
-		return differing("model", string(ours.model), string(other.model))
+		return differing("model", ours.modelName(), other.modelName())
 	case ours.packageSize != other.packageSize:
 		return differing("package_size", fmt.Sprint(ours.packageSize), fmt.Sprint(other.packageSize))
 	case !ours.packagePrice.Equal(other.packagePrice):

@@ -13500,6 +13500,7 @@ type ClientInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
+	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13511,6 +13512,7 @@ type ClientInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
+	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -17286,6 +17288,7 @@ func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, req
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
+// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17307,6 +17310,7 @@ func (c *Client) CalculateChargesWithBody(ctx context.Context, contentType strin
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
+// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28634,6 +28638,7 @@ type ClientWithResponsesInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
+	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28645,6 +28650,7 @@ type ClientWithResponsesInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
+	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -39532,6 +39538,7 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
+// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39549,6 +39556,7 @@ func (c *ClientWithResponses) CalculateChargesWithBodyWithResponse(ctx context.C
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
+// - Prices by dimension cannot be calculated: `dimensions` returns 422.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

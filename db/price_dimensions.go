@@ -34,7 +34,11 @@ func refuseDimensions(ctx context.Context, q querier, tenant metering.TenantID, 
 	versions, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
 	for _, groupBy := range versions {
 		for _, property := range t.Dimensions.By {
-			if !slices.Contains(groupBy, property) {
+			switch next := versions[len(versions)-1]; {
+			case slices.Contains(groupBy, property):
+			case slices.Contains(next, property):
+				return metering.Errorf(metering.CodeConflict, "dimensions.by has %s, by which the meter does not group yet; set the price when the meter is complete", property)
+			default:
 				return metering.Errorf(metering.CodeConflict, "dimensions.by has %s, which is not in the meter's group_by (%s); add it to group_by first, or remove it from dimensions.by",
 					property, strings.Join(groupBy, ", "))
 			}

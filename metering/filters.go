@@ -114,7 +114,7 @@ func (o FilterOperator) valueBounds() (least, most int, rule string) {
 
 // validate returns the rule that the filter breaks.
 func (f Filter) validate(location string) error {
-	if err := validPath(location+".property", f.Property); err != nil {
+	if err := ValidPath(location+".property", f.Property); err != nil {
 		return err
 	}
 	if !slices.Contains(f.Operator.Values(), f.Operator) {

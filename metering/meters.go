@@ -116,7 +116,7 @@ func (g MeterVersion) Validate() error {
 		return Invalid("body.aggregation", "must be sum or count; other aggregations are not supported")
 	}
 	if g.ValueProperty != "" {
-		if err := validPath("body.value_property", g.ValueProperty); err != nil {
+		if err := ValidPath("body.value_property", g.ValueProperty); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (g MeterVersion) Validate() error {
 	}
 	for i, key := range g.GroupBy {
 		at := fmt.Sprintf("body.group_by[%d]", i)
-		if err := validPath(at, key); err != nil {
+		if err := ValidPath(at, key); err != nil {
 			return err
 		}
 		if slices.Contains(g.GroupBy[:i], key) {

@@ -157,8 +157,8 @@ func firstByte(raw []byte) byte {
 // isSet reports whether the JSON of a property is there and not null.
 func isSet(raw []byte) bool { return len(raw) > 0 && raw[0] != 'n' }
 
-// validPath returns the rule that a path into properties breaks.
-func validPath(location, path string) error {
+// ValidPath returns the rule that a path into properties breaks.
+func ValidPath(location, path string) error {
 	if err := validText(location, path); err != nil {
 		return err
 	}

@@ -2196,6 +2196,7 @@ export interface paths {
          * @description Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
          *
          *     - The terms are validated as for setting a price. No meter and no customer is read.
+         *     - Prices by dimension cannot be calculated: `dimensions` returns 422.
          */
         post: operations["calculate-charges"];
         delete?: never;

@@ -86,3 +86,18 @@ func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 		}
 	}
 }
+
+// Go clients of openapi-generator name the constructor of a schema New and the schema's name.
+func TestNoSchemaIsNamedAsTheConstructorOfAnother(t *testing.T) {
+	t.Parallel()
+	v31, _, err := api.Documents(known)
+	require.NoError(t, err)
+	var document struct {
+		Components struct{ Schemas map[string]any }
+	}
+	require.NoError(t, json.Unmarshal(v31, &document))
+	require.NotEmpty(t, document.Components.Schemas)
+	for name := range document.Components.Schemas {
+		require.NotContains(t, document.Components.Schemas, "New"+name)
+	}
+}

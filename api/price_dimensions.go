@@ -65,27 +65,27 @@ func showRate(t billing.Terms) DimensionRate {
 	return shown
 }
 
-// NewDimensions are prices by the values of event properties that are to hold.
-type NewDimensions struct {
-	By      []string            `json:"by" minItems:"1" maxItems:"5" maxLength:"255" doc:"Properties that select the price. Each must be in the meter's 'group_by'; otherwise 409"`
-	Prices  []NewDimensionPrice `json:"prices" minItems:"1" maxItems:"100" doc:"Prices in order. The first that matches charges the usage. If none matches, 'default' charges it; without 'default', it is unrated"`
-	Default *NewDimensionRate   `json:"default,omitempty"` // nil: usage that no price matches is unrated
+// SentDimensions are prices by the values of event properties that are to hold.
+type SentDimensions struct {
+	By      []string             `json:"by" minItems:"1" maxItems:"5" maxLength:"255" doc:"Properties that select the price. Each must be in the meter's 'group_by'; otherwise 409"`
+	Prices  []SentDimensionPrice `json:"prices" minItems:"1" maxItems:"100" doc:"Prices in order. The first that matches charges the usage. If none matches, 'default' charges it; without 'default', it is unrated"`
+	Default *SentDimensionRate   `json:"default,omitempty"` // nil: usage that no price matches is unrated
 }
 
-// NewDimensionPrice is the price of the usage that matches.
-type NewDimensionPrice struct {
+// SentDimensionPrice is the price of the usage that matches.
+type SentDimensionPrice struct {
 	Match map[string][]metering.Scalar `json:"match" doc:"Values by property of 'by', 1 to 100 for each property. Usage matches if it has one of the values of each property"`
-	NewDimensionRate
+	SentDimensionRate
 }
 
-// NewDimensionRate is how matching units are to be charged, as one quantity.
-type NewDimensionRate struct {
+// SentDimensionRate is how matching units are to be charged, as one quantity.
+type SentDimensionRate struct {
 	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that are not charged. They are subtracted from the sum of the matching units"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false" doc:"Price of each unit beyond the included units. Required with the model 'overage'"`
 	NewRate
 }
 
-func (in NewDimensions) terms(currency string) *billing.Dimensions {
+func (in SentDimensions) terms(currency string) *billing.Dimensions {
 	d := &billing.Dimensions{By: in.By}
 	for _, p := range in.Prices {
 		d.Prices = append(d.Prices, billing.DimensionPrice{Match: p.Match, Rate: billing.RateOf(p.terms(currency))})
@@ -97,7 +97,7 @@ func (in NewDimensions) terms(currency string) *billing.Dimensions {
 }
 
 // validate refuses fields of other models and prices without an amount.
-func (in NewDimensions) validate(currency string) error {
+func (in SentDimensions) validate(currency string) error {
 	for n, p := range in.Prices {
 		if err := p.validate(fmt.Sprintf("body.dimensions.prices[%d]", n), currency); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (in NewDimensions) validate(currency string) error {
 	return in.Default.validate("body.dimensions.default", currency)
 }
 
-func (in NewDimensionRate) validate(at, currency string) error {
+func (in SentDimensionRate) validate(at, currency string) error {
 	model := in.terms(currency).PriceModel()
 	if err := in.refuseFields(at, model); err != nil {
 		return err

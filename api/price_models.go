@@ -135,12 +135,12 @@ func (in NewTerms) unvalidated(currency string) (t billing.Terms, err error) {
 	return t, err
 }
 
-func (in NewTerms) rate() NewDimensionRate {
-	return NewDimensionRate{in.IncludedUnits, in.OverageRate, in.NewRate}
+func (in NewTerms) rate() SentDimensionRate {
+	return SentDimensionRate{in.IncludedUnits, in.OverageRate, in.NewRate}
 }
 
 // terms returns the terms of a rate. They are not validated.
-func (in NewDimensionRate) terms(currency string) billing.Terms {
+func (in SentDimensionRate) terms(currency string) billing.Terms {
 	t := billing.Terms{
 		IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: currency,
 		UnitPrice: in.UnitPrice.Decimal, PackagePrice: in.PackagePrice.Decimal, Percent: in.Percent.Decimal, FixedFee: in.FixedFee.Decimal,
@@ -165,7 +165,7 @@ func (in NewDimensionRate) terms(currency string) billing.Terms {
 }
 
 // sentFields lists the fields that a request has.
-func (in NewDimensionRate) sentFields() (names []string) {
+func (in SentDimensionRate) sentFields() (names []string) {
 	for _, f := range []struct {
 		name string
 		sent bool
@@ -189,7 +189,7 @@ func (in NewDimensionRate) sentFields() (names []string) {
 }
 
 // refuseFields refuses fields of other models. at is the place of the rate in the request.
-func (in NewDimensionRate) refuseFields(at string, model billing.Model) error {
+func (in SentDimensionRate) refuseFields(at string, model billing.Model) error {
 	for _, field := range in.sentFields() {
 		if err := model.RefuseField(field); err != nil {
 			return billing.Within(at, err)
@@ -199,7 +199,7 @@ func (in NewDimensionRate) refuseFields(at string, model billing.Model) error {
 }
 
 // requireAmount refuses a price without an amount: it would be free by mistake.
-func (in NewTerms) requireAmount(rate NewDimensionRate, model billing.Model) error {
+func (in NewTerms) requireAmount(rate SentDimensionRate, model billing.Model) error {
 	if model != billing.ModelOverage {
 		return rate.requireAmount("body", model)
 	}
@@ -210,7 +210,7 @@ func (in NewTerms) requireAmount(rate NewDimensionRate, model billing.Model) err
 }
 
 // requireAmount refuses a rate without an amount.
-func (in NewDimensionRate) requireAmount(at string, model billing.Model) error {
+func (in SentDimensionRate) requireAmount(at string, model billing.Model) error {
 	field, sent := "overage_rate", in.OverageRate.sent
 	switch model {
 	case billing.ModelPerUnit:

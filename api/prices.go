@@ -146,8 +146,8 @@ type NewTerms struct {
 // NewPrice is a price that is to hold.
 type NewPrice struct {
 	NewTerms
-	Dimensions    *NewDimensions `json:"dimensions,omitempty"` // instead of the fields of NewDimensionRate
-	EffectiveFrom *SentTime      `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
+	Dimensions    *SentDimensions `json:"dimensions,omitempty"` // instead of the fields of SentDimensionRate
+	EffectiveFrom *SentTime       `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
 	Confirm
 }
 

@@ -1636,66 +1636,6 @@ func (e MeterFilterOperator) Valid() bool {
 	}
 }
 
-// Defines values for NewDimensionPriceModel.
-const (
-	NewDimensionPriceModelGraduated  NewDimensionPriceModel = "graduated"
-	NewDimensionPriceModelOverage    NewDimensionPriceModel = "overage"
-	NewDimensionPriceModelPackage    NewDimensionPriceModel = "package"
-	NewDimensionPriceModelPerUnit    NewDimensionPriceModel = "per_unit"
-	NewDimensionPriceModelPercentage NewDimensionPriceModel = "percentage"
-	NewDimensionPriceModelVolume     NewDimensionPriceModel = "volume"
-)
-
-// Valid indicates whether the value is a known member of the NewDimensionPriceModel enum.
-func (e NewDimensionPriceModel) Valid() bool {
-	switch e {
-	case NewDimensionPriceModelGraduated:
-		return true
-	case NewDimensionPriceModelOverage:
-		return true
-	case NewDimensionPriceModelPackage:
-		return true
-	case NewDimensionPriceModelPerUnit:
-		return true
-	case NewDimensionPriceModelPercentage:
-		return true
-	case NewDimensionPriceModelVolume:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for NewDimensionRateModel.
-const (
-	NewDimensionRateModelGraduated  NewDimensionRateModel = "graduated"
-	NewDimensionRateModelOverage    NewDimensionRateModel = "overage"
-	NewDimensionRateModelPackage    NewDimensionRateModel = "package"
-	NewDimensionRateModelPerUnit    NewDimensionRateModel = "per_unit"
-	NewDimensionRateModelPercentage NewDimensionRateModel = "percentage"
-	NewDimensionRateModelVolume     NewDimensionRateModel = "volume"
-)
-
-// Valid indicates whether the value is a known member of the NewDimensionRateModel enum.
-func (e NewDimensionRateModel) Valid() bool {
-	switch e {
-	case NewDimensionRateModelGraduated:
-		return true
-	case NewDimensionRateModelOverage:
-		return true
-	case NewDimensionRateModelPackage:
-		return true
-	case NewDimensionRateModelPerUnit:
-		return true
-	case NewDimensionRateModelPercentage:
-		return true
-	case NewDimensionRateModelVolume:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for PeriodHeadBills.
 const (
 	PeriodHeadBillsAmounts    PeriodHeadBills = "amounts"
@@ -2323,6 +2263,66 @@ func (e SaveProviderType) Valid() bool {
 	case SaveProviderTypeStripe:
 		return true
 	case SaveProviderTypeWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SentDimensionPriceModel.
+const (
+	SentDimensionPriceModelGraduated  SentDimensionPriceModel = "graduated"
+	SentDimensionPriceModelOverage    SentDimensionPriceModel = "overage"
+	SentDimensionPriceModelPackage    SentDimensionPriceModel = "package"
+	SentDimensionPriceModelPerUnit    SentDimensionPriceModel = "per_unit"
+	SentDimensionPriceModelPercentage SentDimensionPriceModel = "percentage"
+	SentDimensionPriceModelVolume     SentDimensionPriceModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the SentDimensionPriceModel enum.
+func (e SentDimensionPriceModel) Valid() bool {
+	switch e {
+	case SentDimensionPriceModelGraduated:
+		return true
+	case SentDimensionPriceModelOverage:
+		return true
+	case SentDimensionPriceModelPackage:
+		return true
+	case SentDimensionPriceModelPerUnit:
+		return true
+	case SentDimensionPriceModelPercentage:
+		return true
+	case SentDimensionPriceModelVolume:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SentDimensionRateModel.
+const (
+	SentDimensionRateModelGraduated  SentDimensionRateModel = "graduated"
+	SentDimensionRateModelOverage    SentDimensionRateModel = "overage"
+	SentDimensionRateModelPackage    SentDimensionRateModel = "package"
+	SentDimensionRateModelPerUnit    SentDimensionRateModel = "per_unit"
+	SentDimensionRateModelPercentage SentDimensionRateModel = "percentage"
+	SentDimensionRateModelVolume     SentDimensionRateModel = "volume"
+)
+
+// Valid indicates whether the value is a known member of the SentDimensionRateModel enum.
+func (e SentDimensionRateModel) Valid() bool {
+	switch e {
+	case SentDimensionRateModelGraduated:
+		return true
+	case SentDimensionRateModelOverage:
+		return true
+	case SentDimensionRateModelPackage:
+		return true
+	case SentDimensionRateModelPerUnit:
+		return true
+	case SentDimensionRateModelPercentage:
+		return true
+	case SentDimensionRateModelVolume:
 		return true
 	default:
 		return false
@@ -6796,91 +6796,6 @@ type MonthlyRevenue struct {
 	Unbilled json.Number `json:"unbilled"`
 }
 
-// NewDimensionPrice defines model for NewDimensionPrice.
-type NewDimensionPrice struct {
-	// FixedFee Fee for each counted event. Only with the model `percentage`
-	FixedFee *json.Number `json:"fixed_fee,omitempty"`
-
-	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
-	IncludedUnits *json.Number `json:"included_units,omitempty"`
-
-	// Match Values by property of `by`, 1 to 100 for each property. Usage matches if it has one of the values of each property
-	Match map[string][]interface{} `json:"match"`
-
-	// Model How the units beyond the included units are charged. Default: `overage`
-	Model *NewDimensionPriceModel `json:"model,omitempty"`
-
-	// OverageRate Price of each unit beyond the included units. Required with the model `overage`
-	OverageRate *json.Number `json:"overage_rate,omitempty"`
-
-	// PackagePrice Price of each started package. Required with the model `package`
-	PackagePrice *json.Number `json:"package_price,omitempty"`
-
-	// PackageSize Number of units in a package. Required with the model `package`
-	PackageSize *int64 `json:"package_size,omitempty"`
-
-	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
-	PerUnits *int64 `json:"per_units,omitempty"`
-
-	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
-	Percent *json.Number `json:"percent,omitempty"`
-
-	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
-	Tiers *[]NewTier `json:"tiers,omitempty"`
-
-	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
-	UnitPrice *json.Number `json:"unit_price,omitempty"`
-}
-
-// NewDimensionPriceModel How the units beyond the included units are charged. Default: `overage`
-type NewDimensionPriceModel string
-
-// NewDimensionRate defines model for NewDimensionRate.
-type NewDimensionRate struct {
-	// FixedFee Fee for each counted event. Only with the model `percentage`
-	FixedFee *json.Number `json:"fixed_fee,omitempty"`
-
-	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
-	IncludedUnits *json.Number `json:"included_units,omitempty"`
-
-	// Model How the units beyond the included units are charged. Default: `overage`
-	Model *NewDimensionRateModel `json:"model,omitempty"`
-
-	// OverageRate Price of each unit beyond the included units. Required with the model `overage`
-	OverageRate *json.Number `json:"overage_rate,omitempty"`
-
-	// PackagePrice Price of each started package. Required with the model `package`
-	PackagePrice *json.Number `json:"package_price,omitempty"`
-
-	// PackageSize Number of units in a package. Required with the model `package`
-	PackageSize *int64 `json:"package_size,omitempty"`
-
-	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
-	PerUnits *int64 `json:"per_units,omitempty"`
-
-	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
-	Percent *json.Number `json:"percent,omitempty"`
-
-	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
-	Tiers *[]NewTier `json:"tiers,omitempty"`
-
-	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
-	UnitPrice *json.Number `json:"unit_price,omitempty"`
-}
-
-// NewDimensionRateModel How the units beyond the included units are charged. Default: `overage`
-type NewDimensionRateModel string
-
-// NewDimensions defines model for NewDimensions.
-type NewDimensions struct {
-	// By Properties that select the price. Each must be in the meter's `group_by`; otherwise 409
-	By      []string          `json:"by"`
-	Default *NewDimensionRate `json:"default,omitempty"`
-
-	// Prices Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated
-	Prices []NewDimensionPrice `json:"prices"`
-}
-
 // NewTier defines model for NewTier.
 type NewTier struct {
 	// FlatFee Fee of the tier. With `graduated`, the fees of all tiers that the quantity reaches are charged. With `volume`, only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0
@@ -8256,6 +8171,91 @@ type Sent struct {
 	StatusUrl string `json:"status_url"`
 }
 
+// SentDimensionPrice defines model for SentDimensionPrice.
+type SentDimensionPrice struct {
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
+	IncludedUnits *json.Number `json:"included_units,omitempty"`
+
+	// Match Values by property of `by`, 1 to 100 for each property. Usage matches if it has one of the values of each property
+	Match map[string][]interface{} `json:"match"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *SentDimensionPriceModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Required with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+}
+
+// SentDimensionPriceModel How the units beyond the included units are charged. Default: `overage`
+type SentDimensionPriceModel string
+
+// SentDimensionRate defines model for SentDimensionRate.
+type SentDimensionRate struct {
+	// FixedFee Fee for each counted event. Only with the model `percentage`
+	FixedFee *json.Number `json:"fixed_fee,omitempty"`
+
+	// IncludedUnits Units that are not charged. They are subtracted from the sum of the matching units
+	IncludedUnits *json.Number `json:"included_units,omitempty"`
+
+	// Model How the units beyond the included units are charged. Default: `overage`
+	Model *SentDimensionRateModel `json:"model,omitempty"`
+
+	// OverageRate Price of each unit beyond the included units. Required with the model `overage`
+	OverageRate *json.Number `json:"overage_rate,omitempty"`
+
+	// PackagePrice Price of each started package. Required with the model `package`
+	PackagePrice *json.Number `json:"package_price,omitempty"`
+
+	// PackageSize Number of units in a package. Required with the model `package`
+	PackageSize *int64 `json:"package_size,omitempty"`
+
+	// PerUnits Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+	PerUnits *int64 `json:"per_units,omitempty"`
+
+	// Percent Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+	Percent *json.Number `json:"percent,omitempty"`
+
+	// Tiers Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume`
+	Tiers *[]NewTier `json:"tiers,omitempty"`
+
+	// UnitPrice Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+	UnitPrice *json.Number `json:"unit_price,omitempty"`
+}
+
+// SentDimensionRateModel How the units beyond the included units are charged. Default: `overage`
+type SentDimensionRateModel string
+
+// SentDimensions defines model for SentDimensions.
+type SentDimensions struct {
+	// By Properties that select the price. Each must be in the meter's `group_by`; otherwise 409
+	By      []string           `json:"by"`
+	Default *SentDimensionRate `json:"default,omitempty"`
+
+	// Prices Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated
+	Prices []SentDimensionPrice `json:"prices"`
+}
+
 // SentFilter defines model for SentFilter.
 type SentFilter struct {
 	// Operator The comparison. A missing or null property meets only `ne`, `not_in` and `not_exists`. `gt`, `gte`, `lt` and `lte` accept only numbers
@@ -8322,8 +8322,8 @@ type SetCustomerPricing struct {
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
-	Currency   *string        `json:"currency,omitempty"`
-	Dimensions *NewDimensions `json:"dimensions,omitempty"`
+	Currency   *string         `json:"currency,omitempty"`
+	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
@@ -8392,8 +8392,8 @@ type SetPlanPricing struct {
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
-	Currency   *string        `json:"currency,omitempty"`
-	Dimensions *NewDimensions `json:"dimensions,omitempty"`
+	Currency   *string         `json:"currency,omitempty"`
+	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
@@ -8447,8 +8447,8 @@ type SetPricing struct {
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
-	Currency   *string        `json:"currency,omitempty"`
-	Dimensions *NewDimensions `json:"dimensions,omitempty"`
+	Currency   *string         `json:"currency,omitempty"`
+	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
 	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`

@@ -6212,115 +6212,6 @@ export interface components {
              */
             unbilled: string;
         };
-        NewDimensionPrice: {
-            /**
-             * Format: decimal
-             * @description Fee for each counted event. Only with the model `percentage`
-             */
-            fixed_fee?: string;
-            /**
-             * Format: decimal
-             * @description Units that are not charged. They are subtracted from the sum of the matching units
-             */
-            included_units?: string;
-            /** @description Values by property of `by`, 1 to 100 for each property. Usage matches if it has one of the values of each property */
-            match: {
-                [key: string]: unknown[];
-            };
-            /**
-             * @description How the units beyond the included units are charged. Default: `overage`
-             * @enum {string}
-             */
-            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
-            /**
-             * Format: decimal
-             * @description Price of each unit beyond the included units. Required with the model `overage`
-             */
-            overage_rate?: string;
-            /**
-             * Format: decimal
-             * @description Price of each started package. Required with the model `package`
-             */
-            package_price?: string;
-            /**
-             * Format: int64
-             * @description Number of units in a package. Required with the model `package`
-             */
-            package_size?: number;
-            /**
-             * Format: int64
-             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
-             */
-            per_units?: number;
-            /**
-             * Format: decimal
-             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
-             */
-            percent?: string;
-            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
-            tiers?: components["schemas"]["NewTier"][];
-            /**
-             * Format: decimal
-             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
-             */
-            unit_price?: string;
-        };
-        NewDimensionRate: {
-            /**
-             * Format: decimal
-             * @description Fee for each counted event. Only with the model `percentage`
-             */
-            fixed_fee?: string;
-            /**
-             * Format: decimal
-             * @description Units that are not charged. They are subtracted from the sum of the matching units
-             */
-            included_units?: string;
-            /**
-             * @description How the units beyond the included units are charged. Default: `overage`
-             * @enum {string}
-             */
-            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
-            /**
-             * Format: decimal
-             * @description Price of each unit beyond the included units. Required with the model `overage`
-             */
-            overage_rate?: string;
-            /**
-             * Format: decimal
-             * @description Price of each started package. Required with the model `package`
-             */
-            package_price?: string;
-            /**
-             * Format: int64
-             * @description Number of units in a package. Required with the model `package`
-             */
-            package_size?: number;
-            /**
-             * Format: int64
-             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
-             */
-            per_units?: number;
-            /**
-             * Format: decimal
-             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
-             */
-            percent?: string;
-            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
-            tiers?: components["schemas"]["NewTier"][];
-            /**
-             * Format: decimal
-             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
-             */
-            unit_price?: string;
-        };
-        NewDimensions: {
-            /** @description Properties that select the price. Each must be in the meter's `group_by`; otherwise 409 */
-            by: string[];
-            default?: components["schemas"]["NewDimensionRate"];
-            /** @description Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated */
-            prices: components["schemas"]["NewDimensionPrice"][];
-        };
         NewTier: {
             /**
              * Format: decimal
@@ -7698,6 +7589,115 @@ export interface components {
             /** @description Path of the delivery */
             status_url: string;
         };
+        SentDimensionPrice: {
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that are not charged. They are subtracted from the sum of the matching units
+             */
+            included_units?: string;
+            /** @description Values by property of `by`, 1 to 100 for each property. Usage matches if it has one of the values of each property */
+            match: {
+                [key: string]: unknown[];
+            };
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Required with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
+        };
+        SentDimensionRate: {
+            /**
+             * Format: decimal
+             * @description Fee for each counted event. Only with the model `percentage`
+             */
+            fixed_fee?: string;
+            /**
+             * Format: decimal
+             * @description Units that are not charged. They are subtracted from the sum of the matching units
+             */
+            included_units?: string;
+            /**
+             * @description How the units beyond the included units are charged. Default: `overage`
+             * @enum {string}
+             */
+            model?: "overage" | "per_unit" | "graduated" | "volume" | "package" | "percentage";
+            /**
+             * Format: decimal
+             * @description Price of each unit beyond the included units. Required with the model `overage`
+             */
+            overage_rate?: string;
+            /**
+             * Format: decimal
+             * @description Price of each started package. Required with the model `package`
+             */
+            package_price?: string;
+            /**
+             * Format: int64
+             * @description Number of units in a package. Required with the model `package`
+             */
+            package_size?: number;
+            /**
+             * Format: int64
+             * @description Number of units that a unit price pays for, such as 1000000. Only with the models `per_unit`, `graduated` and `volume`. Default: 1
+             */
+            per_units?: number;
+            /**
+             * Format: decimal
+             * @description Percentage of the charged units, which are an amount in major units of `currency`. 2.9 is 2.9 %. The model `percentage` needs `percent`, `fixed_fee` or both
+             */
+            percent?: string;
+            /** @description Tiers in ascending order, counted from the first unit beyond the included units. Required with the models `graduated` and `volume` */
+            tiers?: components["schemas"]["NewTier"][];
+            /**
+             * Format: decimal
+             * @description Price of each charged unit, or of `per_units` charged units. Required with the model `per_unit`
+             */
+            unit_price?: string;
+        };
+        SentDimensions: {
+            /** @description Properties that select the price. Each must be in the meter's `group_by`; otherwise 409 */
+            by: string[];
+            default?: components["schemas"]["SentDimensionRate"];
+            /** @description Prices in order. The first that matches charges the usage. If none matches, `default` charges it; without `default`, it is unrated */
+            prices: components["schemas"]["SentDimensionPrice"][];
+        };
         SentFilter: {
             /**
              * @description The comparison. A missing or null property meets only `ne`, `not_in` and `not_exists`. `gt`, `gte`, `lt` and `lte` accept only numbers
@@ -7755,7 +7755,7 @@ export interface components {
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
-            dimensions?: components["schemas"]["NewDimensions"];
+            dimensions?: components["schemas"]["SentDimensions"];
             /**
              * Format: date-time
              * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
@@ -7841,7 +7841,7 @@ export interface components {
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
-            dimensions?: components["schemas"]["NewDimensions"];
+            dimensions?: components["schemas"]["SentDimensions"];
             /**
              * Format: date-time
              * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
@@ -7915,7 +7915,7 @@ export interface components {
             confirm?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
-            dimensions?: components["schemas"]["NewDimensions"];
+            dimensions?: components["schemas"]["SentDimensions"];
             /**
              * Format: date-time
              * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time

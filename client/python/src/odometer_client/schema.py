@@ -837,9 +837,6 @@ class MonthlyRevenue(TypedDict):
     unbilled: Decimal
 
 
-ByItem: TypeAlias = str
-
-
 class NewTier(TypedDict):
     flat_fee: NotRequired[Decimal]
     unit_price: Decimal
@@ -1235,6 +1232,42 @@ class Sent(TypedDict):
     status_url: str
 
 
+class SentDimensionPrice(TypedDict):
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    match: dict[str, list[Any]]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
+class SentDimensionRate(TypedDict):
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
+ByItem: TypeAlias = str
+
+
+class SentDimensions(TypedDict):
+    by: list[ByItem]
+    default: NotRequired[SentDimensionRate]
+    prices: list[SentDimensionPrice]
+
+
 class SentFilter(TypedDict):
     operator: Literal["eq", "ne", "in", "not_in", "exists", "not_exists", "gt", "gte", "lt", "lte"]
     property: str
@@ -1248,6 +1281,26 @@ class SessionTenant(TypedDict):
     timezone: str
 
 
+class SetCustomerPricing(TypedDict):
+    base_price: NotRequired[Decimal]
+    confirm: NotRequired[str]
+    currency: NotRequired[str]
+    dimensions: NotRequired[SentDimensions]
+    effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
 class SetFeatures(TypedDict):
     features: dict[str, Any]
 
@@ -1255,6 +1308,46 @@ class SetFeatures(TypedDict):
 class SetPassword(TypedDict):
     current: str
     new: str
+
+
+class SetPlanPricing(TypedDict):
+    base_price: NotRequired[Decimal]
+    confirm: NotRequired[str]
+    currency: NotRequired[str]
+    dimensions: NotRequired[SentDimensions]
+    effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
+
+
+class SetPricing(TypedDict):
+    base_price: NotRequired[Decimal]
+    confirm: NotRequired[str]
+    currency: NotRequired[str]
+    dimensions: NotRequired[SentDimensions]
+    effective_from: NotRequired[str]
+    fixed_fee: NotRequired[Decimal]
+    included_units: NotRequired[Decimal]
+    maximum_charge: NotRequired[Decimal]
+    minimum_charge: NotRequired[Decimal]
+    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
+    overage_rate: NotRequired[Decimal]
+    package_price: NotRequired[Decimal]
+    package_size: NotRequired[int]
+    per_units: NotRequired[int]
+    percent: NotRequired[Decimal]
+    tiers: NotRequired[list[NewTier]]
+    unit_price: NotRequired[Decimal]
 
 
 class SetQuota(TypedDict):
@@ -1990,39 +2083,6 @@ class MeterPreview(TypedDict):
     value: Decimal
 
 
-class NewDimensionPrice(TypedDict):
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    match: dict[str, list[Any]]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
-
-
-class NewDimensionRate(TypedDict):
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
-
-
-class NewDimensions(TypedDict):
-    by: list[ByItem]
-    default: NotRequired[NewDimensionRate]
-    prices: list[NewDimensionPrice]
-
-
 class PreviewMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
     end: NotRequired[str]
@@ -2098,66 +2158,6 @@ class Session(TypedDict):
     scope: NotRequired[Literal["admin", "read_write", "read_only", "ingest_only"]]
     tenant: SessionTenant
     workflows_url: NotRequired[str]
-
-
-class SetCustomerPricing(TypedDict):
-    base_price: NotRequired[Decimal]
-    confirm: NotRequired[str]
-    currency: NotRequired[str]
-    dimensions: NotRequired[NewDimensions]
-    effective_from: NotRequired[str]
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    maximum_charge: NotRequired[Decimal]
-    minimum_charge: NotRequired[Decimal]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
-
-
-class SetPlanPricing(TypedDict):
-    base_price: NotRequired[Decimal]
-    confirm: NotRequired[str]
-    currency: NotRequired[str]
-    dimensions: NotRequired[NewDimensions]
-    effective_from: NotRequired[str]
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    maximum_charge: NotRequired[Decimal]
-    minimum_charge: NotRequired[Decimal]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
-
-
-class SetPricing(TypedDict):
-    base_price: NotRequired[Decimal]
-    confirm: NotRequired[str]
-    currency: NotRequired[str]
-    dimensions: NotRequired[NewDimensions]
-    effective_from: NotRequired[str]
-    fixed_fee: NotRequired[Decimal]
-    included_units: NotRequired[Decimal]
-    maximum_charge: NotRequired[Decimal]
-    minimum_charge: NotRequired[Decimal]
-    model: NotRequired[Literal["overage", "per_unit", "graduated", "volume", "package", "percentage"]]
-    overage_rate: NotRequired[Decimal]
-    package_price: NotRequired[Decimal]
-    package_size: NotRequired[int]
-    per_units: NotRequired[int]
-    percent: NotRequired[Decimal]
-    tiers: NotRequired[list[NewTier]]
-    unit_price: NotRequired[Decimal]
 
 
 class StatementMeter(TypedDict):

@@ -102,7 +102,7 @@ func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
 		price(`["model","region"]`, `{"match":{"model":["a","b"]},"overage_rate":1},{"match":{"model":["b"],"region":["eu"]},"overage_rate":1}`, ""): {
 			Location: "body.dimensions.prices[1].match", Message: "must match values that prices[0] does not match; the first price that matches applies, so this price would never apply",
 		},
-		price(`[""]`, large, ""):                                                {Location: "body.dimensions.by[0]", Message: "must be a text of at most 255 characters"},
+		price(`[""]`, large, ""):                                                {Location: "body.dimensions.by[0]", Message: "is required"},
 		price(`["$other"]`, large, ""):                                          {Location: "body.dimensions.by[0]", Message: "must not begin with '$'"},
 		price(by, `{"match":{"model":[1,1.0]},"overage_rate":1}`, ""):           {Location: "body.dimensions.prices[0].match.model[1]", Message: "repeats an earlier value; name each value once"},
 		price(by, `{"match":{"model":["a"]}}`, ""):                              {Location: "body.dimensions.prices[0].overage_rate", Message: "must be present with the model overage; use 0 for free usage"},

@@ -1,11 +1,8 @@
-import { useComputedColorScheme } from "@mantine/core";
-import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { useMemo, useState } from "react";
 import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
 import { Quantity } from "../values/Amount";
 import { grouped } from "../values/decimal";
-import styles from "./Chart.module.css";
-import { moved } from "./keys";
+import { axis, LegendItem, Plot, token, type Drawing } from "./Plot";
 import type { Former, Points } from "./points";
 import { tick } from "./ticks";
 
@@ -21,69 +18,23 @@ interface Props {
   timezone: string;
 }
 
-const height = 240;
-const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const seconds = (instant: string) => Date.parse(instant) / 1000;
 
 /** Lines over time, drawn from rounded numbers and read from exact ones. The arrow keys move along it. */
 export function Chart({ label, points, unit, end, when, timezone }: Props) {
-  const scheme = useComputedColorScheme("light");
-  const box = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot>(null);
   const [at, setAt] = useState<number | null>(null);
-  const last = points.starts.length - 1;
-
-  useEffect(() => {
-    const parent = box.current;
-    if (!parent) return;
-    const data = [points.starts.map(seconds), ...linesOf(points).map(({ values }) => values.map((value) => (value === null ? null : Number(value))))] as uPlot.AlignedData;
-    plot.current = new uPlot(options(points, end, timezone, parent.clientWidth, setAt), data, parent);
-    const resized = new ResizeObserver(() => plot.current?.setSize({ width: parent.clientWidth, height }));
-    resized.observe(parent);
-    return () => {
-      resized.disconnect();
-      plot.current?.destroy();
-      plot.current = null;
-      setAt(null);
-    };
-  }, [points, end, timezone, scheme]);
-
-  const move = (event: KeyboardEvent) => {
-    const next = moved(event.key, at, last);
-    if (next === undefined || !plot.current) return;
-    event.preventDefault();
-    plot.current.setCursor({ left: plot.current.valToPos(seconds(points.starts[next]!), "x"), top: 0 });
-  };
-
+  const drawing = useMemo(() => drawingOf(points, end, timezone), [points, end, timezone]);
   const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).filter(({ kind }) => kind !== "threshold").map(({ name, values }) => `${[name, values[at] ?? "nothing", unit ?? ""].join(" ").trim()}`).join(", ")}`;
   return (
-    <figure className={styles.figure}>
-      <div
-        ref={box}
-        className={styles.plot}
-        style={{ height }}
-        role="slider"
-        tabIndex={0}
-        aria-label={label}
-        aria-valuemin={0}
-        aria-valuemax={Math.max(0, last)}
-        aria-valuenow={at ?? 0}
-        aria-valuetext={read || "Use the arrow keys"}
-        onKeyDown={move}
-      />
-      <figcaption className={styles.legend}>
-        <span className="muted small">{at === null ? "Point at the chart to read it" : when(points.starts[at]!)}</span>
-        {linesOf(points).map(({ name, values, kind }, index) => (
-          <span key={name} className={styles.item}>
-            <svg width="10" height="10" aria-hidden="true" style={{ fill: `var(${colour(kind, index)})` }}>
-              {kind === "series" ? <rect width="10" height="10" rx="2" /> : <path d="M0 4h4v2H0zM6 4h4v2H6z" />}
-            </svg>
-            {name}
-            {at !== null && kind !== "threshold" && values[at] != null && <Quantity value={values[at]} unit={unit ?? ""} />}
-          </span>
-        ))}
-      </figcaption>
-    </figure>
+    <Plot label={label} drawing={drawing} stops={points.starts.map((_, index) => index)} at={at} point={setAt} text={read}>
+      <span className="muted small">{at === null ? "Point at the chart to read it" : when(points.starts[at]!)}</span>
+      {linesOf(points).map(({ name, values, kind }, index) => (
+        <LegendItem key={name} sign={kind === "series" ? "line" : "dashes"} colour={colour(kind, index)}>
+          {name}
+          {at !== null && kind !== "threshold" && values[at] != null && <Quantity value={values[at]} unit={unit ?? ""} />}
+        </LegendItem>
+      ))}
+    </Plot>
   );
 }
 
@@ -105,32 +56,26 @@ function colour(kind: Line["kind"], index: number): string {
   return kind === "former" ? "--muted" : "--bad";
 }
 
-function options(points: Points, end: string, timezone: string, width: number, moved: (index: number | null) => void): uPlot.Options {
+function drawingOf(points: Points, end: string, timezone: string): Drawing {
   const { starts } = points;
   const lines = linesOf(points);
   const isAlone = points.series.length === 1 && !points.former;
-  const [line, muted] = [token("--line"), token("--muted")];
-  const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
   return {
-    width,
-    height,
-    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), timezone),
-    legend: { show: false },
-    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-    // To the end of the last window, and from nothing, so that a small change looks small.
-    scales: { x: { range: (_, min, max) => [min, Math.max(max, seconds(end))] }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.05 : 1] } },
-    axes: [{ ...axis, size: 32, gap: 10, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map(tick) }],
-    series: [
-      {},
-      ...lines.map(({ name, kind }, index) => {
-        const stroke = token(colour(kind, index));
-        return { label: name, stroke, width: 1.5, ...(kind !== "series" && { dash: [4, 4], points: { show: false } }), ...(isAlone && kind === "series" && { fill: `${stroke}1a` }) };
-      }),
-    ],
-    hooks: {
-      setCursor: [(plot) => moved(plot.cursor.idx ?? null)],
-      drawAxes: [(plot) => hatch(plot, starts, end, line)],
-    },
+    data: [starts.map(seconds), ...lines.map(({ values }) => values.map((value) => (value === null ? null : Number(value))))] as uPlot.AlignedData,
+    options: () => ({
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), timezone),
+      // To the end of the last window, and from nothing, so that a small change looks small.
+      scales: { x: { range: (_, min, max) => [min, Math.max(max, seconds(end))] }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.05 : 1] } },
+      axes: [{ ...axis(), size: 32, gap: 10, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis(), size: 56, values: (_, ticks) => ticks.map(tick) }],
+      series: [
+        {},
+        ...lines.map(({ name, kind }, index) => {
+          const stroke = token(colour(kind, index));
+          return { label: name, stroke, width: 1.5, ...(kind !== "series" && { dash: [4, 4], points: { show: false } }), ...(isAlone && kind === "series" && { fill: `${stroke}1a` }) };
+        }),
+      ],
+      hooks: { drawAxes: [(plot) => hatch(plot, starts, end, token("--line"))] },
+    }),
   };
 }
 

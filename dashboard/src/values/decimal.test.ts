@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { decimals, difference, excess, grouped, isAmount, minorDigits, shares, shortest, sum, wrongAmount, wrongWhole } from "./decimal";
+import { compare, decimals, difference, excess, grouped, isAmount, minorDigits, shares, shortest, sum, wrongAmount, wrongWhole } from "./decimal";
 
 test("every digit is shown", () => {
   expect(grouped("1284402.75")).toBe("1,284,402.75");
@@ -62,4 +62,8 @@ test("a number that can be read in two ways is not guessed", () => {
 test("a whole number is digits alone", () => {
   expect(["0", "72"].map(wrongWhole)).toEqual([undefined, undefined]);
   expect(["", "1.5", "-1", "1e3", "1,000", "12345678901"].map(wrongWhole)).toEqual(Array(6).fill("Must be a whole number such as 72"));
+});
+
+test("decimals are compared exactly", () => {
+  expect([compare("1", "1.0"), compare("9007199254740993", "9007199254740992"), compare("2", "10")]).toEqual([0, 1, -1]);
 });

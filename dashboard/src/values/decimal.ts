@@ -59,6 +59,13 @@ export function difference(decimal: string, subtracted: string): string {
   return shortest(written({ units: atScale(a, scale) - atScale(b, scale), scale }));
 }
 
+/** Returns a number below, equal to or above 0, as a is less than, equal to or greater than b. */
+export function compare(a: string, b: string): number {
+  const less = difference(a, b);
+  if (less === "0") return 0;
+  return less.startsWith("-") ? -1 : 1;
+}
+
 /** The exact difference, no less than nothing. */
 export function excess(decimal: string, over: string): string {
   const more = difference(decimal, over);

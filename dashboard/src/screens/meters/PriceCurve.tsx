@@ -7,9 +7,9 @@ import { chargesAt, type Priced, type Terms } from "../../api/prices";
 import { useSession } from "../../api/session";
 import type { Place } from "../../charts/Curve";
 import { LoadingText } from "../../states/Loading";
-import { grouped, minorDigits } from "../../values/decimal";
+import { compare, grouped, minorDigits } from "../../values/decimal";
 import { lastMonth, mostCustomers, type CustomerUsage } from "./lastMonth";
-import { boundsOf, compare, inOrder, largestOf, samples } from "./samples";
+import { boundsOf, inOrder, largestOf, samples } from "./samples";
 import { termsOf, typedOf } from "./terms";
 
 const Curve = lazy(() => import("../../charts/Curve").then(({ Curve }) => ({ default: Curve })));

@@ -1,5 +1,5 @@
 import type { Terms } from "../../api/prices";
-import { difference, excess, isAmount, shortest, sum } from "../../values/decimal";
+import { compare, excess, isAmount, shortest, sum } from "../../values/decimal";
 
 const stepsOfGrid = 40;
 const mostBounds = 25;
@@ -20,12 +20,6 @@ export function samples(largest: string, bounds: string[]): string[] {
 export function inOrder(quantities: string[]): string[] {
   const sorted = quantities.toSorted(compare);
   return sorted.filter((quantity, index) => index === 0 || compare(sorted[index - 1]!, quantity) !== 0);
-}
-
-export function compare(a: string, b: string): number {
-  const less = difference(a, b);
-  if (less === "0") return 0;
-  return less.startsWith("-") ? -1 : 1;
 }
 
 /** Multiples of a round number, from 0 to the first one that is not less than the end. Only the choice of the round number is inexact. */

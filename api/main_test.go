@@ -11,7 +11,7 @@ import (
 // TestMain lets requests wait for a busy machine. Tests of the waits themselves run in
 // simulated time.
 func TestMain(m *testing.M) {
-	for _, wait := range []*time.Duration{&hashingWait, &processorWait, &heavyWait, &credentialTimeout, &redisTimeout, &issuerTimeout, &firstStartWait} {
+	for _, wait := range []*time.Duration{&hashingWait, &processorWait, &heavyWait, &credentialTimeout, &redisTimeout, &issuerTimeout, &warningsWait} {
 		*wait = dbtest.Deadline
 	}
 	os.Exit(m.Run())

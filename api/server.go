@@ -26,6 +26,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.temporal.io/sdk/client"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -93,9 +94,9 @@ type server struct {
 	refusals      refusals
 	listings      listings
 	lastUnrated   *lru.Cache[metering.TenantID, keptUnrated]
-	firstKept     *lru.Cache[customerName, firstStart]
-	metersKept    *lru.Cache[metering.TenantID, keptMeters]
-	termsKept     *lru.Cache[customerName, keptTerms]
+	firstKept     keptCustomers[time.Time] // the start of the first billing period
+	metersKept    *lru.Cache[metering.TenantID, keptOf[[]db.DimensionMeter]]
+	termsKept     keptCustomers[[]billing.DimensionTerms]
 	notSignedIn   *coalescer[refusedSignIn, struct{}]
 	minutes       limiter
 	pageKey       []byte
@@ -148,13 +149,13 @@ func New(deps Deps) (http.Handler, error) {
 	if s.lastUnrated, err = lru.New[metering.TenantID, keptUnrated](maxUnrated); err != nil {
 		return nil, err
 	}
-	if s.firstKept, err = lru.New[customerName, firstStart](maxFirstStarts); err != nil {
+	if s.firstKept, err = keepCustomers[time.Time](); err != nil {
 		return nil, err
 	}
-	if s.metersKept, err = lru.New[metering.TenantID, keptMeters](maxKeptMeters); err != nil {
+	if s.metersKept, err = lru.New[metering.TenantID, keptOf[[]db.DimensionMeter]](maxKeptMeters); err != nil {
 		return nil, err
 	}
-	if s.termsKept, err = lru.New[customerName, keptTerms](maxKeptTerms); err != nil {
+	if s.termsKept, err = keepCustomers[[]billing.DimensionTerms](); err != nil {
 		return nil, err
 	}
 	tenants, strangers, err := newLimiters(deps)

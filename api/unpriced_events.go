@@ -5,30 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Prices by dimension are read at most once a minute, for each tenant, and for each customer with
-// an event that one of them may not charge.
-const (
-	termsKeptFor  = time.Minute
-	maxKeptMeters = 1000   // tenants
-	maxKeptTerms  = 10_000 // customers
-)
-
-type keptMeters struct {
-	meters []db.DimensionMeter
-	readAt time.Time
-}
-
-type keptTerms struct {
-	terms  []billing.DimensionTerms
-	readAt time.Time
-}
+const maxKeptMeters = 1000 // tenants
 
 // unpricedEvent is a counted event that at least one of the meter's prices does not charge.
 type unpricedEvent struct {
@@ -53,7 +36,11 @@ func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, 
 	if len(unpriced) == 0 {
 		return nil
 	}
-	terms := s.dimensionTerms(ctx, slices.Compact(slices.Sorted(slices.Values(customers))))
+	ids := slices.Compact(slices.Sorted(slices.Values(customers)))
+	terms, err := s.termsKept.get(ctx, principalOf(ctx).Tenant.ID, ids, s.Now(), s.Store.Unrated.DimensionTerms)
+	if err != nil { // the events are stored, and GET /v1/billing/unrated lists them
+		s.Log.WarnContext(ctx, "cannot compare events with the prices by dimension of their customers", "error", err)
+	}
 	warned := make(map[metering.MeterID]bool)
 	for _, e := range unpriced {
 		if !warned[e.meter.ID] && slices.ContainsFunc(terms[e.ExternalID], e.isUnratedBy) {
@@ -86,50 +73,19 @@ func (e *unpricedEvent) isUnratedBy(t billing.DimensionTerms) bool {
 }
 
 // dimensionMeters returns the tenant's meters with prices by dimension, as they were at most
-// termsKeptFor ago.
+// customersKeptFor ago.
 func (s *server) dimensionMeters(ctx context.Context) []db.DimensionMeter {
 	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
-	if kept, found := s.metersKept.Get(tenant); found && now.Sub(kept.readAt) < termsKeptFor {
-		return kept.meters
+	if kept, found := s.metersKept.Get(tenant); found && now.Sub(kept.readAt) < customersKeptFor {
+		return kept.of
 	}
-	ctx, cancel := context.WithTimeout(ctx, firstStartWait)
+	ctx, cancel := context.WithTimeout(ctx, warningsWait)
 	defer cancel()
 	meters, err := s.Store.Prices.DimensionMeters(ctx, tenant)
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot read the prices by dimension", "error", err)
 		return nil
 	}
-	s.metersKept.Add(tenant, keptMeters{meters, now})
+	s.metersKept.Add(tenant, keptOf[[]db.DimensionMeter]{meters, now})
 	return meters
-}
-
-// dimensionTerms returns, by external id, the terms of the customers' prices by dimension, as they
-// were at most termsKeptFor ago. It excludes customers that it cannot read in time: their events
-// are stored, and GET /v1/billing/unrated lists them.
-func (s *server) dimensionTerms(ctx context.Context, externalIDs []string) map[string][]billing.DimensionTerms {
-	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
-	terms := make(map[string][]billing.DimensionTerms)
-	var missing []string
-	for _, id := range externalIDs {
-		kept, found := s.termsKept.Get(customerName{tenant, id})
-		if !found || now.Sub(kept.readAt) >= termsKeptFor {
-			missing = append(missing, id)
-			continue
-		}
-		terms[id] = kept.terms
-	}
-	if len(missing) == 0 {
-		return terms
-	}
-	ctx, cancel := context.WithTimeout(ctx, firstStartWait)
-	defer cancel()
-	read, err := s.Store.Unrated.DimensionTerms(ctx, tenant, missing, now)
-	if err != nil {
-		s.Log.WarnContext(ctx, "cannot compare events with the prices by dimension of their customers", "error", err)
-	}
-	for id, of := range read {
-		terms[id] = of
-		s.termsKept.Add(customerName{tenant, id}, keptTerms{of, now})
-	}
-	return terms
 }

@@ -11,6 +11,6 @@ var (
 	heavyWait         = 10 * time.Second       // for its turn to read all customers
 	credentialTimeout = 5 * time.Second        // for the database to find a credential
 	issuerTimeout     = 10 * time.Second       // for a tenant's OIDC issuer to answer
-	firstStartWait    = time.Second            // for the database to find where first billing periods begin
+	warningsWait      = time.Second            // for the database to read what the warnings about events need
 	redisTimeout      = 250 * time.Millisecond // for Redis to count a request
 )

@@ -20,18 +20,22 @@ type priceComparison struct {
 }
 
 type priceDifference struct {
-	MeterID    string `json:"meter_id" example:"mtr_7"`
-	MeterSlug  string `json:"meter_slug"`
-	OurPrice   string `json:"our_price" doc:"Description of Odometer's price" example:"0.02 USD for each unit"`
+	MeterID   string `json:"meter_id" example:"mtr_7"`
+	MeterSlug string `json:"meter_slug"`
+	OurPrice  string `json:"our_price" doc:"Description of Odometer's price" example:"0.02 USD for each unit"`
+	TheirDifference
+}
+
+// TheirDifference is how a price at the provider differs from Odometer's price.
+type TheirDifference struct {
 	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
 	Difference string `json:"first_difference" doc:"The first difference between the two prices. Base price and included units are compared as parts of the tiers" example:"tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider"`
 }
 
 // providerDifference is a price at the provider that differs from a price that is saved.
 type providerDifference struct {
-	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
-	Difference string `json:"first_difference" doc:"The first difference between the two prices. Base price and included units are compared as parts of the tiers" example:"tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider"`
-	Customers  int64  `json:"customers" doc:"Number of customers that the provider's price charges"`
+	TheirDifference
+	Customers int64 `json:"customers" doc:"Number of customers that the provider's price charges"`
 }
 
 // providerDifferences compares a price with the prices at the provider that charge the same
@@ -44,14 +48,14 @@ func (s *server) providerDifferences(ctx context.Context, m metering.Meter, p bi
 	shown := []providerDifference{}
 	for _, theirs := range prices {
 		if d, differs := billing.DifferenceOf(m, p.Terms, theirs); differs {
-			shown = append(shown, providerDifference{d.Theirs, d.First, theirs.Customers})
+			shown = append(shown, providerDifference{TheirDifference{d.Theirs, d.First}, theirs.Customers})
 		}
 	}
 	return shown, nil
 }
 
 func showDifference(d billing.PriceDifference) priceDifference {
-	return priceDifference{d.MeterID.String(), d.MeterSlug, d.Ours, d.Theirs, d.First}
+	return priceDifference{d.MeterID.String(), d.MeterSlug, d.Ours, TheirDifference{d.Theirs, d.First}}
 }
 
 // priceID is the id of a provider's own price; "": ours is charged.

@@ -16,15 +16,25 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
+// atStripe returns a server with a fake of Stripe that has the seed, in the account of the key
+// sk_test_CANARYkey.
+func (b *bundle) atStripe(t *testing.T, seed *stripetest.Seed) (r *bundle, stripe *httptest.Server) {
+	t.Helper()
+	fake := stripetest.New(stripetest.Options{})
+	seed.Account = stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"}
+	require.NoError(t, fake.Seed(seed))
+	stripe = httptest.NewServer(fake)
+	t.Cleanup(stripe.Close)
+	return b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, stripe.URL) }), stripe
+}
+
 // Who is linked is told where a price differs from the provider's, which the
 // preview charges; a price in another currency refuses the link, and a provider
 // that does not answer refuses nothing.
 func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	fake := stripetest.New(stripetest.Options{})
 	seed := &stripetest.Seed{
-		Account:   stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"},
 		Meters:    []stripetest.Meter{{ID: "mtr_calls", EventName: "calls"}},
 		Prices:    []stripetest.Price{{ID: "price_1", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "3"}, {ID: "price_2", LookupKey: "calls", Meter: "mtr_calls", Currency: "eur"}},
 		Customers: []stripetest.Customer{{ID: "cus_1"}, {ID: "cus_2"}},
@@ -33,10 +43,7 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 			{ID: "sub_2", Customer: "cus_2", Items: []stripetest.Item{{ID: "si_2", Price: "price_2"}}},
 		},
 	}
-	require.NoError(t, fake.Seed(seed))
-	server := httptest.NewServer(fake)
-	t.Cleanup(server.Close)
-	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, server.URL) })
+	r, server := b.atStripe(t, seed)
 	r.meter(t, "calls", "call")
 	require.Equal(t, 200, r.send(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.02}`).status)
 	saved := r.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"stripe","secret_key":"sk_test_CANARYkey","webhook_secret":%q}`, stripeSecret))
@@ -78,11 +85,9 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 func TestAPriceIsComparedWithTheProvidersPricesWhenItIsSaved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	fake := stripetest.New(stripetest.Options{})
 	seed := &stripetest.Seed{
-		Account: stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"},
-		Meters:  []stripetest.Meter{{ID: "mtr_calls", EventName: "calls"}},
-		Prices:  []stripetest.Price{{ID: "price_1", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "3"}, {ID: "price_2", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "5"}},
+		Meters: []stripetest.Meter{{ID: "mtr_calls", EventName: "calls"}},
+		Prices: []stripetest.Price{{ID: "price_1", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "3"}, {ID: "price_2", LookupKey: "calls", Meter: "mtr_calls", UnitAmount: "5"}},
 	}
 	for i, price := range []string{"price_1", "price_1", "price_2", "price_2", "price_1"} {
 		customer := fmt.Sprintf("cus_%d", i+1)
@@ -91,10 +96,7 @@ func TestAPriceIsComparedWithTheProvidersPricesWhenItIsSaved(t *testing.T) {
 			ID: fmt.Sprintf("sub_%d", i+1), Customer: customer, Items: []stripetest.Item{{ID: fmt.Sprintf("si_%d", i+1), Price: price}},
 		})
 	}
-	require.NoError(t, fake.Seed(seed))
-	server := httptest.NewServer(fake)
-	t.Cleanup(server.Close)
-	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, server.URL) })
+	r, _ := b.atStripe(t, seed)
 	r.meter(t, "calls", "call")
 	const listed = "/v1/meters/calls/pricing"
 	for _, call := range [][3]string{

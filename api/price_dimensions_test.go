@@ -3,7 +3,6 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
@@ -134,11 +132,7 @@ func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
 func TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	fake := stripetest.New(stripetest.Options{})
-	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"}}))
-	server := httptest.NewServer(fake)
-	t.Cleanup(server.Close)
-	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, server.URL) })
+	r, _ := b.atStripe(t, &stripetest.Seed{})
 	r.send(t, "POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","aggregation":"sum","group_by":["model"]}`)
 	provider := func(bills string) answer {
 		return r.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"stripe","secret_key":"sk_test_CANARYkey","webhook_secret":%q,"bills":%s}`, stripeSecret, bills))

@@ -3,7 +3,6 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
@@ -109,11 +107,7 @@ func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
 func TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	fake := stripetest.New(stripetest.Options{})
-	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "sk_test_CANARYkey"}}))
-	server := httptest.NewServer(fake)
-	t.Cleanup(server.Close)
-	r := b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, server.URL) })
+	r, _ := b.atStripe(t, &stripetest.Seed{})
 	r.meter(t, "calls", "call")
 	const fee, noFee = `{"model":"percentage","percent":1,"fixed_fee":0.3}`, `{"model":"percentage","percent":1,"effective_from":"2020-01-01T00:00:00Z"}`
 	provider := func(bills string) answer {

@@ -177,7 +177,7 @@ func (d *Dimensions) project(usage []DimensionUsage) []DimensionUsage {
 	for i := range shown {
 		shown[i].Key = nil
 		if values := d.values(usage[i].Key); values != nil {
-			shown[i].Key = keyOf(values)
+			shown[i].Key = metering.PlainJSON(values) // canonical: the values are
 		}
 	}
 	return AddDimensions(shown, nil)
@@ -189,17 +189,6 @@ func (t Terms) shown(usage []DimensionUsage) []DimensionUsage {
 		return nil
 	}
 	return t.Dimensions.project(usage)
-}
-
-// keyOf is canonical: the values are, and its properties are in order.
-func keyOf(values map[string]json.RawMessage) json.RawMessage {
-	var key bytes.Buffer
-	encoder := json.NewEncoder(&key)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(values); err != nil {
-		panic(err) // values of a key are JSON
-	}
-	return bytes.TrimSuffix(key.Bytes(), []byte("\n"))
 }
 
 // rateOf returns the number of the rate that charges usage with a key, or unrated.

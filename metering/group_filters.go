@@ -30,7 +30,7 @@ func ParseGroupValue(text string) json.RawMessage {
 	if quoted, is := parseJSONString(text); is {
 		text = quoted
 	}
-	return plainJSON(text)
+	return PlainJSON(text)
 }
 
 // parseJSONString reads a JSON string that an event can have: one without NUL and lone
@@ -53,7 +53,7 @@ func GroupValueText(value json.RawMessage) (string, error) {
 	if err := json.Unmarshal(value, &text); err != nil {
 		return "", err
 	}
-	if quoted := plainJSON(text); !bytes.Equal(ParseGroupValue(text), quoted) {
+	if quoted := PlainJSON(text); !bytes.Equal(ParseGroupValue(text), quoted) {
 		return string(quoted), nil
 	}
 	return text, nil
@@ -79,8 +79,8 @@ func FilterOf(key json.RawMessage) (string, error) {
 	return filter, nil
 }
 
-// plainJSON is the JSON of a value, without escapes of HTML.
-func plainJSON(value any) json.RawMessage {
+// PlainJSON is the JSON of a value, without escapes of HTML.
+func PlainJSON(value any) json.RawMessage {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

@@ -188,7 +188,7 @@ func canonicalValue(raw json.RawMessage) (json.RawMessage, error) {
 		if err := json.Unmarshal(raw, &text); err != nil {
 			return nil, fmt.Errorf("property: %w", err)
 		}
-		return plainJSON(text), nil
+		return PlainJSON(text), nil
 	case '{', '[':
 		var tree any
 		decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -196,7 +196,7 @@ func canonicalValue(raw json.RawMessage) (json.RawMessage, error) {
 		if err := decoder.Decode(&tree); err != nil {
 			return nil, fmt.Errorf("property: %w", err)
 		}
-		return plainJSON(string(plainJSON(canonicalNumbers(tree)))), nil
+		return PlainJSON(string(PlainJSON(canonicalNumbers(tree)))), nil
 	case 't', 'f', 'n':
 		return raw, nil
 	default:
@@ -222,7 +222,7 @@ func isPlainString(raw []byte) bool {
 func appendText(to []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
-			return append(to, plainJSON(text)...)
+			return append(to, PlainJSON(text)...)
 		}
 	}
 	return append(append(append(to, '"'), text...), '"')

@@ -83,7 +83,7 @@ func (s *server) previewPrice(ctx context.Context, m metering.Meter, of db.Price
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Prices.RefuseFixedFee(ctx, tenant, p.Terms); err != nil {
+	if err := s.Store.Prices.RefuseBesideQuantities(ctx, tenant, p.Terms); err != nil {
 		return nil, err
 	}
 	if m.Version.Status == metering.Backfilling {

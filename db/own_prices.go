@@ -65,6 +65,21 @@ func ownVersions(tenant, customer, start string) string {
 		  order by m.meter_id, m.effective_from desc, m.version desc) own), '')`
 }
 
+// isOwnPricedAt reports whether a price of a customer's own of @meter is in force at an instant, as
+// SQL.
+func isOwnPricedAt(customer, at string) string {
+	return `coalesce((
+		select m.terms is not null
+		from meter_prices m
+		where m.tenant_id = @tenant
+		  and m.meter_id = @meter
+		  and m.customer_id = ` + customer + `
+		  and m.withdrawn_at is null
+		  and m.effective_from <= ` + at + `
+		order by m.effective_from desc, m.version desc
+		limit 1), false)`
+}
+
 // sourceOfPrice is the billing.PriceSource of a total t of a closed period, as SQL.
 const sourceOfPrice = `coalesce((
 	select case when v.customer_id is not null then 'customer' when v.plan_id is not null then 'plan' else 'meter' end

@@ -106,16 +106,6 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 		join billing_links l on l.tenant_id = k.tenant_id and l.connection_id = k.id
 		join customers c on c.tenant_id = l.tenant_id and c.id = l.customer_id and c.billing_provider_id = l.provider_customer
 		cross join lateral (select `+planAt("c.tenant_id", "c.id", "@at")+` as plan) has
-		left join lateral (
-		  select m.terms is not null as priced
-		  from meter_prices m
-		  where m.tenant_id = c.tenant_id
-		    and m.customer_id = c.id
-		    and m.meter_id = @meter
-		    and m.withdrawn_at is null
-		    and m.effective_from <= @at
-		  order by m.effective_from desc, m.version desc
-		  limit 1) own on true
 		cross join lateral (
 		  select d
 		  from jsonb_array_elements(l.destinations) d
@@ -130,7 +120,7 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 		  and (d->>'meter_id')::bigint = @meter
 		  and case
 		    when @customer::bigint <> 0 then c.id = @customer
-		    when own.priced then false
+		    when `+isOwnPricedAt("c.id", "@at")+` then false
 		    when @plan::bigint <> 0 then has.plan = @plan
 		    else not exists (
 		      select
@@ -147,17 +137,12 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 	if err != nil {
 		return nil, fmt.Errorf("read providers' prices: %w", coded(err))
 	}
-	defer rows.Close()
-	for rows.Next() {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (of ProviderPriceOf, err error) {
 		var terms []byte
-		var of ProviderPriceOf
-		if err := rows.Scan(&terms, &of.Customers); err != nil {
-			return nil, err
+		if err := row.Scan(&terms, &of.Customers); err != nil {
+			return of, err
 		}
-		if of.ProviderPrice, err = l.read(terms); err != nil {
-			return nil, err
-		}
-		all = append(all, of)
-	}
-	return all, coded(rows.Err())
+		of.ProviderPrice, err = l.read(terms)
+		return of, err
+	})
 }

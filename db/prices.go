@@ -76,7 +76,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := lockFixedFee(ctx, tx, tenant, p.Terms); err != nil {
+		if err := lockBesideQuantities(ctx, tx, tenant, p.Terms); err != nil {
 			return err
 		}
 		// The meter's row orders two changes at once.
@@ -233,20 +233,10 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		    and m.effective_from <= b.starts_at
 		  order by m.plan_id nulls last, m.effective_from desc, m.version desc
 		  limit 1) otherwise on true
-		left join lateral (
-		  select m.terms is not null as priced
-		  from meter_prices m
-		  where m.tenant_id = @tenant
-		    and m.meter_id = @meter
-		    and m.customer_id = b.customer_id
-		    and m.withdrawn_at is null
-		    and m.effective_from <= b.starts_at
-		  order by m.effective_from desc, m.version desc
-		  limit 1) own on true
 		where b.tenant_id = @tenant
 		  and b.closed_at is null
 		  and b.starts_at >= @effective_from
-		  and (b.customer_id = @customer or has.plan = @plan and own.priced is not true)
+		  and (b.customer_id = @customer or has.plan = @plan and not `+isOwnPricedAt("b.customer_id", "b.starts_at")+`)
 		  and (@customer::bigint = 0 or b.customer_id = @customer)
 		  and coalesce(nullif(l.currency, ''), otherwise.currency) <> @currency
 		  and not exists (

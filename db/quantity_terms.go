@@ -10,27 +10,30 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RefuseFixedFee refuses terms with a fee for each event, or with prices by dimension, while the
-// tenant's provider bills quantities: a quantity has no number of events and no dimension values.
-// Set refuses the same terms.
-func (s Prices) RefuseFixedFee(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
-	return refuseFixedFee(ctx, s.pool, tenant, t)
+// needsAmounts reports whether no provider that bills quantities can charge the terms: a quantity
+// has no number of events and no dimension values.
+func needsAmounts(t billing.Terms) bool { return !t.FixedFee.IsZero() || t.Dimensions != nil }
+
+// RefuseBesideQuantities refuses terms that need amounts while the tenant's provider bills
+// quantities. Set refuses the same terms.
+func (s Prices) RefuseBesideQuantities(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
+	return refuseBesideQuantities(ctx, s.pool, tenant, t)
 }
 
-// lockFixedFee refuses the same terms as RefuseFixedFee. Until the transaction ends, no provider
+// lockBesideQuantities refuses the same terms as RefuseBesideQuantities. Until the transaction ends, no provider
 // is saved. Alerts and quotas lock the tenant before a meter, so the caller has locked no meter.
-func lockFixedFee(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, t billing.Terms) error {
-	if t.FixedFee.IsZero() && t.Dimensions == nil {
+func lockBesideQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, t billing.Terms) error {
+	if !needsAmounts(t) {
 		return nil
 	}
 	if err := oneAtATime(ctx, tx, tenant); err != nil {
 		return err
 	}
-	return refuseFixedFee(ctx, tx, tenant, t)
+	return refuseBesideQuantities(ctx, tx, tenant, t)
 }
 
-func refuseFixedFee(ctx context.Context, q querier, tenant metering.TenantID, t billing.Terms) error {
-	if t.FixedFee.IsZero() && t.Dimensions == nil {
+func refuseBesideQuantities(ctx context.Context, q querier, tenant metering.TenantID, t billing.Terms) error {
+	if !needsAmounts(t) {
 		return nil
 	}
 	provider, err := activeProvider(ctx, q, tenant)

@@ -1,4 +1,4 @@
-package main
+package odometer_test
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 func TestDocsPicturesAreThereAndSmall(t *testing.T) {
 	pages := read(t, "README.md") + read(t, "docs/operators.md") + read(t, "docs/guides/start-from-a-template.md") + read(t, "docs/guides/break-usage-down.md")
 	shown := regexp.MustCompile(`!\[[^\]]+\]\((?:docs/|\.\./)?(pictures/\S+?\.png)\)`).FindAllStringSubmatch(pages, -1)
-	kept, err := filepath.Glob(filepath.Join(root, "docs/pictures/*"))
+	kept, err := filepath.Glob("docs/pictures/*")
 	require.NoError(t, err)
 	require.Len(t, shown, len(kept))
 	for _, picture := range shown {
-		text, err := os.ReadFile(filepath.Join(root, "docs", picture[1]))
+		text, err := os.ReadFile(filepath.Join("docs", picture[1]))
 		require.NoError(t, err)
 		require.Less(t, len(text), 120<<10, picture[1])
 		config, err := png.DecodeConfig(bytes.NewReader(text))
@@ -33,7 +33,7 @@ func TestDocsPicturesAreThereAndSmall(t *testing.T) {
 // TestEachLinkOfTheDocumentsResolves checks relative links, and anchors by GitHub's rule for headings.
 func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
 	t.Parallel()
-	tracked, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-co", "--exclude-standard", "--", "*.md", ":!:*/testdata/*").Output()
+	tracked, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.md", ":!:*/testdata/*").Output()
 	require.NoError(t, err)
 	links := 0
 	for path := range strings.Lines(string(tracked)) {
@@ -47,7 +47,7 @@ func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
 			to := path
 			if target != "" {
 				to = filepath.Join(filepath.Dir(path), target)
-				_, err := os.Stat(filepath.Join(root, to))
+				_, err := os.Stat(to)
 				require.NoError(t, err, "%s links to %s", path, link[1])
 			}
 			if anchor != "" {
@@ -64,7 +64,7 @@ func TestEachDiagramIsWrittenLineByLine(t *testing.T) {
 	t.Parallel()
 	diagrams := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		pages, err := filepath.Glob(filepath.Join(root, pattern))
+		pages, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
@@ -81,19 +81,19 @@ func TestEachDiagramIsWrittenLineByLine(t *testing.T) {
 // TestTheDocumentsNameFilesAndTestsThatExist checks the paths in code spans of pages about the code.
 func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob(filepath.Join(root, "docs/architecture/*.md"))
+	pages, err := filepath.Glob("docs/architecture/*.md")
 	require.NoError(t, err)
-	for _, page := range append(pages, filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "docs/operating/bounds.md")) {
+	for _, page := range append(pages, "CONTRIBUTING.md", "docs/operating/bounds.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		names := regexp.MustCompile("`((?:[a-z.][\\w.-]*/)+[\\w.-]*|Test\\w+)`").FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1)
 		for _, name := range names {
 			if strings.HasPrefix(name[1], "Test") {
-				found, err := exec.CommandContext(t.Context(), "git", "-C", root, "grep", "-l", "--untracked", "func "+name[1]+"(").CombinedOutput()
+				found, err := exec.CommandContext(t.Context(), "git", "grep", "-l", "--untracked", "func "+name[1]+"(").CombinedOutput()
 				require.NoError(t, err, "%s: %s: %s", page, name[1], found)
 				continue
 			}
-			_, err := os.Stat(filepath.Join(root, name[1]))
+			_, err := os.Stat(name[1])
 			require.NoError(t, err, page)
 		}
 	}
@@ -102,7 +102,7 @@ func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 // TestQuotedMessagesExist looks for the messages that pages quote, between "…", in the code.
 func TestQuotedMessagesExist(t *testing.T) {
 	t.Parallel()
-	listed, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
+	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
 	require.NoError(t, err)
 	var sources strings.Builder
 	for path := range strings.Lines(string(listed)) {

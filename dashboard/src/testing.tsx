@@ -2,10 +2,32 @@ import { act, cleanup, configure, fireEvent, render, screen, waitFor } from "@te
 import { stringify } from "lossless-json";
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { forget } from "./api/session";
+import type { Place } from "./charts/Curve";
+import type { Points } from "./charts/points";
 import { App } from "./App";
 import { queries, router } from "./router";
 
 // What a test of screens needs: an API that answers what the test says, and somebody who presses things.
+// It runs before each file of tests.
+
+// There is no canvas, so a chart is what it says. Modules are replaced here alone, because all files of tests share them.
+vi.mock("./charts/Chart", () => ({
+  Chart: ({ label, points: { series, thresholds }, unit }: { label: string; points: Points; unit: string }) => (
+    <>
+      <p>{`chart of ${series.map(({ name }) => name).join(", ")} in ${unit}`}</p>
+      <p>{`${label}: ${series[0]?.values.slice(-3).join(" ")} of ${thresholds?.join(" ")}`}</p>
+    </>
+  ),
+}));
+vi.mock("./charts/Curve", () => ({
+  Curve: ({ places, names, read }: { places: Place[]; names: string[]; read: (place: Place) => string }) => (
+    <>
+      <p>{`lines: ${names.join(", ")} up to ${places.at(-1)!.x}`}</p>
+      {places.filter(({ marked }) => marked).map((place) => <p key={place.x}>{read(place)}</p>)}
+    </>
+  ),
+}));
+vi.mock("./values/csv", async (original) => ({ ...(await original<object>()), save: vi.fn() }));
 
 configure({ asyncUtilTimeout: 300_000 }); // ends a test that waits in vain; a busy machine may take minutes
 

@@ -1,11 +1,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
-import { beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { router } from "../../router";
 import { answers, asked, list, open, press, sent, session, type } from "../../testing";
-
-vi.mock("../../charts/Chart", () => ({
-  Chart: ({ label, points }: { label: string; points: { series: { values: string[] }[]; thresholds: string[] } }) => <p>{`${label}: ${points.series[0]!.values.slice(-3).join(" ")} of ${points.thresholds.join(" ")}`}</p>,
-}));
 
 const meter = { id: "mtr_1", slug: "tokens", name: "", event_type: "call", aggregation: "sum", group_by: ["model"], value_property: "", filters: [], unit: "tokens", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const budget = { id: "alt_1", name: "Budget", type: "usage", customer: "contoso", all: false, meter: "tokens", group: { model: "large" }, thresholds: [800, 1000.5], enabled: true, created_at: "2026-11-01T00:00:00Z" };

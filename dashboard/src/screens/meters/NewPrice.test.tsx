@@ -1,8 +1,6 @@
 import { screen, waitFor, within } from "@testing-library/react";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { answers, asked, open, press, problem, session, type } from "../../testing";
-
-vi.mock("../../charts/Curve", () => ({ Curve: () => null }));
 
 const former = { version: 1, base_price: 25, included_units: 1000, overage_rate: 0.02, model: "overage", description: "", currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
 const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };

@@ -1,17 +1,7 @@
 import { screen, waitFor } from "@testing-library/react";
-import { expect, test, vi } from "vitest";
-import type { Place } from "../../charts/Curve";
+import { expect, test } from "vitest";
 import { answers, asked, open, press, sent, session, type } from "../../testing";
 import { monthBefore } from "./lastMonth";
-
-vi.mock("../../charts/Curve", () => ({
-  Curve: ({ places, names, read }: { places: Place[]; names: string[]; read: (place: Place) => string }) => (
-    <>
-      <p>{`lines: ${names.join(", ")} up to ${places.at(-1)!.x}`}</p>
-      {places.filter(({ marked }) => marked).map((place) => <p key={place.x}>{read(place)}</p>)}
-    </>
-  ),
-}));
 
 const price = { version: 1, base_price: 25, included_units: 0, overage_rate: 0.5, model: "overage", description: "", currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
 const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "calls", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };

@@ -1,11 +1,7 @@
 import { screen, within } from "@testing-library/react";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { answers, asked, list, open, session } from "../../testing";
 import { day, nextDay, startOfDay } from "../../values/instants";
-
-vi.mock("../../charts/Chart", () => ({
-  Chart: ({ points, unit }: { points: { series: { name: string }[] }; unit: string }) => <p>{`chart of ${points.series.map(({ name }) => name).join(", ")} in ${unit}`}</p>,
-}));
 
 const meter = { id: "mtr_1", slug: "tokens", name: "", event_type: "completion", aggregation: "sum", group_by: ["model"], value_property: "", filters: [], unit: "tokens", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const today = startOfDay(day(new Date(), "Europe/Zurich"), "Europe/Zurich");

@@ -3,9 +3,7 @@ import { LosslessNumber } from "lossless-json";
 import { expect, test, vi } from "vitest";
 import { router } from "../../router";
 import { answers, asked, list, open, press, problem, session } from "../../testing";
-
-const save = vi.hoisted(() => vi.fn());
-vi.mock("../../values/csv", () => ({ save }));
+import { save } from "../../values/csv";
 
 const meter = { id: "mtr_1", slug: "tokens", name: "", event_type: "completion", aggregation: "sum", group_by: ["model", "plan"], value_property: "", filters: [], unit: "tokens", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const path = "GET /v1/usage/breakdown";

@@ -26,11 +26,11 @@ func openPeriod(periods []Period) (p Period, found bool) {
 // target's window is the oldest open period; what earlier targets were reported
 // already is not reported again. repeated is what the target was reported so
 // far: it stays even if it comes to nothing now.
-func (f Facts) adjustments(periods []Period, target Series, repeated []Line) []Line {
+func (f *Facts) adjustments(periods []Period, target Series, repeated []Line) []Line {
 	return linesOf(f.lateCalculations(periods, target, repeated))
 }
 
-func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
+func (f *Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
 	into, _ := openPeriod(periods)
 	if i := slices.IndexFunc(periods, func(p Period) bool { return p.Own() && p.Range == target.Window }); i >= 0 && target.Target == OwnInvoice {
 		into = periods[i]
@@ -52,7 +52,7 @@ func (f Facts) lateCalculations(periods []Period, target Series, repeated []Line
 // adjustable says whether a closed period may come to something else than is
 // billed with it: a month with late usage touches it, it was adjusted before, or
 // the provider was not reported all of it.
-func (f Facts) adjustable(p Period) bool {
+func (f *Facts) adjustable(p Period) bool {
 	if p.ClosedAt == nil {
 		return false
 	}
@@ -71,7 +71,7 @@ func (l ClosedLine) unreported() bool {
 
 // lateOf is what each meter of a closed period has come to since, where that may
 // be something else than it was closed at, whoever has billed it.
-func (f Facts) lateOf(closed Period) (all []calculation) {
+func (f *Facts) lateOf(closed Period) (all []calculation) {
 	if !f.adjustable(closed) {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (f Facts) lateOf(closed Period) (all []calculation) {
 	return all
 }
 
-func (f Facts) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
+func (f *Facts) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
 	late := f.lateOf(closed)
 	if len(late) == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (p Period) Line(meter metering.MeterID) (l ClosedLine, known bool) {
 
 // late is what came for the closed period after it was closed, up to when its
 // events went: what is booked stays booked, whatever still counts it.
-func (f Facts) late(closed Period, then ClosedLine) Measured {
+func (f *Facts) late(closed Period, then ClosedLine) Measured {
 	if then.LateEvents != nil {
 		return Measured{*then.LateUsage, *then.LateEvents, then.LateDimensions}
 	}
@@ -153,7 +153,7 @@ func (f Facts) late(closed Period, then ClosedLine) Measured {
 
 // lateTarget is where what came late goes with a period: onto the subscription's
 // next invoice, or onto the period's own one, if there will be one.
-func (f Facts) lateTarget(periods []Period, target Period) (at Series, takes bool) {
+func (f *Facts) lateTarget(periods []Period, target Period) (at Series, takes bool) {
 	at = Series{
 		Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: f.Side.Subscription,
 		Counting: Adds, Window: target.Range, Late: true,
@@ -228,7 +228,7 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, Reported] {
 
 // excludedIn says why an amount in the currency is not charged with the period's
 // own invoice, or with the subscription's next one, if it is not.
-func (f Facts) excludedIn(currency, target string, period Period) string {
+func (f *Facts) excludedIn(currency, target string, period Period) string {
 	if f.Side == nil {
 		return ""
 	}
@@ -264,11 +264,11 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location, l
 func Adjustments(f Facts) []Line { return linesOf(f.carried()) }
 
 // carried are the calculations of Adjustments.
-func (f Facts) carried() []calculation {
+func (f *Facts) carried() []calculation {
 	if f.Connection == nil {
 		return nil // without a provider nothing is billed
 	}
-	periods := ExpectedPeriods(f)
+	periods := ExpectedPeriods(*f)
 	open, found := openPeriod(periods)
 	if !found {
 		return nil
@@ -290,7 +290,7 @@ func (f Facts) carried() []calculation {
 
 // lateOwn is the closed period whose own invoice takes what came late for earlier
 // ones, and where there, if there is one.
-func (f Facts) lateOwn(periods []Period) (own Period, at Series, takes bool) {
+func (f *Facts) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 	if f.Connection == nil || f.Connection.Statements || f.Side == nil {
 		return own, at, false
 	}
@@ -304,7 +304,7 @@ func (f Facts) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 
 // excludedLate says why late usage in the currency is not charged with the open
 // period that carries it, which may be in its grace, if it is not.
-func (f Facts) excludedLate(currency string, open Period) string {
+func (f *Facts) excludedLate(currency string, open Period) string {
 	target := ""
 	if open.Own() && !f.subscribed() {
 		target = OwnInvoice
@@ -327,8 +327,8 @@ type Adjustment struct {
 
 // carriedBy are those that the period carries, or, of one that carries none any
 // more, those that it was reported with.
-func (f Facts) carriedBy(period Period) (all []Adjustment) {
-	periods := ExpectedPeriods(f)
+func (f *Facts) carriedBy(period Period) (all []Adjustment) {
+	periods := ExpectedPeriods(*f)
 	open, found := openPeriod(periods)
 	own, at, takes := f.lateOwn(periods)
 	switch {
@@ -358,7 +358,7 @@ func carriedAs(late []calculation, excluded func(currency string) string) (all [
 
 // carriedThen are those that a closed period was reported with while it was the
 // target period.
-func (f Facts) carriedThen(target Period) (all []Adjustment) {
+func (f *Facts) carriedThen(target Period) (all []Adjustment) {
 	for _, closed := range f.Stored {
 		reported := f.billed(closed, func(r Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })
 		for _, m := range f.Meters {

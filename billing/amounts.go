@@ -309,7 +309,7 @@ func (r *Reported) outcomeOnInvoice(s State) State {
 // last invoice of the period is final, or there will be none; not where nothing was
 // charged, nor is to be.
 // Half a minor unit is no difference.
-func (f Facts) reconciledAmount(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+func (f *Facts) reconciledAmount(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
 	if f.Unread {
 		return r, false // a line may be set by a report that is not known

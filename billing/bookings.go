@@ -38,7 +38,7 @@ type Booked struct {
 
 // bookings are those that are still to be made: late usage is booked by whoever
 // plans first, under the late policy that holds then.
-func (f Facts) bookings() (all []Booking) {
+func (f *Facts) bookings() (all []Booking) {
 	if f.Connection == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (f Facts) bookings() (all []Booking) {
 }
 
 // booking is what of the late calculation is not booked yet.
-func (f Facts) booking(c *calculation) Booking {
+func (f *Facts) booking(c *calculation) Booking {
 	booked := f.booked(c)
 	return Booking{
 		Period: c.late.closed.Start, MeterID: c.meter.ID, Events: c.events + c.late.events,
@@ -63,7 +63,7 @@ func (f Facts) booking(c *calculation) Booking {
 }
 
 // booked is what is booked of the late calculation.
-func (f Facts) booked(c *calculation) Booked {
+func (f *Facts) booked(c *calculation) Booked {
 	if b, known := f.bookedOf(c.meter.ID, c.late.closed.Start); known {
 		return b
 	}
@@ -71,7 +71,7 @@ func (f Facts) booked(c *calculation) Booked {
 }
 
 // bookedOf is what is booked of the meter in the closed period that began then.
-func (f Facts) bookedOf(meter metering.MeterID, start time.Time) (b Booked, known bool) {
+func (f *Facts) bookedOf(meter metering.MeterID, start time.Time) (b Booked, known bool) {
 	i := slices.IndexFunc(f.Booked, func(b Booked) bool { return b.MeterID == meter && b.Period.Equal(start) })
 	if i < 0 {
 		return Booked{}, false
@@ -81,7 +81,7 @@ func (f Facts) bookedOf(meter metering.MeterID, start time.Time) (b Booked, know
 
 // leaveOnlyReported has the late calculation leave out what is only reported:
 // booked as that, or not booked yet while that is the late policy.
-func (f Facts) leaveOnlyReported(c *calculation) {
+func (f *Facts) leaveOnlyReported(c *calculation) {
 	booked, rest := f.booked(c), f.booking(c)
 	c.late.onlyReported, c.late.onlyReportedCharge = booked.OnlyReported, booked.OnlyReportedCharge
 	if !rest.Billed {

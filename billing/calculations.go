@@ -225,7 +225,7 @@ func (l ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 
 // calculations are what every meter of the period comes to now, as usage is
 // counted, and those that are left out with the reason.
-func (f Facts) calculations(period Period) (all []calculation, excluded []Exclusion) {
+func (f *Facts) calculations(period Period) (all []calculation, excluded []Exclusion) {
 	others := f.billed(period, func(r Reported) bool { return !r.Late && !f.here(r.Series) })
 	common := f.inCommon(f.currencies(period)) // for what has no price
 	meters := f.metersIn(period)
@@ -251,12 +251,12 @@ func (f Facts) calculations(period Period) (all []calculation, excluded []Exclus
 
 // shown are the calculations of an open period as its provider bills it, which
 // may count units and not usage.
-func (f Facts) shown(period Period) []calculation {
+func (f *Facts) shown(period Period) []calculation {
 	all, _ := f.calculations(period)
 	if f.Connection == nil || f.Connection.Statements || f.Side == nil {
 		return all
 	}
-	p := planner{Facts: f}
+	p := planner{Facts: *f}
 	if period.Bills == metering.BillsAmounts {
 		return p.shownAmounts(period, all)
 	}
@@ -285,7 +285,7 @@ func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 
 // lateCalculation is charge(usage with what came late) − charge(usage billed so
 // far), at the closed period's price.
-func (f Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine) calculation {
+func (f *Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine) calculation {
 	c := closedCalculation(m, then)
 	c.late = &lateUsage{closed: closed.Range}
 	late := f.late(closed, then)

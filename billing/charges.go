@@ -187,7 +187,7 @@ func (s Sums) counted(c Counting) metering.Decimal {
 }
 
 // billed adds up what series of the period have been reported of each meter.
-func (f Facts) billed(period Period, counts func(Reported) bool) map[metering.MeterID]elsewhere {
+func (f *Facts) billed(period Period, counts func(Reported) bool) map[metering.MeterID]elsewhere {
 	all := make(map[metering.MeterID]elsewhere)
 	for _, r := range f.Reported {
 		if r.about(period) && f.counts(r.Connection) && counts(r) {
@@ -200,12 +200,12 @@ func (f Facts) billed(period Period, counts func(Reported) bool) map[metering.Me
 }
 
 // price is what the customer is charged for the meter in the period, if it has one.
-func (f Facts) price(meter metering.MeterID, period Period) (price Price, priced bool) {
+func (f *Facts) price(meter metering.MeterID, period Period) (price Price, priced bool) {
 	return f.Customer.PriceAt(meter, f.Prices[meter], period.Start)
 }
 
 // priceIn is price, of a closed period the one that it closed at.
-func (f Facts) priceIn(meter metering.MeterID, period Period) Price {
+func (f *Facts) priceIn(meter metering.MeterID, period Period) Price {
 	if l, known := period.Line(meter); known {
 		return Price{MeterID: meter, Version: l.PriceVersion, Terms: l.Terms}
 	}
@@ -214,7 +214,7 @@ func (f Facts) priceIn(meter metering.MeterID, period Period) Price {
 }
 
 // usage is what the meter has counted in the period.
-func (f Facts) usage(meter metering.MeterID, period Period) Usage {
+func (f *Facts) usage(meter metering.MeterID, period Period) Usage {
 	for _, u := range f.Usage {
 		if u.MeterID == meter && u.Period.Equal(period.Start) {
 			return u
@@ -225,15 +225,15 @@ func (f Facts) usage(meter metering.MeterID, period Period) Usage {
 
 // charges are what every meter of the period comes to now, those that are left
 // out with the reason.
-func (f Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
+func (f *Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
 	all, excluded := f.calculations(period)
 	return linesOf(all), excluded
 }
 
 // here says whether the series is of the tenant's present connection.
-func (f Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
+func (f *Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
 
-func (f Facts) connectedTo(c metering.ConnectionID) bool {
+func (f *Facts) connectedTo(c metering.ConnectionID) bool {
 	return f.Connection != nil && c == f.Connection.ID
 }
 
@@ -241,18 +241,18 @@ func (f Facts) connectedTo(c metering.ConnectionID) bool {
 // reported in test mode is charged to nobody: for a connection in live mode it
 // does not, nor the other way round. A provider that knows no modes is in live
 // mode, and so is a tenant without one.
-func (f Facts) counts(c metering.ConnectionID) bool { return f.isTest(c) == f.inTest() }
+func (f *Facts) counts(c metering.ConnectionID) bool { return f.isTest(c) == f.inTest() }
 
-func (f Facts) isTest(c metering.ConnectionID) bool { return slices.Contains(f.InTest, c) }
+func (f *Facts) isTest(c metering.ConnectionID) bool { return slices.Contains(f.InTest, c) }
 
-func (f Facts) inTest() bool { return f.Connection != nil && f.isTest(f.Connection.ID) }
+func (f *Facts) inTest() bool { return f.Connection != nil && f.isTest(f.Connection.ID) }
 
 // bills says whether the line was billed for all that counts now. To another
 // mode the period is one that closed while there was no provider.
-func (f Facts) bills(l ClosedLine) bool { return l.Billed && l.Test == f.inTest() }
+func (f *Facts) bills(l ClosedLine) bool { return l.Billed && l.Test == f.inTest() }
 
 // currencies are those of the meters' prices in the period.
-func (f Facts) currencies(period Period) (all []string) {
+func (f *Facts) currencies(period Period) (all []string) {
 	for _, m := range f.metersIn(period) {
 		if price, priced := f.price(m.ID, period); priced && m.Version.Status != metering.Backfilling {
 			all = append(all, price.Currency)
@@ -262,7 +262,7 @@ func (f Facts) currencies(period Period) (all []string) {
 }
 
 // inCommon is the tenant's currency where these differ or are none.
-func (f Facts) inCommon(currencies []string) string {
+func (f *Facts) inCommon(currencies []string) string {
 	if len(slices.Compact(slices.Clone(currencies))) == 1 {
 		return currencies[0]
 	}
@@ -276,5 +276,5 @@ func CurrencyOf(lines []Line, s Settings) string {
 	for i, l := range lines {
 		currencies[i] = l.Currency
 	}
-	return Facts{Settings: s}.inCommon(currencies)
+	return (&Facts{Settings: s}).inCommon(currencies)
 }

@@ -19,7 +19,7 @@ func (p Period) pending() bool { return p.ClosedAt != nil && !p.Complete }
 
 // account notes in the lines of a closed period what is billed of them, if they
 // are not reported on and that is something else than what they came to.
-func (f Facts) account(p *Period) {
+func (f *Facts) account(p *Period) {
 	if p.ClosedAt == nil {
 		return
 	}
@@ -42,7 +42,7 @@ func (f Facts) account(p *Period) {
 
 // billedOf is what everybody has billed of the period: the present receiver with
 // the last statement that it has taken, others at the most.
-func (f Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
+func (f *Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
 	stated := func(s Series) bool { return s.Kind == StatementReport && f.here(s) }
 	all := f.billed(p, func(r Reported) bool { return !r.Late && !stated(r.Series) })
 	last := f.lastStatement(p, State.Taken)
@@ -81,23 +81,24 @@ func between(least, d, most metering.Decimal) metering.Decimal {
 
 // atLeast are the facts were nothing of what may have arrived there, but what
 // takes something back.
-func (f Facts) atLeast() Facts {
+func (f *Facts) atLeast() *Facts {
 	if !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Outstanding }) {
 		return f
 	}
-	f.Reported = slices.Clone(f.Reported)
-	for i := range f.Reported {
-		if r := &f.Reported[i]; r.Outstanding {
+	least := *f
+	least.Reported = slices.Clone(f.Reported)
+	for i := range least.Reported {
+		if r := &least.Reported[i]; r.Outstanding {
 			r.Taken = r.least()
 			r.Standing = r.Taken
 		}
 	}
-	return f
+	return &least
 }
 
 // isAll says whether it is what the line came to. What units cost is known; of
 // what is billed in amounts nothing else matters, but to who is sent statements.
-func (f Facts) isAll(l ClosedLine, so billedSoFar) bool {
+func (f *Facts) isAll(l ClosedLine, so billedSoFar) bool {
 	if l.inAmounts() && (f.Connection == nil || !f.Connection.Statements) {
 		return so.amount.Equal(l.Charge)
 	}
@@ -106,7 +107,7 @@ func (f Facts) isAll(l ClosedLine, so billedSoFar) bool {
 
 // reportedOn says whether what the closed line lacks is still reported as its own.
 // It is asked of lines that are billed.
-func (f Facts) reportedOn(p Period, l ClosedLine) bool {
+func (f *Facts) reportedOn(p Period, l ClosedLine) bool {
 	switch {
 	case !p.pending() || l.Reconciled != nil || f.Connection == nil:
 		return false
@@ -120,7 +121,7 @@ func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 		return f.awaitsInvoice(p)
 	}
 	i := slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
-	m := (&planner{Facts: f}).quantityOf(p, f.Meters[i])
+	m := (&planner{Facts: *f}).quantityOf(p, f.Meters[i])
 	return m.excluded(false) == "" && m.over() == "" && !m.value(l.Usage).Equal(m.reportedHere())
 }
 
@@ -128,7 +129,7 @@ func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 // what came late: what the period itself lacks. Then that is not reported as its own
 // any more, although it could be again, as where the customer has the former
 // subscription once more whose last invoice is not final.
-func (f Facts) isCarried(p Period, l ClosedLine) bool {
+func (f *Facts) isCarried(p Period, l ClosedLine) bool {
 	carried := f.billed(p, func(r Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
 	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
 		return false
@@ -155,7 +156,7 @@ func isBeyond(carried, late, lacking metering.Decimal) bool {
 
 // awaitsInvoice says whether the period is one of the present subscription's
 // whose last invoice is not final, or one that its own invoice is to bill.
-func (f Facts) awaitsInvoice(p Period) bool {
+func (f *Facts) awaitsInvoice(p Period) bool {
 	if p.Own() {
 		return f.Connection.Invoices && !p.Subscription.Invoiced && f.isCharged(p)
 	}
@@ -163,7 +164,7 @@ func (f Facts) awaitsInvoice(p Period) bool {
 }
 
 // saidAll says whether a statement was taken of all that the period came to.
-func (f Facts) saidAll(p Period) bool {
+func (f *Facts) saidAll(p Period) bool {
 	return slices.ContainsFunc(f.Statements, func(s Sent) bool {
 		return s.Period.Equal(p.Start) && s.State.Taken() && f.stands(s, p) && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
 			return f.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
@@ -172,7 +173,7 @@ func (f Facts) saidAll(p Period) bool {
 }
 
 // stated says whether the closed line stands in the period's last statement.
-func (f Facts) stated(l ClosedLine) bool { return f.bills(l) && l.Reconciled == nil }
+func (f *Facts) stated(l ClosedLine) bool { return f.bills(l) && l.Reconciled == nil }
 
 func (l ClosedLine) isSaidBy(said Line) bool {
 	return said.about(Line{MeterID: l.MeterID}) && said.Events == l.Events && said.PriceVersion == l.PriceVersion && said.Currency == l.Currency &&
@@ -228,7 +229,7 @@ func (p *planner) addCarried(c *calculation, period Period, l ClosedLine) {
 
 // isComplete says whether nothing of a closed period is to be reported any
 // more, on its way, or to be seen on an invoice.
-func (f Facts) isComplete(p Period) bool {
+func (f *Facts) isComplete(p Period) bool {
 	own := p.Own() && f.Connection != nil && f.Connection.Invoices && f.Side != nil && !p.Subscription.Invoiced
 	if own && f.isToInvoice(p) {
 		return false
@@ -252,7 +253,7 @@ func (f Facts) isComplete(p Period) bool {
 }
 
 // complete are the closed periods that are complete by now.
-func (f Facts) complete() (all []Period) {
+func (f *Facts) complete() (all []Period) {
 	for _, p := range f.Stored {
 		if p.pending() && f.isComplete(p) {
 			all = append(all, p)

@@ -44,7 +44,7 @@ type invoiced struct {
 }
 
 // invoicedPeriods are those of which the last invoice is final.
-func (f Facts) invoicedPeriods() (all []invoiced) {
+func (f *Facts) invoicedPeriods() (all []invoiced) {
 	for _, last := range f.Invoices {
 		if !last.Renewal || !f.concerns(last) || slices.ContainsFunc(all, func(known invoiced) bool { return known.samePeriod(last) }) {
 			continue
@@ -69,7 +69,7 @@ func (f Facts) invoicedPeriods() (all []invoiced) {
 }
 
 // follower is the stream that has a subscription.
-func (f Facts) follower(subscription string) (stream int) {
+func (f *Facts) follower(subscription string) (stream int) {
 	for _, of := range f.Followed {
 		if of.Subscription == subscription {
 			stream = of.Stream
@@ -80,7 +80,7 @@ func (f Facts) follower(subscription string) (stream int) {
 
 // answersFor says whether what nobody has reported of an invoice's meter is for the
 // stream: it has the subscription, or the meter did not feed the one that has it.
-func (f Facts) answersFor(i Invoice, meter metering.MeterID) bool {
+func (f *Facts) answersFor(i Invoice, meter metering.MeterID) bool {
 	follower := f
 	follower.Stream = f.follower(i.Subscription)
 	return follower.Stream == f.Stream || follower.fed(meter, i.Period).Empty()
@@ -88,19 +88,19 @@ func (f Facts) answersFor(i Invoice, meter metering.MeterID) bool {
 
 // concerns says whether the invoices of a subscription bill anything of the stream:
 // it has the subscription, or had it, or was reported to it.
-func (f Facts) concerns(i Invoice) bool {
+func (f *Facts) concerns(i Invoice) bool {
 	return f.follower(i.Subscription) == f.Stream ||
 		slices.ContainsFunc(f.Stored, func(p Period) bool { return p.Subscription.ID == i.Subscription }) ||
 		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.To.Subscription == i.Subscription })
 }
 
 // isReportedTo says whether usage of the meter was reported to the subscription.
-func (f Facts) isReportedTo(subscription string, meter metering.MeterID) bool {
+func (f *Facts) isReportedTo(subscription string, meter metering.MeterID) bool {
 	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && r.To.Subscription == subscription })
 }
 
 // hasEnded says whether the subscription has, and makes no invoice any more.
-func (f Facts) hasEnded(s Subscription) bool {
+func (f *Facts) hasEnded(s Subscription) bool {
 	return s.ID != "" && slices.ContainsFunc(f.Invoices, func(i Invoice) bool { return i.Ended && i.Subscription == s.ID })
 }
 
@@ -120,7 +120,7 @@ func (i Invoice) isIn(last Invoice) bool {
 // usage of some time, or would. Of several subscriptions it is the one whose invoices
 // of that time name the meter; where none does, any but one whose period another one
 // has, which the customer's period is of and which is still to bill it.
-func (f Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
+func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
 	if _, named := i.units[meter]; named || i.Ended { // of the end of one, says decides
 		return true
 	}
@@ -146,7 +146,7 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all 
 // isOn says whether what the series was reported is on the invoice: on one of the
 // subscription that it was reported to, or of another with the same periods. One that
 // has a stream of its own has other ones, also if they begin with those of another.
-func (f Facts) isOn(i Invoice, r Reported) bool {
+func (f *Facts) isOn(i Invoice, r Reported) bool {
 	same := r.To.Start.Equal(i.Period.Start) && f.follower(r.To.Subscription) == 0 && f.follower(i.Subscription) == 0
 	to := r.To.Subscription == "" || r.To.Subscription == i.Subscription || same
 	return to && r.Kind == QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && i.Period.Contains(r.Window.Start)
@@ -154,7 +154,7 @@ func (f Facts) isOn(i Invoice, r Reported) bool {
 
 // says says whether an invoice shows what is billed of the series. That another
 // subscription has ended says nothing of one there in whose period the series lies.
-func (f Facts) says(i Invoice, r Reported) bool {
+func (f *Facts) says(i Invoice, r Reported) bool {
 	if i.Ended && r.To.Subscription != "" {
 		return f.isOn(i, r) && r.To.Subscription == i.Subscription
 	}

@@ -22,7 +22,7 @@ func (p Period) Own() bool { return p.Subscription.ID == OwnInvoice }
 // own notes that an open period's invoice will be one of ours: it is billed in
 // amounts, and the customer was seen without a subscription while it was open.
 // It stays so, unless a subscription's period turns out to touch it.
-func (p *Period) own(f Facts) {
+func (p *Period) own(f *Facts) {
 	if p.ClosedAt != nil || p.Bills != metering.BillsAmounts || f.Side == nil {
 		return
 	}
@@ -34,13 +34,13 @@ func (p *Period) own(f Facts) {
 
 // leavesRest says whether what the invoices of a subscription that has ended lack
 // of a period is carried: onto the next one's, or onto one of ours.
-func (f Facts) leavesRest(p Period) bool {
+func (f *Facts) leavesRest(p Period) bool {
 	return p.Subscription.ID != "" && !(f.subscribed() && p.Within(p.Subscription.Range).Empty())
 }
 
 // finalization is the last report that makes the period's invoice final; zero:
 // there is none.
-func (f Facts) finalization(p Period) (last Sent) {
+func (f *Facts) finalization(p Period) (last Sent) {
 	for _, s := range f.Finalized {
 		if s.Period.Equal(p.Start) && s.Number > last.Number {
 			last = s
@@ -50,24 +50,24 @@ func (f Facts) finalization(p Period) (last Sent) {
 }
 
 // finalizes says whether the period's invoice is, or may be, final.
-func (f Facts) finalizes(p Period) bool {
+func (f *Facts) finalizes(p Period) bool {
 	s := f.finalization(p).State
 	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
 }
 
 // isOnOwn says whether the series is a line of the period's own invoice, as the
 // customer that it is there now.
-func (f Facts) isOnOwn(s Series, p Period) bool {
+func (f *Facts) isOnOwn(s Series, p Period) bool {
 	return f.isOwnLine(s, p) && s.Customer == f.Side.Customer
 }
 
 // isOwnLine says the same of any customer that it was there.
-func (f Facts) isOwnLine(s Series, p Period) bool {
+func (f *Facts) isOwnLine(s Series, p Period) bool {
 	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Window.Start.Equal(p.Start)
 }
 
 // hasLines says whether there is a line of something among some of the series.
-func (f Facts) hasLines(p Period, is func(Series, Period) bool) bool {
+func (f *Facts) hasLines(p Period, is func(Series, Period) bool) bool {
 	return slices.ContainsFunc(f.Reported, func(r Reported) bool {
 		return is(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
 	})
@@ -75,7 +75,7 @@ func (f Facts) hasLines(p Period, is func(Series, Period) bool) bool {
 
 // isToInvoice says whether a closed period is to have, or has, an invoice of
 // ours: it comes to something, or what came late for earlier ones does.
-func (f Facts) isToInvoice(p Period) bool {
+func (f *Facts) isToInvoice(p Period) bool {
 	return f.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(f.lateOnOwn(p), func(l Line) bool {
 		return !l.Amount.IsZero() && f.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
@@ -83,7 +83,7 @@ func (f Facts) isToInvoice(p Period) bool {
 
 // isCharged says whether what the closed period itself came to is to be put on an
 // invoice of ours, or is on one that is not final.
-func (f Facts) isCharged(p Period) bool {
+func (f *Facts) isCharged(p Period) bool {
 	if f.finalizes(p) || f.hasLines(p, f.isOwnLine) {
 		return !p.Subscription.Invoiced
 	}
@@ -95,7 +95,7 @@ func (f Facts) isCharged(p Period) bool {
 
 // lateOnOwn are the lines of what came late for earlier periods that go onto the
 // period's own invoice.
-func (f Facts) lateOnOwn(p Period) []Line {
+func (f *Facts) lateOnOwn(p Period) []Line {
 	at, takes := f.lateTarget(f.Stored, p)
 	if !takes {
 		return nil
@@ -105,14 +105,14 @@ func (f Facts) lateOnOwn(p Period) []Line {
 
 // takesLate says whether what came late goes onto the own invoice of a closed
 // period: it is the last one that is not final.
-func (f Facts) takesLate(periods []Period, target Period) bool {
+func (f *Facts) takesLate(periods []Period, target Period) bool {
 	takes := func(p Period) bool { return p.Own() && p.pending() && !f.finalizes(p) }
 	return takes(target) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(target.Start) && takes(p) })
 }
 
 // ownCurrency is that of the period's own invoice: the one of all that it comes
 // to, or, where that is nothing, of what comes late; the tenant's where these differ.
-func (f Facts) ownCurrency(p Period) string {
+func (f *Facts) ownCurrency(p Period) string {
 	var charged []string
 	for _, l := range p.Closed {
 		if !l.Charge.IsZero() {
@@ -129,7 +129,7 @@ func (f Facts) ownCurrency(p Period) string {
 	}
 	if len(charged) == 0 {
 		at := Series{Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: OwnInvoice, Window: p.Range}
-		for _, l := range f.adjustments(Periods(f), at, nil) {
+		for _, l := range f.adjustments(Periods(*f), at, nil) {
 			if !l.Amount.IsZero() {
 				charged = append(charged, l.Currency)
 			}

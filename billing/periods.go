@@ -85,17 +85,17 @@ func Periods(f Facts) []Period {
 	periods := slices.Clone(f.Stored)
 	if len(periods) > 0 {
 		last := &periods[len(periods)-1]
-		last.End = last.shorten(f)
+		last.End = last.shorten(&f)
 	}
-	for _, r := range missingPeriods(f, periods) {
+	for _, r := range missingPeriods(&f, periods) {
 		periods = append(periods, Period{Range: r})
 	}
 	slices.SortFunc(periods, func(a, b Period) int { return a.Start.Compare(b.Start) })
 	for i := range periods {
 		periods[i].Stream = f.Stream
-		periods[i].subscribe(f)
+		periods[i].subscribe(&f)
 		periods[i].bill(f.Connection)
-		periods[i].own(f)
+		periods[i].own(&f)
 	}
 	return periods
 }
@@ -136,10 +136,10 @@ func PeriodOfMeter(streams []Facts, meter metering.MeterID, at time.Time) meteri
 	return expectedAt(streams[0], at)
 }
 
-func (f Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }
+func (f *Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }
 
 // current is the subscription's period; empty where there is none.
-func (f Facts) current() metering.Range {
+func (f *Facts) current() metering.Range {
 	if !f.subscribed() {
 		return metering.Range{}
 	}
@@ -148,7 +148,7 @@ func (f Facts) current() metering.Range {
 
 // subscribe notes which subscription an open period lies in, and at what prices:
 // of an earlier period of the subscription's, those that nobody has noted yet.
-func (p *Period) subscribe(f Facts) {
+func (p *Period) subscribe(f *Facts) {
 	if p.ClosedAt != nil || !f.subscribed() {
 		return
 	}
@@ -172,7 +172,7 @@ func (p *Period) subscribe(f Facts) {
 
 // missingPeriods are those that the stream lacks up to now: after its end, and,
 // once that is decided, before its beginning.
-func missingPeriods(f Facts, periods []Period) []metering.Range {
+func missingPeriods(f *Facts, periods []Period) []metering.Range {
 	if len(periods) == 0 {
 		return f.extend(f.first().Start)
 	}
@@ -191,7 +191,7 @@ func missingPeriods(f Facts, periods []Period) []metering.Range {
 // forward: the end of the last calendar month before it was made, and the grace.
 // nil: that is decided, once and for all, by then, by an operator, or by a
 // subscription.
-func (f Facts) headOpenUntil() *time.Time {
+func (f *Facts) headOpenUntil() *time.Time {
 	c := f.Customer
 	until := c.HeadOpenUntil
 	if until == nil && len(f.Stored) == 0 {
@@ -205,7 +205,7 @@ func (f Facts) headOpenUntil() *time.Time {
 }
 
 // extend returns the periods from start to the one that Now lies in.
-func (f Facts) extend(start time.Time) []metering.Range {
+func (f *Facts) extend(start time.Time) []metering.Range {
 	if start.After(f.Now) {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (f Facts) extend(start time.Time) []metering.Range {
 }
 
 // first is where the customer's periods begin.
-func (f Facts) first() metering.Range {
+func (f *Facts) first() metering.Range {
 	c := f.Customer
 	if c.BillingStartsAt == nil && f.current().Contains(c.CreatedAt) {
 		return f.current()
@@ -290,7 +290,7 @@ func AfterSubscription(end, now time.Time) metering.Range {
 // provider was reported it yet, where the subscription's begins: one in test
 // mode neither, since what has windows of it has them for good. A period never
 // grows.
-func (p Period) shorten(f Facts) time.Time {
+func (p Period) shorten(f *Facts) time.Time {
 	if p.ClosedAt != nil || !p.Contains(f.Now) {
 		return p.End
 	}

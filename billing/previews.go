@@ -69,7 +69,7 @@ func Preview(f Facts) (lines []PreviewLine) {
 
 // difference is how our price of the meter in the period differs from the
 // provider's, where that is charged instead.
-func (f Facts) difference(m metering.Meter, period Period, theirs ProviderPrice) *PriceDifference {
+func (f *Facts) difference(m metering.Meter, period Period, theirs ProviderPrice) *PriceDifference {
 	ours, priced := f.price(m.ID, period)
 	if theirs == nil || !priced {
 		return nil
@@ -81,18 +81,18 @@ func (f Facts) difference(m metering.Meter, period Period, theirs ProviderPrice)
 }
 
 // running is the period of CurrentPeriod.
-func (f Facts) running() Period {
-	for _, p := range ExpectedPeriods(f) {
+func (f *Facts) running() Period {
+	for _, p := range ExpectedPeriods(*f) {
 		if p.Contains(f.Now) {
 			return p
 		}
 	}
-	return Period{Range: CurrentPeriod(f)}
+	return Period{Range: CurrentPeriod(*f)}
 }
 
 // excluded says why the meter is not reported, as far as that is known without
 // planning.
-func (f Facts) excluded(m metering.Meter, period Period) string {
+func (f *Facts) excluded(m metering.Meter, period Period) string {
 	if m.Version.Status == metering.Backfilling {
 		return ExcludedBackfilling
 	}

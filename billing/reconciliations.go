@@ -97,7 +97,7 @@ func (f *Facts) leaveSubscriptions() {
 // that is not the customer's any more. Its last invoice may be final although nobody
 // has heard of that, and would not bill what is taken now. One that was made before a
 // restore may have been sent since.
-func (f Facts) leavesSubscription(o Open) bool {
+func (f *Facts) leavesSubscription(o Open) bool {
 	if o.State != Planned || !f.connectedTo(o.Connection) || f.Side == nil || o.Epoch < f.Epoch {
 		return false
 	}
@@ -166,7 +166,7 @@ func (f *Facts) outcome(o Open) State {
 
 // reconcile compares the lines of a period, if it is closed, with the invoices
 // that bill it. What they say as before is not written down again.
-func (f Facts) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
+func (f *Facts) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
 	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
 		l := &p.Closed[n]
@@ -187,7 +187,7 @@ func (r Reconciliation) says(before *Reconciliation) bool {
 // reconciliation is what the invoices bill of a closed period's meter; it is
 // known once all that the present connection was reported of it is invoiced, and
 // nothing is on its way elsewhere.
-func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+func (f *Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
 	if f.Connection == nil || !f.bills(l) || f.reportedOn(p, l) {
 		return r, false
@@ -237,7 +237,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 }
 
 // ownOf are the series of what was reported of a meter's period while it was open.
-func (f Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[Reported] {
+func (f *Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[Reported] {
 	return func(yield func(Reported) bool) {
 		for _, s := range f.Reported {
 			if !s.Late && s.MeterID == meter && s.about(p) && f.counts(s.Connection) && !yield(s) {
@@ -249,7 +249,7 @@ func (f Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[Reported] {
 
 // missing is what of a reconciliation's units, billed nowhere so far, the invoice may
 // bill: not what others have accepted, and their own invoices lack.
-func (f Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
+func (f *Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
 	missing := r.Units.Sub(r.Billed)
 	for s := range f.ownOf(p, r.MeterID) {
 		if s.Connection != i.Connection && s.Invoiced != nil {
@@ -261,7 +261,7 @@ func (f Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
 
 // partlyKnown are the starts of the closed periods that final invoices are to be
 // compared with again.
-func (f Facts) partlyKnown() (starts []time.Time) {
+func (f *Facts) partlyKnown() (starts []time.Time) {
 	for _, p := range f.Stored {
 		if slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return f.isPartlyKnown(p, l) }) {
 			starts = append(starts, p.Start)
@@ -274,7 +274,7 @@ func (f Facts) partlyKnown() (starts []time.Time) {
 // reported of a closed line, and not of all that may be on one, or nobody can tell:
 // there is no connection, or one of the other mode. What they show is looked at again,
 // also if no other invoice follows: whoever replaces the connection awaits none.
-func (f Facts) isPartlyKnown(p Period, l ClosedLine) bool {
+func (f *Facts) isPartlyKnown(p Period, l ClosedLine) bool {
 	if l.Billed && l.Test != f.inTest() {
 		return true
 	}
@@ -289,19 +289,19 @@ func (f Facts) isPartlyKnown(p Period, l ClosedLine) bool {
 
 // isOnItsWay says whether a report of the series is. What was never sent to a
 // former connection is not: whoever plans withdraws it.
-func (f Facts) isOnItsWay(r Reported) bool {
+func (f *Facts) isOnItsWay(r Reported) bool {
 	return r.Outstanding && (r.State != Planned || f.here(r.Series))
 }
 
 // isAbout says whether an invoice is about a period that it touches. That a
 // subscription has ended is about those that lie in its period, or were reported to it.
-func (f Facts) isAbout(i Invoice, p Period) bool {
+func (f *Facts) isAbout(i Invoice, p Period) bool {
 	return !i.Ended || i.Subscription == p.Subscription.ID ||
 		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.says(i, r) })
 }
 
 // isLastOf says whether the invoice is about no later period of the meter's.
-func (f Facts) isLastOf(i Invoice, p Period, meter metering.MeterID) bool {
+func (f *Facts) isLastOf(i Invoice, p Period, meter metering.MeterID) bool {
 	return !slices.ContainsFunc(f.Stored, func(o Period) bool {
 		return o.Start.After(p.Start) && !o.Within(i.Period).Empty() && f.isAbout(i, o) && !f.fed(meter, o.Range).Empty()
 	})

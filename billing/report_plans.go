@@ -189,7 +189,7 @@ func (p *planner) isOver(start time.Time) bool {
 
 // isInvoiced says whether final invoices show what is billed of the report's series,
 // although not what came of the report.
-func (f Facts) isInvoiced(o Open) bool {
+func (f *Facts) isInvoiced(o Open) bool {
 	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
 }
 
@@ -288,7 +288,7 @@ func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exc
 	return kept, excluded
 }
 
-func (f Facts) lastStatement(period Period, is func(State) bool) (last Sent) {
+func (f *Facts) lastStatement(period Period, is func(State) bool) (last Sent) {
 	for _, s := range f.Statements {
 		if s.Period.Equal(period.Start) && is(s.State) && s.Number > last.Number {
 			last = s

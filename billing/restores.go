@@ -16,7 +16,7 @@ import (
 // taken as reported.
 
 // restoredAt is when the ledger was restored last; long ago, if never.
-func (f Facts) restoredAt() time.Time { return time.Unix(f.Epoch, 0) }
+func (f *Facts) restoredAt() time.Time { return time.Unix(f.Epoch, 0) }
 
 // forgotten says whether the far side may have been reported something else of
 // a series since the backup was made.
@@ -28,7 +28,7 @@ func (p *planner) forgotten(s Reported) bool {
 // receiver has of it. Another one may have been sent since the backup was made of
 // the first restore that followed it, if the period was open in that; or it was on
 // its way, and the restore has withdrawn it without knowing whether it arrived.
-func (f Facts) stands(s Sent, p Period) bool {
+func (f *Facts) stands(s Sent, p Period) bool {
 	i := slices.IndexFunc(f.Epochs, func(epoch int64) bool { return epoch > s.Epoch })
 	if i < 0 {
 		return true
@@ -42,7 +42,7 @@ func (f Facts) stands(s Sent, p Period) bool {
 // lastStands says whether it is known what the receiver has of a closed period: the
 // last statement of it stands, or there is none, and no restore has forgotten or
 // withdrawn one.
-func (f Facts) lastStands(p Period) bool {
+func (f *Facts) lastStands(p Period) bool {
 	if last := f.lastStatement(p, State.Taken); last.Number > 0 {
 		return f.stands(last, p)
 	}
@@ -86,8 +86,8 @@ func (f Facts) AddedUp() (all []AddedUp) {
 	return all
 }
 
-func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
-	p := planner{Facts: f, periods: Periods(f)}
+func (f *Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
+	p := planner{Facts: *f, periods: Periods(*f)}
 	for _, period := range p.periods {
 		for _, meter := range f.metersIn(period) {
 			m := p.quantityOf(period, meter)
@@ -105,7 +105,7 @@ func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 
 // takenAt is what is known to have been taken in a place, with whatever part of a
 // subscription's period it was reported for.
-func (f Facts) takenAt(at AddedUp) (taken metering.Decimal) {
+func (f *Facts) takenAt(at AddedUp) (taken metering.Decimal) {
 	for _, r := range f.Reported {
 		there := r.Kind == QuantityReport && r.Connection == at.Connection && r.Customer == at.Customer && r.Target == at.Target && r.Method == at.Method
 		if there && r.MeterID == at.MeterID && at.Window.Contains(r.Window.Start) {
@@ -226,8 +226,8 @@ func (f Facts) LostCharges(found []FoundCharge) (reports []Report) {
 	return reports
 }
 
-func (f Facts) lostCharge(c FoundCharge) (r Report, known bool) {
-	periods := Periods(f)
+func (f *Facts) lostCharge(c FoundCharge) (r Report, known bool) {
+	periods := Periods(*f)
 	closed, found := periodAt(periods, c.Closed)
 	if !found || !slices.ContainsFunc(f.metersIn(closed), func(m metering.Meter) bool { return m.ID == c.MeterID }) {
 		return r, false

@@ -47,5 +47,5 @@ func EndsByReports(f Facts) bool {
 		return false
 	}
 	last := f.Stored[len(f.Stored)-1]
-	return last.shorten(f).Before(last.End)
+	return last.shorten(&f).Before(last.End)
 }

@@ -129,14 +129,14 @@ func (s Statement) Totals() []Total {
 	return slices.SortedFunc(maps.Values(sums), func(a, b Total) int { return cmp.Compare(a.Currency, b.Currency) })
 }
 
-func (f Facts) openLines(period Period) (lines []StatementLine) {
+func (f *Facts) openLines(period Period) (lines []StatementLine) {
 	for _, c := range f.shown(period) {
 		lines = append(lines, stated(c))
 	}
 	return lines
 }
 
-func (f Facts) closedLines(period Period) (lines []StatementLine) {
+func (f *Facts) closedLines(period Period) (lines []StatementLine) {
 	for _, m := range f.Meters {
 		then, known := period.Line(m.ID)
 		if !known {

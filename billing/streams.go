@@ -22,7 +22,7 @@ type Followed struct {
 }
 
 // fed is the part of a range in which the meter feeds the stream.
-func (f Facts) fed(meter metering.MeterID, within metering.Range) (part metering.Range) {
+func (f *Facts) fed(meter metering.MeterID, within metering.Range) (part metering.Range) {
 	stream, from := 0, within.Start
 	add := func(until time.Time) {
 		if now := within.Within(metering.Range{Start: from, End: until}); stream == f.Stream && !now.Empty() {
@@ -43,7 +43,7 @@ func (f Facts) fed(meter metering.MeterID, within metering.Range) (part metering
 }
 
 // feeds says whether the meter feeds the stream now.
-func (f Facts) feeds(meter metering.MeterID) bool {
+func (f *Facts) feeds(meter metering.MeterID) bool {
 	return !f.fed(meter, metering.Range{Start: f.Now, End: f.Now.Add(time.Microsecond)}).Empty()
 }
 
@@ -58,7 +58,7 @@ func (f Facts) FedIn(meter metering.MeterID, ranges []metering.Range) (parts []m
 }
 
 // metersIn are the meters that feed the stream in a period.
-func (f Facts) metersIn(p Period) []metering.Meter {
+func (f *Facts) metersIn(p Period) []metering.Meter {
 	if len(f.Feeds) == 0 {
 		return f.Meters
 	}
@@ -218,13 +218,13 @@ func (g *regrouping) from(meter metering.MeterID, last Feed, to Facts) time.Time
 }
 
 // reported says whether anything was reported of the meter in the period.
-func (f Facts) reported(meter metering.MeterID, p Period) bool {
+func (f *Facts) reported(meter metering.MeterID, p Period) bool {
 	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && r.about(p) && r.Standing.Any })
 }
 
 // takes says whether usage of the meter can be reported from the stream. Receivers
 // of statements are sent those of stream 0.
-func (f Facts) takes(meter metering.MeterID) bool {
+func (f *Facts) takes(meter metering.MeterID) bool {
 	switch {
 	case f.Stream > 0:
 		return f.subscribed() && slices.ContainsFunc(f.Side.Destinations, func(d Destination) bool { return d.MeterID == meter && d.takes() })

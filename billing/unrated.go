@@ -200,7 +200,7 @@ func (f UnratedFacts) reason(m metering.Meter, period Period) (reason UnratedRea
 
 // unpriced is NoPrice for a meter without a price, unless the tenant has no prices at
 // all, and the other reason for one that has a price.
-func (f Facts) unpriced(priced bool, other UnratedReason) UnratedReason {
+func (f *Facts) unpriced(priced bool, other UnratedReason) UnratedReason {
 	switch {
 	case priced:
 		return other

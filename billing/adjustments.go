@@ -27,7 +27,7 @@ func openPeriod(periods []Period) (p Period, found bool) {
 // already is not reported again. repeated is what the target was reported so
 // far: it stays even if it comes to nothing now.
 func (f *Facts) adjustments(periods []Period, target Series, repeated []Line) []Line {
-	return linesOf(f.lateCalculations(periods, target, repeated))
+	return linesOf(f.lateCalculations(periods, target, repeated), (*calculation).line)
 }
 
 func (f *Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
@@ -180,7 +180,8 @@ func (p *planner) lateCharges(target Period) {
 		p.lateAmounts(at, target)
 		return
 	}
-	for l, s := range p.lateLines(at) {
+	for c, s := range p.lateCharged(at) {
+		l := c.line()
 		changed := !l.Amount.Equal(s.Taken.Added)
 		if reason := p.excludedIn(l.Currency, at.Target, target); reason != "" && changed {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
@@ -191,16 +192,15 @@ func (p *planner) lateCharges(target Period) {
 		}
 		at.Period = l.Closed
 		p.plan.Reports = append(p.plan.Reports, Report{
-			Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
+			Series: at, Lines: []Line{c.statementLine()}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
 			Deadline: target.Deadline(p.Settings.Grace),
 		})
 	}
 }
 
-// lateLines are what late usage adds to the closed periods, each with the series
-// that the target was reported it in, but those of meters that an operator leaves
-// as they were reported.
-func (p *planner) lateLines(at Series) iter.Seq2[Line, Reported] {
+// lateCharged returns what late usage adds to the closed periods, each with the series that
+// the target was reported it in, except for meters that an operator leaves as they were reported.
+func (p *planner) lateCharged(at Series) iter.Seq2[*calculation, Reported] {
 	var known []Reported
 	var about []Line
 	for _, r := range p.Reported {
@@ -213,13 +213,15 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, Reported] {
 		}
 		known, about = append(known, r), append(about, so)
 	}
-	return func(yield func(Line, Reported) bool) {
-		for _, l := range p.adjustments(p.periods, at, about) {
+	return func(yield func(*calculation, Reported) bool) {
+		late := p.lateCalculations(p.periods, at, about)
+		for n := range late {
 			var s Reported
-			if i := slices.IndexFunc(about, l.about); i >= 0 {
+			c := &late[n]
+			if i := slices.IndexFunc(about, Line{MeterID: c.meter.ID, Closed: c.late.closed.Start}.about); i >= 0 {
 				s = known[i]
 			}
-			if !slices.Contains(p.Facts.Excluded, l.MeterID) && !yield(l, s) {
+			if !slices.Contains(p.Facts.Excluded, c.meter.ID) && !yield(c, s) {
 				return
 			}
 		}
@@ -261,7 +263,7 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location, l
 
 // Adjustments are what late usage adds to the customer's closed periods, as the
 // period that Now lies in will bill it: what earlier ones have billed is not in it.
-func Adjustments(f Facts) []Line { return linesOf(f.carried()) }
+func Adjustments(f Facts) []Line { return linesOf(f.carried(), (*calculation).statementLine) }
 
 // carried are the calculations of Adjustments.
 func (f *Facts) carried() []calculation {

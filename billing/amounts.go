@@ -250,7 +250,8 @@ func (m *amountPlanner) report() {
 // invoice stays booked.
 func (p *planner) lateAmounts(at Series, target Period) {
 	at.Counting = Replaces
-	for l, s := range p.lateLines(at) {
+	for c, s := range p.lateCharged(at) {
+		l := c.line()
 		d := p.chargeOf(l.MeterID)
 		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
 		if reason := p.excludedAmount(d, l, s, at.Target, target); changed && reason != "" {
@@ -265,7 +266,7 @@ func (p *planner) lateAmounts(at Series, target Period) {
 		}
 		at.Period, at.Method = l.Closed, d.Method
 		p.plan.Reports = append(p.plan.Reports, Report{
-			Series: at, Destination: d, Lines: []Line{l}, Quantity: l.Amount, Currency: l.Currency, Of: p.period(l.Closed).Range,
+			Series: at, Destination: d, Lines: []Line{c.statementLine()}, Quantity: l.Amount, Currency: l.Currency, Of: p.period(l.Closed).Range,
 			Deadline: target.Deadline(p.Settings.Grace),
 		})
 	}

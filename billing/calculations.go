@@ -293,10 +293,11 @@ func (f *Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine
 	return c
 }
 
-// linesOf are the lines that calculations come to.
-func linesOf(all []calculation) (lines []Line) {
+// linesOf returns a line for each calculation.
+func linesOf(all []calculation, line func(*calculation) Line) []Line {
+	lines := make([]Line, len(all))
 	for i := range all {
-		lines = append(lines, all[i].statementLine())
+		lines[i] = line(&all[i])
 	}
 	return lines
 }

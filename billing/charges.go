@@ -223,13 +223,6 @@ func (f *Facts) usage(meter metering.MeterID, period Period) Usage {
 	return Usage{}
 }
 
-// charges are what every meter of the period comes to now, those that are left
-// out with the reason.
-func (f *Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
-	all, excluded := f.calculations(period)
-	return linesOf(all), excluded
-}
-
 // here says whether the series is of the tenant's present connection.
 func (f *Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
 

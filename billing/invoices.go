@@ -81,7 +81,7 @@ func (f *Facts) follower(subscription string) (stream int) {
 // answersFor says whether what nobody has reported of an invoice's meter is for the
 // stream: it has the subscription, or the meter did not feed the one that has it.
 func (f *Facts) answersFor(i Invoice, meter metering.MeterID) bool {
-	follower := f
+	follower := *f
 	follower.Stream = f.follower(i.Subscription)
 	return follower.Stream == f.Stream || follower.fed(meter, i.Period).Empty()
 }

@@ -131,11 +131,20 @@ func (s Series) sameTarget(o Series) bool {
 
 // Line is what the closed period came to for the meter.
 func (p Period) Line(meter metering.MeterID) (l ClosedLine, known bool) {
-	i := slices.IndexFunc(p.Closed, func(l ClosedLine) bool { return l.MeterID == meter })
-	if i < 0 {
-		return ClosedLine{}, false
+	if l := p.line(meter); l != nil {
+		return *l, true
 	}
-	return p.Closed[i], true
+	return ClosedLine{}, false
+}
+
+// line returns the closed period's line of the meter; nil: it has none.
+func (p *Period) line(meter metering.MeterID) *ClosedLine {
+	for i := range p.Closed {
+		if p.Closed[i].MeterID == meter {
+			return &p.Closed[i]
+		}
+	}
+	return nil
 }
 
 // late is what came for the closed period after it was closed, up to when its

@@ -206,7 +206,7 @@ func (f *Facts) price(meter metering.MeterID, period Period) (price Price, price
 
 // priceIn is price, of a closed period the one that it closed at.
 func (f *Facts) priceIn(meter metering.MeterID, period Period) Price {
-	if l, known := period.Line(meter); known {
+	if l := period.line(meter); l != nil {
 		return Price{MeterID: meter, Version: l.PriceVersion, Terms: l.Terms}
 	}
 	price, _ := f.price(meter, period)

@@ -23,7 +23,6 @@ func (f *Facts) account(p *Period) {
 	if p.ClosedAt == nil {
 		return
 	}
-	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
 		p.Closed[n].so = nil
 	}

@@ -29,7 +29,7 @@ type quantityPlanner struct {
 	meter       metering.Meter
 	usage       Usage
 	closed      *ClosedLine // nil: the period is open
-	own         []Reported  // series of this destination
+	own         []*Reported // series of this destination
 	others      elsewhere   // billed at other ones
 }
 
@@ -41,16 +41,16 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.destination(meter.ID),
 		meter: meter, usage: p.Facts.usage(meter.ID, period),
 	}
-	if l, known := period.Line(meter.ID); known {
-		m.closed, m.usage = &l, Usage{Total: l.Usage, Events: l.Events, Dimensions: l.Dimensions}
+	if l := period.line(meter.ID); l != nil {
+		m.closed, m.usage = l, Usage{Total: l.Usage, Events: l.Events, Dimensions: l.Dimensions}
 	}
-	for _, s := range p.Reported {
-		switch {
+	for n := range p.Reported {
+		switch s := &p.Reported[n]; {
 		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
 		case m.owns(s):
 			m.own = append(m.own, s)
 		default:
-			m.others.add(s, p.priceIn(meter.ID, period))
+			m.others.add(*s, p.priceIn(meter.ID, period))
 			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // what it comes to changes what is left
 		}
 	}
@@ -63,7 +63,7 @@ func (r Reported) undecided() bool {
 	return r.Outstanding && (r.State != InDoubt || r.Invoiced == nil)
 }
 
-func (m *quantityPlanner) owns(s Reported) bool {
+func (m *quantityPlanner) owns(s *Reported) bool {
 	ended := s.Window.Start.Before(m.part.Start) || s.Counting == Adds && s.Window.Start.After(m.part.Start)
 	return m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.destination.Target && s.Method == m.destination.Method && !ended
 }
@@ -227,7 +227,7 @@ func (m *quantityPlanner) calculation(total metering.Decimal) calculation {
 // reportOne plans the next report of the window's series, if it has none that
 // is outstanding or of this pass, and there is something new.
 func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
-	var s Reported
+	s := &Reported{}
 	for _, own := range m.own {
 		if own.Window.Start.Equal(window.Start) {
 			s = own
@@ -235,7 +235,7 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 	}
 	changed, quantity := !l.Quantity.Equal(s.taken()), l.Quantity
 	if m.destination.Counting != Adds {
-		changed = changed || m.forgotten(s)
+		changed = changed || m.forgotten(*s)
 	}
 	switch m.destination.Counting {
 	case Adds:
@@ -246,7 +246,7 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 			changed = changed || !quantity.Equal(s.Taken.Quantity)
 		}
 	}
-	if !m.next(s, changed) {
+	if !m.next(*s, changed) {
 		return
 	}
 	m.plan.Reports = append(m.plan.Reports, Report{
@@ -294,7 +294,7 @@ type windowLine struct {
 // mayHaveMore says whether a report is on its way with which the window has more
 // than it should.
 func (m *quantityPlanner) mayHaveMore(l windowLine) bool {
-	return slices.ContainsFunc(m.own, func(s Reported) bool {
+	return slices.ContainsFunc(m.own, func(s *Reported) bool {
 		return s.Window.Start.Equal(l.place.Start) && s.undecided() && s.Standing.counted(s.Counting).Cmp(l.Quantity) > 0
 	})
 }
@@ -305,7 +305,7 @@ func (m *quantityPlanner) windowLines() (lines []windowLine, left bool) {
 	var former Line
 	upTo, hours := m.line(total), m.hours()
 	windows := windowsOf(m.period.Range, m.part, m.destination.Window, m.Now)
-	lines = m.emptyWindows(windows)
+	lines = append(make([]windowLine, 0, len(windows)), m.emptyWindows(windows)...)
 	for _, w := range windows {
 		if more := m.until(w.usage.End, &hours); !more.IsZero() {
 			total = total.Add(more)
@@ -363,8 +363,9 @@ type window struct{ place, usage metering.Range }
 // billed with the next period, so its usage goes into the one before it; there is
 // none before it in a part that is shorter than a window.
 func windowsOf(period, part metering.Range, g metering.Granularity, now time.Time) []window {
-	var windows []window
 	begin, from := part.Start, period.Start
+	begun := part.Within(metering.Range{Start: begin, End: now}).End.Sub(begin) / widthOf(g)
+	windows := make([]window, 0, max(begun+1, 0))
 	for end := firstWindowEnd(part, g); !end.After(part.End) && !begin.After(now); end = end.Add(widthOf(g)) {
 		windows = append(windows, window{metering.Range{Start: begin, End: end}, metering.Range{Start: from, End: end}})
 		begin, from = end, end

@@ -62,7 +62,8 @@ type Reconciliation struct {
 // Reconcile compares what was reported with what final invoices bill. It notes
 // in each series what of it is on them, what that shows of reports that are on
 // their way, and what the closed lines come to that they are about. Whoever reads
-// facts calls it once, before it is asked which usage a plan depends on.
+// facts calls it once, before it is asked which usage a plan depends on. It changes
+// Reported and Beside in place.
 func (f *Facts) Reconcile() {
 	f.leaveSubscriptions()
 	invoices := f.shareInvoices()
@@ -84,7 +85,6 @@ func (f *Facts) leaveSubscriptions() {
 		if !f.leavesSubscription(o) {
 			continue
 		}
-		f.Reported = slices.Clone(f.Reported)
 		for i := range f.Reported {
 			if r := &f.Reported[i]; r.Last == o.ID {
 				r.Outstanding, r.State, r.Standing = false, Rejected, r.Taken
@@ -109,7 +109,6 @@ func (f *Facts) leavesSubscription(o Open) bool {
 // shareInvoices notes in each series what of it is on final invoices, which it returns.
 func (f *Facts) shareInvoices() (invoices []invoiced) {
 	invoices = f.invoicedPeriods()
-	f.Reported, f.Beside = slices.Clone(f.Reported), slices.Clone(f.Beside)
 	for r := range f.quantities() {
 		r.Invoiced = nil
 	}

@@ -318,9 +318,12 @@ func (p *planner) knows(period Period, w Watermark) {
 // quantities plans what is reported meter by meter.
 func (p *planner) quantities() {
 	known := make(map[int]Watermark)
-	reported := slices.DeleteFunc(slices.Clone(p.periods), func(period Period) bool { return p.isOver(period.Start) })
-	unreported := false
-	for i, period := range slices.Backward(reported) {
+	reported, unreported := 0, false
+	for i, period := range slices.Backward(p.periods) {
+		if p.isOver(period.Start) {
+			continue
+		}
+		reported++
 		p.open = false
 		p.quantitiesOf(period)
 		p.lateCharges(period)
@@ -330,10 +333,10 @@ func (p *planner) quantities() {
 		}
 		unreported = unreported || p.open && period.ClosedAt != nil
 	}
-	if unreported || len(reported) > 1 && p.mayComeLast() {
+	if unreported || reported > 1 && p.mayComeLast() {
 		clear(known) // what is taken of one period changes what comes last of another
 	}
-	for i, period := range slices.Backward(reported) {
+	for i, period := range slices.Backward(p.periods) {
 		if period.ClosedAt == nil {
 			p.knows(period, known[i])
 		}

@@ -86,9 +86,12 @@ func firstInstant(y int, m time.Month, d int, zone *time.Location) time.Time {
 	midnight := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	from, until := midnight.Add(-farthestOffset), midnight.Add(farthestOffset)
 	before, after := midnight.Add(-offset(from, zone)), midnight.Add(-offset(until, zone))
-	at, changes := offsetChange(from, until, zone)
+	if before.Equal(after) {
+		return before
+	}
+	at, _ := offsetChange(from, until, zone)
 	switch {
-	case !changes || before.Before(at):
+	case before.Before(at):
 		return before
 	case after.Before(at): // midnight is skipped: the day begins with the change
 		return at

@@ -57,7 +57,7 @@ func (f *Facts) adjustable(p Period) bool {
 		return false
 	}
 	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Within(p.Range).Empty() })
-	carried := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
+	carried := containsAny(f.Reported, func(r *Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
 	return late || carried || slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
 		return f.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)
 	})
@@ -89,7 +89,7 @@ func (f *Facts) adjust(closed Period, target Series, repeated []Line) (all []cal
 	if len(late) == 0 {
 		return nil
 	}
-	elsewhere := func(r Reported) bool { return r.Late && !r.sameTarget(target) }
+	elsewhere := func(r *Reported) bool { return r.Late && !r.sameTarget(target) }
 	most, least := f.billed(closed, elsewhere), f.atLeast().billed(closed, elsewhere)
 	for _, c := range late {
 		c.others = most[c.meter.ID]
@@ -209,10 +209,11 @@ func (p *planner) lateCharges(target Period) {
 
 // lateCharged returns what late usage adds to the closed periods, each with the series that
 // the target was reported it in, except for meters that an operator leaves as they were reported.
-func (p *planner) lateCharged(at Series) iter.Seq2[*calculation, Reported] {
-	var known []Reported
+func (p *planner) lateCharged(at Series) iter.Seq2[*calculation, *Reported] {
+	var known []*Reported
 	var about []Line
-	for _, r := range p.Reported {
+	for n := range p.Reported {
+		r := &p.Reported[n]
 		if !r.Late || !r.sameTarget(at) {
 			continue
 		}
@@ -222,11 +223,10 @@ func (p *planner) lateCharged(at Series) iter.Seq2[*calculation, Reported] {
 		}
 		known, about = append(known, r), append(about, so)
 	}
-	return func(yield func(*calculation, Reported) bool) {
+	return func(yield func(*calculation, *Reported) bool) {
 		late := p.lateCalculations(p.periods, at, about)
 		for n := range late {
-			var s Reported
-			c := &late[n]
+			c, s := &late[n], &Reported{}
 			if i := slices.IndexFunc(about, Line{MeterID: c.meter.ID, Closed: c.late.closed.Start}.about); i >= 0 {
 				s = known[i]
 			}
@@ -371,7 +371,7 @@ func carriedAs(late []calculation, excluded func(currency string) string) (all [
 // target period.
 func (f *Facts) carriedThen(target Period) (all []Adjustment) {
 	for _, closed := range f.Stored {
-		reported := f.billed(closed, func(r Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })
+		reported := f.billed(closed, func(r *Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })
 		for _, m := range f.Meters {
 			e := reported[m.ID]
 			for _, currency := range slices.Sorted(maps.Keys(e.amounts)) {

@@ -51,7 +51,7 @@ func (p *planner) lacksCharges() bool {
 // money is what the far side bills of a series of charges: what a line on a final
 // invoice was set to, else what it has at the most. What somebody has made of the
 // line since is neither charged again nor given back by itself.
-func (r Reported) money() metering.Decimal {
+func (r *Reported) money() metering.Decimal {
 	switch {
 	case r.Line != nil:
 		return r.Line.Set
@@ -71,7 +71,7 @@ type amountPlanner struct {
 	meter       metering.Meter
 	calculation
 	closed *ClosedLine // nil: the period is open
-	own    Reported    // the line that is set
+	own    *Reported   // the line that is set; empty: there is none yet
 }
 
 // amountsOf plans the lines of one period.
@@ -99,7 +99,8 @@ func (p *planner) amountsOf(period Period) {
 
 // pendingLines is how many lines the period's invoice gets as it stands.
 func (p *planner) pendingLines(period Period) (n int) {
-	for _, r := range p.Facts.Reported {
+	for n := range p.Facts.Reported {
+		r := &p.Facts.Reported[n]
 		late := r.Late && r.Window.Start.Equal(period.Start)
 		if r.Kind == ChargeReport && r.Counting == Replaces && p.here(r.Series) && r.Standing.Any && r.Line == nil && (late || !r.Late && r.about(period)) {
 			n++
@@ -114,7 +115,7 @@ func (p *planner) pendingLines(period Period) (n int) {
 func (p *planner) amountOf(period Period, c calculation) *amountPlanner {
 	meter := c.meter
 	m := &amountPlanner{
-		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter, calculation: c,
+		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter, calculation: c, own: &Reported{},
 	}
 	if l, known := period.Line(meter.ID); known {
 		m.closed, m.calculation = &l, closedCalculation(meter, l)
@@ -123,7 +124,8 @@ func (p *planner) amountOf(period Period, c calculation) *amountPlanner {
 		m.calculation.trial = period.Subscription.Trial
 	}
 	m.calculation.others, m.calculation.noCredit = elsewhere{}, true
-	for _, s := range p.Reported {
+	for n := range p.Reported {
+		s := &p.Reported[n]
 		switch {
 		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
 		case m.owns(s):
@@ -158,7 +160,7 @@ func (m *amountPlanner) leaveOut(reason string) {
 	}
 }
 
-func (m *amountPlanner) owns(s Reported) bool {
+func (m *amountPlanner) owns(s *Reported) bool {
 	return s.Kind == ChargeReport && m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.target() && s.Counting == Replaces &&
 		s.Window.Start.Equal(m.part.Start)
 }
@@ -273,7 +275,7 @@ func (p *planner) lateAmounts(at Series, target Period) {
 }
 
 // excludedAmount says why a line of late usage is not set now, if it is not.
-func (p *planner) excludedAmount(d Destination, l Line, s Reported, target string, period Period) string {
+func (p *planner) excludedAmount(d Destination, l Line, s *Reported, target string, period Period) string {
 	switch {
 	case d.Excluded != "":
 		return d.Excluded
@@ -317,7 +319,8 @@ func (f *Facts) reconciledAmount(p Period, l ClosedLine, invoices []invoiced) (r
 	}
 	var others elsewhere
 	charged, lines, void, edited := !l.Charge.IsZero(), false, false, false
-	for _, s := range f.Reported {
+	for n := range f.Reported {
+		s := &f.Reported[n]
 		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !f.counts(s.Connection) {
 			continue
 		}

@@ -226,7 +226,7 @@ func (l ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 // calculations are what every meter of the period comes to now, as usage is
 // counted, and those that are left out with the reason.
 func (f *Facts) calculations(period Period) (all []calculation, excluded []Exclusion) {
-	others := f.billed(period, func(r Reported) bool { return !r.Late && !f.here(r.Series) })
+	others := f.billed(period, func(r *Reported) bool { return !r.Late && !f.here(r.Series) })
 	common := f.inCommon(f.currencies(period)) // for what has no price
 	meters := f.metersIn(period)
 	all = make([]calculation, 0, len(meters))

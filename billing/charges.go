@@ -88,7 +88,7 @@ func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
 // add counts what a series was reported. Of what is added up all counts, of
 // what is overwritten the last; of what is invoiced, what is on the invoices. Its
 // amount is as it was reported, less that of what they lack.
-func (e *elsewhere) add(r Reported, price Price) {
+func (e *elsewhere) add(r *Reported, price Price) {
 	s := r.billed()
 	if r.Line != nil { // whatever is known of the reports
 		s.Any, s.Currency = true, r.Line.Currency
@@ -131,7 +131,7 @@ func (e *elsewhere) lacking(reported, billed metering.Decimal, price Price, curr
 
 // billed is what the far side has at the most: of what is outstanding that may
 // have arrived, or may not.
-func (r Reported) billed() Sums {
+func (r *Reported) billed() Sums {
 	s := r.Standing
 	s.Value, s.Added = larger(s.Value, r.Taken.Value), larger(s.Added, r.Taken.Added)
 	if !r.Taken.Any || s.Currency == r.Taken.Currency {
@@ -141,7 +141,7 @@ func (r Reported) billed() Sums {
 }
 
 // least is what the far side has at the least.
-func (r Reported) least() Sums {
+func (r *Reported) least() Sums {
 	s := r.Standing
 	s.Value, s.Added = smaller(s.Value, r.Taken.Value), smaller(s.Added, r.Taken.Added)
 	if !r.Taken.Any || s.Currency == r.Taken.Currency {
@@ -152,7 +152,7 @@ func (r Reported) least() Sums {
 
 // units are what the far side bills of the series: what final invoices do, else
 // what it has at the most. Less than nothing of a quantity is billed as nothing.
-func (r Reported) units() metering.Decimal {
+func (r *Reported) units() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
 	}
@@ -164,7 +164,7 @@ func (r Reported) units() metering.Decimal {
 }
 
 // leastUnits returns the units that the provider bills of the series in any case.
-func (r Reported) leastUnits() metering.Decimal {
+func (r *Reported) leastUnits() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
 	}
@@ -187,9 +187,10 @@ func (s Sums) counted(c Counting) metering.Decimal {
 }
 
 // billed adds up what series of the period have been reported of each meter.
-func (f *Facts) billed(period Period, counts func(Reported) bool) map[metering.MeterID]elsewhere {
+func (f *Facts) billed(period Period, counts func(*Reported) bool) map[metering.MeterID]elsewhere {
 	all := make(map[metering.MeterID]elsewhere)
-	for _, r := range f.Reported {
+	for n := range f.Reported {
+		r := &f.Reported[n]
 		if r.about(period) && f.counts(r.Connection) && counts(r) {
 			e := all[r.MeterID]
 			e.add(r, f.priceIn(r.MeterID, period))

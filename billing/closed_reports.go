@@ -43,12 +43,12 @@ func (f *Facts) account(p *Period) {
 // the last statement that it has taken, others at the most.
 func (f *Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
 	stated := func(s Series) bool { return s.Kind == StatementReport && f.here(s) }
-	all := f.billed(p, func(r Reported) bool { return !r.Late && !stated(r.Series) })
+	all := f.billed(p, func(r *Reported) bool { return !r.Late && !stated(r.Series) })
 	last := f.lastStatement(p, State.Taken)
 	for _, l := range last.Lines {
 		if l.Component() == UsageComponent && f.stands(last, p) {
 			e, taken := all[l.MeterID], Sums{Any: true, Value: l.Quantity, Amount: l.Amount, Currency: l.Currency}
-			e.add(Reported{Taken: taken, Standing: taken}, Price{})
+			e.add(&Reported{Taken: taken, Standing: taken}, Price{})
 			all[l.MeterID] = e
 		}
 	}
@@ -81,7 +81,7 @@ func between(least, d, most metering.Decimal) metering.Decimal {
 // atLeast are the facts were nothing of what may have arrived there, but what
 // takes something back.
 func (f *Facts) atLeast() *Facts {
-	if !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Outstanding }) {
+	if !containsAny(f.Reported, func(r *Reported) bool { return r.Outstanding }) {
 		return f
 	}
 	least := *f
@@ -129,7 +129,7 @@ func (f *Facts) reportedOn(p Period, l ClosedLine) bool {
 // any more, although it could be again, as where the customer has the former
 // subscription once more whose last invoice is not final.
 func (f *Facts) isCarried(p Period, l ClosedLine) bool {
-	carried := f.billed(p, func(r Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
+	carried := f.billed(p, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
 	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
 		return false
 	}
@@ -186,7 +186,7 @@ func (p *planner) lastLines(period Period, line func(*calculation) Line) (lines,
 	if !period.pending() || p.saidAll(period) {
 		return nil, nil
 	}
-	billed, others := p.billedOf(period), p.billed(period, func(r Reported) bool { return !r.Late && !p.here(r.Series) })
+	billed, others := p.billedOf(period), p.billed(period, func(r *Reported) bool { return !r.Late && !p.here(r.Series) })
 	lacking := len(billed) == 0 || !p.lastStands(period)
 	for _, m := range p.Meters {
 		l, known := period.Line(m.ID)
@@ -213,7 +213,7 @@ func (p *planner) lastLines(period Period, line func(*calculation) Line) (lines,
 // addCarried adds to what others have billed of a closed line what they were
 // reported of it with a later period, beyond what came late.
 func (p *planner) addCarried(c *calculation, period Period, l ClosedLine) {
-	carried := p.billed(period, func(r Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
+	carried := p.billed(period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
 	late := p.lateCalculation(period, c.meter, l)
 	p.leaveOnlyReported(&late)
 	units := late.units().Sub(l.ownUnits()).Sub(late.late.onlyReported)
@@ -240,7 +240,7 @@ func (f *Facts) isComplete(p Period) bool {
 	if f.Connection.Statements && (len(billed) == 0 || !f.lastStands(p)) && slices.ContainsFunc(p.Closed, f.stated) {
 		return false // also that there is nothing to bill is said once
 	}
-	open := slices.ContainsFunc(f.Reported, func(r Reported) bool {
+	open := containsAny(f.Reported, func(r *Reported) bool {
 		uncounted := r.Kind == QuantityReport && r.State == Accepted && f.here(r.Series) && !f.Connection.Invoices
 		return r.about(p) && !r.Late && (r.undecided() || uncounted)
 	}) || slices.ContainsFunc(f.Open, func(o Open) bool {

@@ -143,7 +143,7 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
 // wasCarried says whether anything of the open period was charged as of a closed
 // one: before the ledger was restored it was closed, and billed.
 func (p *planner) wasCarried(period Period, meter metering.MeterID) bool {
-	return slices.ContainsFunc(p.Reported, func(r Reported) bool {
+	return containsAny(p.Reported, func(r *Reported) bool {
 		return r.Late && r.MeterID == meter && r.about(period) && p.counts(r.Connection) && r.Standing.Any
 	})
 }

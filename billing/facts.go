@@ -251,3 +251,14 @@ type Open struct {
 	Epoch      int64      // in which it was made
 	LeaseUntil *time.Time // nobody else sends it before
 }
+
+// containsAny reports whether any element satisfies is. Unlike slices.ContainsFunc, it copies no
+// element.
+func containsAny[E any](all []E, is func(*E) bool) bool {
+	for i := range all {
+		if is(&all[i]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,8 +1,6 @@
 package billing
 
 import (
-	"slices"
-
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -40,7 +38,7 @@ func (f *Facts) linesOfOne(p Period, l ClosedLine, invoices []invoiced) (lines [
 		if i.Period.Within(p.Range).Empty() {
 			continue
 		}
-		others := slices.ContainsFunc(f.Reported, func(r Reported) bool {
+		others := containsAny(f.Reported, func(r *Reported) bool {
 			return r.MeterID == l.MeterID && f.isOn(i.Invoice, r) && !r.about(p)
 		})
 		if alone || others || i.Subscription != p.Subscription.ID || !i.Period.Start.Equal(p.Subscription.Start) {

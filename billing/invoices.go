@@ -91,12 +91,12 @@ func (f *Facts) answersFor(i Invoice, meter metering.MeterID) bool {
 func (f *Facts) concerns(i Invoice) bool {
 	return f.follower(i.Subscription) == f.Stream ||
 		slices.ContainsFunc(f.Stored, func(p Period) bool { return p.Subscription.ID == i.Subscription }) ||
-		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.To.Subscription == i.Subscription })
+		containsAny(f.Reported, func(r *Reported) bool { return r.To.Subscription == i.Subscription })
 }
 
 // isReportedTo says whether usage of the meter was reported to the subscription.
 func (f *Facts) isReportedTo(subscription string, meter metering.MeterID) bool {
-	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && r.To.Subscription == subscription })
+	return containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && r.To.Subscription == subscription })
 }
 
 // hasEnded says whether the subscription has, and makes no invoice any more.
@@ -126,7 +126,7 @@ func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all
 	}
 	instead := func(o invoiced) bool { // it bills, or would, all of the meter that this one does
 		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
-		return beside && !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && f.isOn(i.Invoice, r) && !f.isOn(o.Invoice, r) })
+		return beside && !containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && f.isOn(i.Invoice, r) && !f.isOn(o.Invoice, r) })
 	}
 	named := func(o invoiced) bool {
 		_, named := o.units[meter]
@@ -146,7 +146,7 @@ func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all
 // isOn says whether what the series was reported is on the invoice: on one of the
 // subscription that it was reported to, or of another with the same periods. One that
 // has a stream of its own has other ones, also if they begin with those of another.
-func (f *Facts) isOn(i Invoice, r Reported) bool {
+func (f *Facts) isOn(i Invoice, r *Reported) bool {
 	same := r.To.Start.Equal(i.Period.Start) && f.follower(r.To.Subscription) == 0 && f.follower(i.Subscription) == 0
 	to := r.To.Subscription == "" || r.To.Subscription == i.Subscription || same
 	return to && r.Kind == QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && i.Period.Contains(r.Window.Start)
@@ -154,7 +154,7 @@ func (f *Facts) isOn(i Invoice, r Reported) bool {
 
 // says says whether an invoice shows what is billed of the series. That another
 // subscription has ended says nothing of one there in whose period the series lies.
-func (f *Facts) says(i Invoice, r Reported) bool {
+func (f *Facts) says(i Invoice, r *Reported) bool {
 	if i.Ended && r.To.Subscription != "" {
 		return f.isOn(i, r) && r.To.Subscription == i.Subscription
 	}
@@ -179,7 +179,7 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 	var taken metering.Decimal
 	units := of.units[meter]
 	for r := range f.quantities() {
-		if r.MeterID != meter || !f.says(of.Invoice, *r) {
+		if r.MeterID != meter || !f.says(of.Invoice, r) {
 			continue
 		}
 		value := r.Taken.counted(r.Counting)

@@ -68,7 +68,7 @@ func (f *Facts) isOwnLine(s Series, p Period) bool {
 
 // hasLines says whether there is a line of something among some of the series.
 func (f *Facts) hasLines(p Period, is func(Series, Period) bool) bool {
-	return slices.ContainsFunc(f.Reported, func(r Reported) bool {
+	return containsAny(f.Reported, func(r *Reported) bool {
 		return is(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
 	})
 }

@@ -295,7 +295,7 @@ func (p Period) shorten(f *Facts) time.Time {
 		return p.End
 	}
 	now, current := f.Now, f.current()
-	reported := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && r.Standing.Any })
+	reported := containsAny(f.Reported, func(r *Reported) bool { return r.about(p) && r.Standing.Any })
 	noted := f.subscribed() && p.Subscription.ID == f.Side.Subscription && p.Subscription.Start.Equal(current.Start)
 	border := current.End
 	switch {

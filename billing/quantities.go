@@ -50,7 +50,7 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 		case m.owns(s):
 			m.own = append(m.own, s)
 		default:
-			m.others.add(*s, p.priceIn(meter.ID, period))
+			m.others.add(s, p.priceIn(meter.ID, period))
 			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // what it comes to changes what is left
 		}
 	}
@@ -59,7 +59,7 @@ func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlann
 
 // undecided says whether a report is on its way of which neither an answer nor a
 // final invoice has shown what it comes to.
-func (r Reported) undecided() bool {
+func (r *Reported) undecided() bool {
 	return r.Outstanding && (r.State != InDoubt || r.Invoiced == nil)
 }
 
@@ -70,7 +70,7 @@ func (m *quantityPlanner) owns(s *Reported) bool {
 
 // taken is what the far side has of the series: what final invoices bill, else
 // what it has accepted.
-func (r Reported) taken() metering.Decimal {
+func (r *Reported) taken() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
 	}
@@ -196,7 +196,8 @@ func (m *quantityPlanner) before() (before metering.Decimal) {
 	if m.destination.Counting != Latest {
 		return before
 	}
-	for _, s := range m.Reported {
+	for n := range m.Reported {
+		s := &m.Reported[n]
 		same := !s.Late && s.MeterID == m.meter.ID && m.here(s.Series) && s.Customer == m.Side.Customer &&
 			s.Target == m.destination.Target && s.Method == m.destination.Method
 		if same && !s.about(m.period) && (metering.Range{Start: m.period.Subscription.Start, End: m.part.Start}).Contains(s.Window.Start) {
@@ -235,7 +236,7 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 	}
 	changed, quantity := !l.Quantity.Equal(s.taken()), l.Quantity
 	if m.destination.Counting != Adds {
-		changed = changed || m.forgotten(*s)
+		changed = changed || m.forgotten(s)
 	}
 	switch m.destination.Counting {
 	case Adds:
@@ -246,7 +247,7 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 			changed = changed || !quantity.Equal(s.Taken.Quantity)
 		}
 	}
-	if !m.next(*s, changed) {
+	if !m.next(s, changed) {
 		return
 	}
 	m.plan.Reports = append(m.plan.Reports, Report{

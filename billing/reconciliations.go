@@ -101,7 +101,7 @@ func (f *Facts) leavesSubscription(o Open) bool {
 	if o.State != Planned || !f.connectedTo(o.Connection) || f.Side == nil || o.Epoch < f.Epoch {
 		return false
 	}
-	return slices.ContainsFunc(f.Reported, func(r Reported) bool {
+	return containsAny(f.Reported, func(r *Reported) bool {
 		return r.Last == o.ID && r.Kind == QuantityReport && r.To.Subscription != "" && r.To.Subscription != f.Side.Subscription
 	})
 }
@@ -236,9 +236,10 @@ func (f *Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r R
 }
 
 // ownOf are the series of what was reported of a meter's period while it was open.
-func (f *Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[Reported] {
-	return func(yield func(Reported) bool) {
-		for _, s := range f.Reported {
+func (f *Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[*Reported] {
+	return func(yield func(*Reported) bool) {
+		for n := range f.Reported {
+			s := &f.Reported[n]
 			if !s.Late && s.MeterID == meter && s.about(p) && f.counts(s.Connection) && !yield(s) {
 				return
 			}
@@ -278,7 +279,7 @@ func (f *Facts) isPartlyKnown(p Period, l ClosedLine) bool {
 		return true
 	}
 	is := func(shown bool) bool {
-		return slices.ContainsFunc(f.Reported, func(r Reported) bool {
+		return containsAny(f.Reported, func(r *Reported) bool {
 			may := !r.Late && r.MeterID == l.MeterID && r.about(p) && r.Standing.Any && (r.Invoiced != nil || r.Line != nil) == shown
 			return may && (shown || f.here(r.Series))
 		})
@@ -288,7 +289,7 @@ func (f *Facts) isPartlyKnown(p Period, l ClosedLine) bool {
 
 // isOnItsWay says whether a report of the series is. What was never sent to a
 // former connection is not: whoever plans withdraws it.
-func (f *Facts) isOnItsWay(r Reported) bool {
+func (f *Facts) isOnItsWay(r *Reported) bool {
 	return r.Outstanding && (r.State != Planned || f.here(r.Series))
 }
 
@@ -296,7 +297,7 @@ func (f *Facts) isOnItsWay(r Reported) bool {
 // subscription has ended is about those that lie in its period, or were reported to it.
 func (f *Facts) isAbout(i Invoice, p Period) bool {
 	return !i.Ended || i.Subscription == p.Subscription.ID ||
-		slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && f.says(i, r) })
+		containsAny(f.Reported, func(r *Reported) bool { return r.about(p) && f.says(i, r) })
 }
 
 // isLastOf says whether the invoice is about no later period of the meter's.

@@ -69,7 +69,8 @@ func (p *planner) lookAtBorders() {
 	if p.plan.HeadOpenUntil != nil {
 		p.lookAt(*p.plan.HeadOpenUntil)
 	}
-	for _, r := range p.Facts.Reported {
+	for n := range p.Facts.Reported {
+		r := &p.Facts.Reported[n]
 		if p.looksForCounted(r) {
 			p.lookFrom(r.TakenAt.Add(uncountedAfter))
 		}
@@ -82,7 +83,7 @@ func (p *planner) lookAtBorders() {
 // isInNext reports whether a report of the series was sent with a time in a subscription that has
 // replaced the previous one. Once the period is known to lie in it, the report counts there, unless
 // the previous subscription continues.
-func (p *planner) isInNext(r Reported) bool {
+func (p *planner) isInNext(r *Reported) bool {
 	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
 		return false
 	}
@@ -97,7 +98,7 @@ func (p *planner) isInNext(r Reported) bool {
 
 // looksForCounted reports whether the provider still has to count an accepted report: the report is
 // of a period that is not complete, and of the part of the period in the subscription's range.
-func (p *planner) looksForCounted(r Reported) bool {
+func (p *planner) looksForCounted(r *Reported) bool {
 	if r.Kind != QuantityReport || !p.here(r.Series) || r.TakenAt.IsZero() {
 		return false
 	}
@@ -190,7 +191,7 @@ func (p *planner) isOver(start time.Time) bool {
 // isInvoiced says whether final invoices show what is billed of the report's series,
 // although not what came of the report.
 func (f *Facts) isInvoiced(o Open) bool {
-	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
+	return containsAny(f.Reported, func(r *Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
 }
 
 // statements plans the next statement, one at a time: of the oldest period that
@@ -347,7 +348,7 @@ func (p *planner) quantities() {
 // on its way.
 func (p *planner) mayComeLast() bool {
 	return slices.ContainsFunc(p.plan.Reports, func(r Report) bool { return r.Counting == Latest }) ||
-		slices.ContainsFunc(p.Reported, func(r Reported) bool { return r.Counting == Latest && r.Outstanding && p.here(r.Series) })
+		containsAny(p.Reported, func(r *Reported) bool { return r.Counting == Latest && r.Outstanding && p.here(r.Series) })
 }
 
 // quantitiesOf plans the quantities of one period.
@@ -377,7 +378,7 @@ func (p *planner) quantitiesOf(period Period) {
 
 // next says whether a series' next report is to be made: there is something
 // new, and none is outstanding or of this pass.
-func (p *planner) next(s Reported, changed bool) bool {
+func (p *planner) next(s *Reported, changed bool) bool {
 	taken, mine := s.State.Taken(), s.Number > p.After
 	switch {
 	case s.Outstanding, mine && !taken:

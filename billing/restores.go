@@ -20,7 +20,7 @@ func (f *Facts) restoredAt() time.Time { return time.Unix(f.Epoch, 0) }
 
 // forgotten says whether the far side may have been reported something else of
 // a series since the backup was made.
-func (p *planner) forgotten(s Reported) bool {
+func (p *planner) forgotten(s *Reported) bool {
 	return s.Taken.Any && s.Epoch < p.Epoch
 }
 
@@ -58,7 +58,7 @@ func (f *Facts) lastStands(p Period) bool {
 // isReadFirst says whether what was on its way may be in what is to be read: it
 // does not overwrite what arrived of it.
 func (p *planner) isReadFirst(o Open) bool {
-	return !slices.ContainsFunc(p.Facts.Reported, func(r Reported) bool {
+	return !containsAny(p.Facts.Reported, func(r *Reported) bool {
 		return r.Last == o.ID && r.Kind == QuantityReport && r.Counting != Adds
 	})
 }
@@ -106,7 +106,8 @@ func (f *Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 // takenAt is what is known to have been taken in a place, with whatever part of a
 // subscription's period it was reported for.
 func (f *Facts) takenAt(at AddedUp) (taken metering.Decimal) {
-	for _, r := range f.Reported {
+	for n := range f.Reported {
+		r := &f.Reported[n]
 		there := r.Kind == QuantityReport && r.Connection == at.Connection && r.Customer == at.Customer && r.Target == at.Target && r.Method == at.Method
 		if there && r.MeterID == at.MeterID && at.Window.Contains(r.Window.Start) {
 			taken = taken.Add(r.surelyTaken())
@@ -117,7 +118,7 @@ func (f *Facts) takenAt(at AddedUp) (taken metering.Decimal) {
 
 // surelyTaken is what is taken of the series but for what final invoices bill of a
 // report that is on its way: once that is forgotten, what arrived of it is lost.
-func (r Reported) surelyTaken() metering.Decimal {
+func (r *Reported) surelyTaken() metering.Decimal {
 	if r.Outstanding {
 		return smaller(r.taken(), r.Taken.counted(r.Counting))
 	}
@@ -247,7 +248,8 @@ func (f *Facts) lostCharge(c FoundCharge) (r Report, known bool) {
 	if c.Object != "" {
 		return r.found(c, line, closed), true
 	}
-	for _, s := range f.Reported {
+	for n := range f.Reported {
+		s := &f.Reported[n]
 		if s.Late && s.MeterID == c.MeterID && s.about(closed) && s.sameTarget(r.Series) {
 			line.Amount = line.Amount.Add(s.Taken.Added)
 		}

@@ -219,7 +219,7 @@ func (g *regrouping) from(meter metering.MeterID, last Feed, to Facts) time.Time
 
 // reported says whether anything was reported of the meter in the period.
 func (f *Facts) reported(meter metering.MeterID, p Period) bool {
-	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && r.about(p) && r.Standing.Any })
+	return containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && r.about(p) && r.Standing.Any })
 }
 
 // takes says whether usage of the meter can be reported from the stream. Receivers

@@ -58,14 +58,14 @@ func (f *Facts) adjustable(p Period) bool {
 	}
 	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Within(p.Range).Empty() })
 	carried := containsAny(f.Reported, func(r *Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
-	return late || carried || slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+	return late || carried || containsAny(p.Closed, func(l *ClosedLine) bool {
 		return f.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)
 	})
 }
 
 // unreported says whether something else is billed with the period than what it
 // came to.
-func (l ClosedLine) unreported() bool {
+func (l *ClosedLine) unreported() bool {
 	return l.Billed && !(l.ownUnits().Equal(l.billedUnits()) && l.Charge.Equal(l.billedCharge()))
 }
 
@@ -76,8 +76,8 @@ func (f *Facts) lateOf(closed Period) (all []calculation) {
 		return nil
 	}
 	for _, m := range f.Meters {
-		then, known := closed.Line(m.ID)
-		if known && f.bills(then) && m.Version.Status != metering.Backfilling {
+		then := closed.line(m.ID)
+		if then != nil && f.bills(then) && m.Version.Status != metering.Backfilling {
 			all = append(all, f.lateCalculation(closed, m, then))
 		}
 	}
@@ -149,7 +149,7 @@ func (p *Period) line(meter metering.MeterID) *ClosedLine {
 
 // late is what came for the closed period after it was closed, up to when its
 // events went: what is booked stays booked, whatever still counts it.
-func (f *Facts) late(closed Period, then ClosedLine) Measured {
+func (f *Facts) late(closed Period, then *ClosedLine) Measured {
 	if then.LateEvents != nil {
 		return Measured{*then.LateUsage, *then.LateEvents, then.LateDimensions}
 	}

@@ -99,8 +99,8 @@ func (p *planner) amountsOf(period Period) {
 
 // pendingLines is how many lines the period's invoice gets as it stands.
 func (p *planner) pendingLines(period Period) (n int) {
-	for n := range p.Facts.Reported {
-		r := &p.Facts.Reported[n]
+	for i := range p.Facts.Reported {
+		r := &p.Facts.Reported[i]
 		late := r.Late && r.Window.Start.Equal(period.Start)
 		if r.Kind == ChargeReport && r.Counting == Replaces && p.here(r.Series) && r.Standing.Any && r.Line == nil && (late || !r.Late && r.about(period)) {
 			n++
@@ -117,8 +117,8 @@ func (p *planner) amountOf(period Period, c calculation) *amountPlanner {
 	m := &amountPlanner{
 		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter, calculation: c, own: &Reported{},
 	}
-	if l, known := period.Line(meter.ID); known {
-		m.closed, m.calculation = &l, closedCalculation(meter, l)
+	if l := period.line(meter.ID); l != nil {
+		m.closed, m.calculation = l, closedCalculation(meter, l)
 		m.calculation.closed = nil
 	} else {
 		m.calculation.trial = period.Subscription.Trial
@@ -150,7 +150,7 @@ func calculationOf(all []calculation, meter metering.Meter) calculation {
 // isReported says whether there is anything to set of the meter: of a closed
 // period only what that closed at, and as long as no invoices were compared with it.
 func (m *amountPlanner) isReported() bool {
-	return m.period.ClosedAt == nil || m.closed != nil && m.stated(*m.closed)
+	return m.period.ClosedAt == nil || m.closed != nil && m.stated(m.closed)
 }
 
 // leaveOut says why the meter is left out, of open periods alone.
@@ -201,7 +201,7 @@ func (m *amountPlanner) excluded() string {
 // over says why the line is not set any more, if it is not.
 func (m *amountPlanner) over() string {
 	switch sub := m.period.Subscription; {
-	case m.closed != nil && m.isCarried(m.period, *m.closed):
+	case m.closed != nil && m.isCarried(m.period, m.closed):
 		return ExcludedCarried
 	case m.period.Own():
 		return m.overOwn()
@@ -312,7 +312,7 @@ func (r *Reported) outcomeOnInvoice(s State) State {
 // last invoice of the period is final, or there will be none; not where nothing was
 // charged, nor is to be.
 // Half a minor unit is no difference.
-func (f *Facts) reconciledAmount(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+func (f *Facts) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
 	if f.Unread {
 		return r, false // a line may be set by a report that is not known

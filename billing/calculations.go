@@ -176,18 +176,18 @@ func (c *calculation) line() Line {
 }
 
 // ownUnits are what the closed period's charge is for.
-func (l ClosedLine) ownUnits() metering.Decimal {
+func (l *ClosedLine) ownUnits() metering.Decimal {
 	if l.Scale != nil {
 		return Units(l.Usage, *l.Scale)
 	}
 	return l.Usage
 }
 
-func (l ClosedLine) inAmounts() bool { return l.Bills == metering.BillsAmounts }
+func (l *ClosedLine) inAmounts() bool { return l.Bills == metering.BillsAmounts }
 
 // billedUnits are what of these is billed with the period: what final invoices
 // say, else what providers were reported, or still will be.
-func (l ClosedLine) billedUnits() metering.Decimal {
+func (l *ClosedLine) billedUnits() metering.Decimal {
 	switch {
 	case l.inAmounts():
 		return l.Usage
@@ -202,7 +202,7 @@ func (l ClosedLine) billedUnits() metering.Decimal {
 // billedCharge is the charge for these, at the closed period's price; what
 // statements said is the amount that they said, and of what is billed in amounts
 // what of the charge is.
-func (l ClosedLine) billedCharge() metering.Decimal {
+func (l *ClosedLine) billedCharge() metering.Decimal {
 	switch {
 	case l.inAmounts() && l.Reconciled != nil:
 		return l.Reconciled.Billed
@@ -216,7 +216,7 @@ func (l ClosedLine) billedCharge() metering.Decimal {
 }
 
 // chargeFor is the charge for so many units of a provider's, were it no trial.
-func (l ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
+func (l *ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 	if l.Price != nil {
 		return chargeAt(l.Price, units)
 	}
@@ -274,9 +274,9 @@ func (f *Facts) shown(period Period) []calculation {
 }
 
 // closedCalculation is what the closed period came to for a meter.
-func closedCalculation(m metering.Meter, then ClosedLine) calculation {
+func closedCalculation(m metering.Meter, then *ClosedLine) calculation {
 	c := calculation{
-		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, dimensions: then.Dimensions, currency: then.Currency, closed: &then, trial: then.Trial,
+		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, dimensions: then.Dimensions, currency: then.Currency, closed: then, trial: then.Trial,
 		price: Price{MeterID: m.ID, Version: then.PriceVersion, Terms: then.Terms}, theirs: then.Price,
 	}
 	c.scale = then.Scale
@@ -285,7 +285,7 @@ func closedCalculation(m metering.Meter, then ClosedLine) calculation {
 
 // lateCalculation is charge(usage with what came late) − charge(usage billed so
 // far), at the closed period's price.
-func (f *Facts) lateCalculation(closed Period, m metering.Meter, then ClosedLine) calculation {
+func (f *Facts) lateCalculation(closed Period, m metering.Meter, then *ClosedLine) calculation {
 	c := closedCalculation(m, then)
 	c.late = &lateUsage{closed: closed.Range}
 	late := f.late(closed, then)

@@ -243,7 +243,7 @@ func (f *Facts) inTest() bool { return f.Connection != nil && f.isTest(f.Connect
 
 // bills says whether the line was billed for all that counts now. To another
 // mode the period is one that closed while there was no provider.
-func (f *Facts) bills(l ClosedLine) bool { return l.Billed && l.Test == f.inTest() }
+func (f *Facts) bills(l *ClosedLine) bool { return l.Billed && l.Test == f.inTest() }
 
 // currencies are those of the meters' prices in the period.
 func (f *Facts) currencies(period Period) (all []string) {

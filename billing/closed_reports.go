@@ -33,7 +33,7 @@ func (f *Facts) account(p *Period) {
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		so := l.soFar(billed, least)
-		if l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !f.isAll(*l, so) {
+		if l.Reconciled == nil && f.bills(l) && !f.reportedOn(*p, l) && !f.isAll(l, so) {
 			l.so = &so
 		}
 	}
@@ -55,7 +55,7 @@ func (f *Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
 	return all
 }
 
-func (l ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar {
+func (l *ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar {
 	c := closedCalculation(metering.Meter{ID: l.MeterID}, l)
 	c.others = billed[l.MeterID]
 	so := billedSoFar{units: c.others.quantity}
@@ -68,7 +68,7 @@ func (l ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar 
 // soFar is what comes nearest to the closed line of all that may be billed of it,
 // from the least to the most: as long as nobody knows what came of a report, nothing
 // is charged, or given back, because of it.
-func (l ClosedLine) soFar(most, least map[metering.MeterID]elsewhere) billedSoFar {
+func (l *ClosedLine) soFar(most, least map[metering.MeterID]elsewhere) billedSoFar {
 	from, to := l.billedIn(least), l.billedIn(most)
 	return billedSoFar{units: between(from.units, l.ownUnits(), to.units), amount: between(from.amount, l.Charge, to.amount)}
 }
@@ -97,7 +97,7 @@ func (f *Facts) atLeast() *Facts {
 
 // isAll says whether it is what the line came to. What units cost is known; of
 // what is billed in amounts nothing else matters, but to who is sent statements.
-func (f *Facts) isAll(l ClosedLine, so billedSoFar) bool {
+func (f *Facts) isAll(l *ClosedLine, so billedSoFar) bool {
 	if l.inAmounts() && (f.Connection == nil || !f.Connection.Statements) {
 		return so.amount.Equal(l.Charge)
 	}
@@ -106,7 +106,7 @@ func (f *Facts) isAll(l ClosedLine, so billedSoFar) bool {
 
 // reportedOn says whether what the closed line lacks is still reported as its own.
 // It is asked of lines that are billed.
-func (f *Facts) reportedOn(p Period, l ClosedLine) bool {
+func (f *Facts) reportedOn(p Period, l *ClosedLine) bool {
 	switch {
 	case !p.pending() || l.Reconciled != nil || f.Connection == nil:
 		return false
@@ -128,7 +128,7 @@ func (f *Facts) reportedOn(p Period, l ClosedLine) bool {
 // what came late: what the period itself lacks. Then that is not reported as its own
 // any more, although it could be again, as where the customer has the former
 // subscription once more whose last invoice is not final.
-func (f *Facts) isCarried(p Period, l ClosedLine) bool {
+func (f *Facts) isCarried(p Period, l *ClosedLine) bool {
 	carried := f.billed(p, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
 	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
 		return false
@@ -137,10 +137,10 @@ func (f *Facts) isCarried(p Period, l ClosedLine) bool {
 	if b, known := f.bookedOf(l.MeterID, p.Start); known {
 		units, amount = b.Units.Sub(l.ownUnits()).Sub(b.OnlyReported), b.Charge.Sub(l.Charge).Sub(b.OnlyReportedCharge)
 	}
-	so := l.soFar(f.billedOf(p), f.atLeast().billedOf(p))
-	l.so = &so
-	return isBeyond(carried.quantity, units, l.ownUnits().Sub(l.billedUnits())) ||
-		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(l.billedCharge()))
+	so, known := l.soFar(f.billedOf(p), f.atLeast().billedOf(p)), *l
+	known.so = &so
+	return isBeyond(carried.quantity, units, l.ownUnits().Sub(known.billedUnits())) ||
+		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(known.billedCharge()))
 }
 
 // isBeyond says whether what is carried goes beyond what came late, as what is
@@ -165,16 +165,16 @@ func (f *Facts) awaitsInvoice(p Period) bool {
 // saidAll says whether a statement was taken of all that the period came to.
 func (f *Facts) saidAll(p Period) bool {
 	return slices.ContainsFunc(f.Statements, func(s Sent) bool {
-		return s.Period.Equal(p.Start) && s.State.Taken() && f.stands(s, p) && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+		return s.Period.Equal(p.Start) && s.State.Taken() && f.stands(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
 			return f.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
 		})
 	})
 }
 
 // stated says whether the closed line stands in the period's last statement.
-func (f *Facts) stated(l ClosedLine) bool { return f.bills(l) && l.Reconciled == nil }
+func (f *Facts) stated(l *ClosedLine) bool { return f.bills(l) && l.Reconciled == nil }
 
-func (l ClosedLine) isSaidBy(said Line) bool {
+func (l *ClosedLine) isSaidBy(said Line) bool {
 	return said.about(Line{MeterID: l.MeterID}) && said.Events == l.Events && said.PriceVersion == l.PriceVersion && said.Currency == l.Currency &&
 		said.Usage.Equal(l.Usage) && said.Charge.Equal(l.Charge)
 }
@@ -189,8 +189,8 @@ func (p *planner) lastLines(period Period, line func(*calculation) Line) (lines,
 	billed, others := p.billedOf(period), p.billed(period, func(r *Reported) bool { return !r.Late && !p.here(r.Series) })
 	lacking := len(billed) == 0 || !p.lastStands(period)
 	for _, m := range p.Meters {
-		l, known := period.Line(m.ID)
-		if !known || !p.stated(l) {
+		l := period.line(m.ID)
+		if l == nil || !p.stated(l) {
 			continue
 		}
 		lacking = lacking || !p.isAll(l, l.billedIn(billed))
@@ -212,7 +212,7 @@ func (p *planner) lastLines(period Period, line func(*calculation) Line) (lines,
 
 // addCarried adds to what others have billed of a closed line what they were
 // reported of it with a later period, beyond what came late.
-func (p *planner) addCarried(c *calculation, period Period, l ClosedLine) {
+func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	carried := p.billed(period, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID && !p.here(r.Series) })[l.MeterID]
 	late := p.lateCalculation(period, c.meter, l)
 	p.leaveOnlyReported(&late)
@@ -234,10 +234,10 @@ func (f *Facts) isComplete(p Period) bool {
 		return false
 	}
 	if f.Connection == nil || !f.Connection.Statements && (f.Side == nil || f.awaitsInvoice(p) && !own) {
-		return !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return l.Billed && l.Reconciled == nil })
+		return !containsAny(p.Closed, func(l *ClosedLine) bool { return l.Billed && l.Reconciled == nil })
 	}
 	billed := f.billedOf(p)
-	if f.Connection.Statements && (len(billed) == 0 || !f.lastStands(p)) && slices.ContainsFunc(p.Closed, f.stated) {
+	if f.Connection.Statements && (len(billed) == 0 || !f.lastStands(p)) && containsAny(p.Closed, f.stated) {
 		return false // also that there is nothing to bill is said once
 	}
 	open := containsAny(f.Reported, func(r *Reported) bool {
@@ -246,7 +246,7 @@ func (f *Facts) isComplete(p Period) bool {
 	}) || slices.ContainsFunc(f.Open, func(o Open) bool {
 		return o.Kind == StatementReport && o.Period.Equal(p.Start) && f.connectedTo(o.Connection)
 	})
-	return !open && !slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+	return !open && !containsAny(p.Closed, func(l *ClosedLine) bool {
 		return l.Billed && l.Reconciled == nil && !(f.bills(l) && f.isAll(l, l.billedIn(billed)))
 	})
 }

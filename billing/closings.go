@@ -15,7 +15,7 @@ type Closing struct {
 
 // Working is how the line's charge was worked out when the period closed.
 func (l ClosedLine) Working() []Step {
-	c := closedCalculation(metering.Meter{ID: l.MeterID}, l)
+	c := closedCalculation(metering.Meter{ID: l.MeterID}, &l)
 	return c.steps()
 }
 
@@ -101,7 +101,7 @@ func (p *planner) closed(period Period) (lines []ClosedLine) {
 // charges it by these.
 func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter, taken map[string]bool) {
 	scale := meter.UsageScale
-	l.Billed = p.mayBill(period, *l) // as long as nobody has looked what is there
+	l.Billed = p.mayBill(period, l) // as long as nobody has looked what is there
 	if p.Side != nil {
 		m := p.quantityOf(period, meter)
 		l.Billed, scale = m.excluded(taken[m.destination.Target]) == "" && m.over() != ExcludedEarlier, m.scale()
@@ -120,7 +120,7 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 // mayBill says whether the subscription that the period lies in may bill the line.
 // Of one whose invoices are read it takes a price, of ours or that it had when it was
 // read: else nobody could say what is carried of units that the invoices lack.
-func (p *planner) mayBill(period Period, l ClosedLine) bool {
+func (p *planner) mayBill(period Period, l *ClosedLine) bool {
 	priced := l.PriceVersion > 0 || period.Subscription.Prices[l.MeterID] != nil
 	return period.Subscription.ID != "" && (priced || !p.Connection.Invoices)
 }

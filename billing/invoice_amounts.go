@@ -7,7 +7,7 @@ import (
 // amountDiffers says whether invoices that bill the right units of a closed line
 // bill another amount than the provider's own price of them. Where they also bill
 // other periods, or at other prices, it cannot be told.
-func (f *Facts) amountDiffers(p Period, l ClosedLine, r Reconciliation, invoices []invoiced) bool {
+func (f *Facts) amountDiffers(p Period, l *ClosedLine, r Reconciliation, invoices []invoiced) bool {
 	lines, alone := f.linesOfOne(p, l, invoices)
 	if l.Price == nil || !alone || !r.Elsewhere.IsZero() {
 		return false
@@ -33,7 +33,7 @@ func (f *Facts) amountDiffers(p Period, l ClosedLine, r Reconciliation, invoices
 // linesOfOne are the lines of a closed line's meter on the invoices of one of
 // the subscription's periods. alone says that these bill no other period's usage
 // of it, and no others bill this one's.
-func (f *Facts) linesOfOne(p Period, l ClosedLine, invoices []invoiced) (lines []InvoiceLine, alone bool) {
+func (f *Facts) linesOfOne(p Period, l *ClosedLine, invoices []invoiced) (lines []InvoiceLine, alone bool) {
 	for _, i := range invoices {
 		if i.Period.Within(p.Range).Empty() {
 			continue

@@ -88,7 +88,7 @@ func (f *Facts) isCharged(p Period) bool {
 		return !p.Subscription.Invoiced
 	}
 	billed := f.billedOf(p)
-	return slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+	return containsAny(p.Closed, func(l *ClosedLine) bool {
 		return f.stated(l) && !f.isCarried(p, l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0 && f.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }

@@ -80,7 +80,7 @@ func (r *Reported) taken() metering.Decimal {
 // isReported says whether there is anything to report of the meter: of a closed
 // period only what that closed at, and as long as no invoices were compared with it.
 func (m *quantityPlanner) isReported() bool {
-	return m.period.ClosedAt == nil || m.closed != nil && m.stated(*m.closed)
+	return m.period.ClosedAt == nil || m.closed != nil && m.stated(m.closed)
 }
 
 // leaveOut says why the meter is left out, of open periods alone, and of one
@@ -113,7 +113,7 @@ func (m *quantityPlanner) over() string {
 		return ExcludedEarlier
 	case sub.Invoiced:
 		return ExcludedInvoiced
-	case m.closed != nil && m.isCarried(m.period, *m.closed):
+	case m.closed != nil && m.isCarried(m.period, m.closed):
 		return ExcludedCarried
 	case m.isPricedSince():
 		return ExcludedUnpriced

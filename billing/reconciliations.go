@@ -169,7 +169,7 @@ func (f *Facts) reconcile(p *Period, invoices []invoiced) (changed []Reconciliat
 	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
 		l := &p.Closed[n]
-		r, known := f.reconciliation(*p, *l, invoices)
+		r, known := f.reconciliation(*p, l, invoices)
 		if known && !r.says(l.Reconciled) {
 			l.Reconciled, changed = &r, append(changed, r)
 		}
@@ -186,7 +186,7 @@ func (r Reconciliation) says(before *Reconciliation) bool {
 // reconciliation is what the invoices bill of a closed period's meter; it is
 // known once all that the present connection was reported of it is invoiced, and
 // nothing is on its way elsewhere.
-func (f *Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+func (f *Facts) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
 	if f.Connection == nil || !f.bills(l) || f.reportedOn(p, l) {
 		return r, false
@@ -263,7 +263,7 @@ func (f *Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal 
 // compared with again.
 func (f *Facts) partlyKnown() (starts []time.Time) {
 	for _, p := range f.Stored {
-		if slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return f.isPartlyKnown(p, l) }) {
+		if containsAny(p.Closed, func(l *ClosedLine) bool { return f.isPartlyKnown(p, l) }) {
 			starts = append(starts, p.Start)
 		}
 	}
@@ -274,7 +274,7 @@ func (f *Facts) partlyKnown() (starts []time.Time) {
 // reported of a closed line, and not of all that may be on one, or nobody can tell:
 // there is no connection, or one of the other mode. What they show is looked at again,
 // also if no other invoice follows: whoever replaces the connection awaits none.
-func (f *Facts) isPartlyKnown(p Period, l ClosedLine) bool {
+func (f *Facts) isPartlyKnown(p Period, l *ClosedLine) bool {
 	if l.Billed && l.Test != f.inTest() {
 		return true
 	}

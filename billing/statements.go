@@ -138,8 +138,8 @@ func (f *Facts) openLines(period Period) (lines []StatementLine) {
 
 func (f *Facts) closedLines(period Period) (lines []StatementLine) {
 	for _, m := range f.Meters {
-		then, known := period.Line(m.ID)
-		if !known {
+		then := period.line(m.ID)
+		if then == nil {
 			continue // the meter was made later
 		}
 		l, late := stated(closedCalculation(m, then)), f.lateCalculation(period, m, then)

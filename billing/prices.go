@@ -72,13 +72,13 @@ func (c Customer) PriceAt(meter metering.MeterID, versions []Price, t time.Time)
 }
 
 func ownPriceAt(own []Price, meter metering.MeterID, t time.Time) (in Price, ok bool) {
-	return inForce(own, t, func(p Price) bool { return p.MeterID == meter })
+	return inForce(own, t, func(p *Price) bool { return p.MeterID == meter })
 }
 
 // PriceAt returns the price in force at t for a customer without own prices that has the plan, or
 // none (0): the plan's price, else the meter's own.
 func PriceAt(versions []Price, plan metering.PlanID, t time.Time) (in Price, ok bool) {
-	of := func(plan metering.PlanID) func(Price) bool { return func(p Price) bool { return p.PlanID == plan } }
+	of := func(plan metering.PlanID) func(*Price) bool { return func(p *Price) bool { return p.PlanID == plan } }
 	if in, ok = inForce(versions, t, of(plan)); !ok && plan != 0 {
 		return inForce(versions, t, of(0))
 	}
@@ -87,19 +87,20 @@ func PriceAt(versions []Price, plan metering.PlanID, t time.Time) (in Price, ok 
 
 // InForce returns the version of one price that is in force at t.
 func InForce(versions []Price, t time.Time) (in Price, ok bool) {
-	return inForce(versions, t, func(Price) bool { return true })
+	return inForce(versions, t, func(*Price) bool { return true })
 }
 
 // inForce returns, of the matching versions, the one with the last EffectiveFrom that is not after
 // t, and of two with the same the later version.
-func inForce(versions []Price, t time.Time, matches func(Price) bool) (in Price, ok bool) {
-	for _, p := range versions {
+func inForce(versions []Price, t time.Time, matches func(*Price) bool) (in Price, ok bool) {
+	for i := range versions {
+		p := &versions[i]
 		if p.EffectiveFrom.After(t) || !matches(p) {
 			continue
 		}
 		order := cmp.Or(p.EffectiveFrom.Compare(in.EffectiveFrom), cmp.Compare(p.Version, in.Version))
 		if !ok || order > 0 {
-			in, ok = p, true
+			in, ok = *p, true
 		}
 	}
 	return in, ok

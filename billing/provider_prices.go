@@ -65,16 +65,19 @@ func unitPriceAt(p ProviderPrice, units metering.Decimal) (rate metering.Decimal
 // notePrices notes the prices of the subscription that the period lies in. What
 // is no longer on it keeps the price that it had last.
 func (s *Subscription) notePrices(side *Side) {
-	prices := make(map[metering.MeterID]ProviderPrice, len(s.Prices))
-	maps.Copy(prices, s.Prices)
+	if !slices.ContainsFunc(side.Destinations, func(d Destination) bool { return d.Price != nil }) {
+		return
+	}
+	prices := maps.Clone(s.Prices)
+	if prices == nil {
+		prices = make(map[metering.MeterID]ProviderPrice)
+	}
 	for _, d := range side.Destinations {
 		if d.Price != nil {
 			prices[d.MeterID] = d.Price
 		}
 	}
-	if len(prices) > 0 {
-		s.Prices = prices
-	}
+	s.Prices = prices
 }
 
 // SamePrices says whether the meters have the same prices in two of them.

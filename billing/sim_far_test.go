@@ -38,6 +38,7 @@ type farSide struct {
 	places     map[metering.MeterID]billing.Destination
 	beside     map[metering.MeterID]billing.Destination // of second subscriptions
 	priceNo    map[metering.MeterID]int                 // how many prices each had before
+	tariffs    map[tariffKey]*tariff                    // that were asked for
 	calls      []*call
 	answers    map[string]savedAnswer // by idempotency key
 	lag        time.Duration          // of what it shows as counted
@@ -120,7 +121,7 @@ type reply struct {
 func newFarSide(connection metering.ConnectionID, receiver bool) *farSide {
 	return &farSide{
 		connection: connection, receiver: receiver, latest: make(map[string]map[billing.PeriodPlace]*storedReport), contracts: make(map[string][]*contract),
-		places: make(map[metering.MeterID]billing.Destination), priceNo: make(map[metering.MeterID]int), answers: make(map[string]savedAnswer),
+		places: make(map[metering.MeterID]billing.Destination), priceNo: make(map[metering.MeterID]int), tariffs: make(map[tariffKey]*tariff), answers: make(map[string]savedAnswer),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,7 +55,8 @@ type ledger struct {
 type account struct {
 	name         string
 	customer     billing.Customer
-	providerID   string // the customer's at the provider; "": it is linked to none
+	createdIn    time.Time // the start of the month that the customer was made in
+	providerID   string    // the customer's at the provider; "": it is linked to none
 	side         *billing.Side
 	sideOf       string         // whom side was read for
 	streams      []*ledger      // by number
@@ -223,20 +225,19 @@ func (l *ledger) link() string {
 	if l.connection == nil {
 		return ""
 	}
-	return fmt.Sprint(l.connection.ID, l.providerID)
+	return strconv.FormatInt(int64(l.connection.ID), 10) + " " + l.providerID
 }
 
 // early are the events before the month in which the customer was made, by month.
 func (l *ledger) early() (early []billing.EarlyEvents) {
+	var months []time.Time
 	for _, e := range l.events {
-		if !e.at.Before(l.customer.CreatedAt) || metering.WindowOf(l.customer.CreatedAt, metering.Month, l.settings.Timezone).Contains(e.at) {
+		if !e.at.Before(l.customer.CreatedAt) || e.month.Equal(l.createdIn) {
 			continue
 		}
-		i := slices.IndexFunc(early, func(o billing.EarlyEvents) bool {
-			return metering.WindowOf(o.At, metering.Month, l.settings.Timezone).Start.Equal(e.month)
-		})
+		i := slices.IndexFunc(months, e.month.Equal)
 		if i < 0 {
-			early = append(early, billing.EarlyEvents{At: e.at, IngestedAt: e.ingestedAt})
+			months, early = append(months, e.month), append(early, billing.EarlyEvents{At: e.at, IngestedAt: e.ingestedAt})
 		} else if e.at.Before(early[i].At) {
 			early[i].At = e.at
 		}
@@ -271,6 +272,7 @@ func (l *ledger) meter(id metering.MeterID) *metering.Meter {
 }
 
 func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
+	all = make([]billing.Usage, 0, len(ranges)*len(l.meters))
 	for _, r := range ranges {
 		from := len(all)
 		aggregations := make([]metering.Aggregation, len(l.meters))

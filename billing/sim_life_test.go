@@ -139,7 +139,7 @@ func begin(seed uint64) *life {
 
 func newLedger(c *catalog, name string, born time.Time) *ledger {
 	l := &ledger{
-		catalog: c, account: &account{name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, filledFrom: make(map[metering.MeterID]int), runs: make(map[string]billing.Run)},
+		catalog: c, account: &account{name: name, customer: billing.Customer{ID: 1, ExternalID: name, CreatedAt: born}, createdIn: metering.WindowOf(born, metering.Month, c.settings.Timezone).Start, filledFrom: make(map[metering.MeterID]int), runs: make(map[string]billing.Run)},
 		through: make(map[int64]int),
 	}
 	l.streams = []*ledger{l}

@@ -88,13 +88,25 @@ func halfUp(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(new(big.Int).Quo(twice.Num(), new(big.Int).Mul(twice.Denom(), big.NewInt(2))))
 }
 
+type tariffKey struct {
+	meter    metering.MeterID
+	n        int
+	currency string
+}
+
 // tariff is the far side's price of a meter in a contract.
 func (f *farSide) tariff(meter metering.MeterID, c *contract) *tariff {
 	n := f.priceNo[meter]
 	if c.isBeside() {
 		n += 50
 	}
-	return &tariff{fmt.Sprintf("price %d %d %d", f.connection, meter, n), c.currency, tariffOf(f.connection, meter, n)}
+	key := tariffKey{meter, n, c.currency}
+	t := f.tariffs[key]
+	if t == nil {
+		t = &tariff{fmt.Sprintf("price %d %d %d", f.connection, meter, n), c.currency, tariffOf(f.connection, meter, n)}
+		f.tariffs[key] = t
+	}
+	return t
 }
 
 // ofAnyModel returns terms of a model that the amounts of a short form choose. A customer that

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -53,7 +52,7 @@ type call struct {
 // calls is one for every operation of the document that asks for credentials.
 func (b *bundle) calls(t *testing.T) []call {
 	t.Helper()
-	text, _, err := api.Documents(known)
+	text, _, err := documents()
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]map[string]struct {

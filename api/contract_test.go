@@ -42,7 +42,10 @@ var stringsContract = sync.OnceValues(func() (routers.Router, error) { return ro
 
 var contract = func() func() (routers.Router, error) {
 	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder) // before any test reads an answer
-	return contractOf(known)
+	return sync.OnceValues(func() (routers.Router, error) {
+		_, text, err := documents()
+		return routerOf(text, err)
+	})
 }()
 
 // documented requires that an answer is one that the document describes, in both

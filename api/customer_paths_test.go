@@ -19,7 +19,7 @@ var chosenSegments = []string{"{external_id}", "{slug}", "{meter}"}
 // operationPaths returns the methods of each path of the document.
 func operationPaths(t *testing.T) map[string][]string {
 	t.Helper()
-	v31, _, err := api.Documents(known)
+	v31, _, err := documents()
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]map[string]json.RawMessage

@@ -11,13 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/dev/words"
 )
 
 func TestTheCommittedDocumentsAreCurrent(t *testing.T) {
 	t.Parallel()
-	v31, v30, err := api.Documents(known)
+	v31, v30, err := documents()
 	require.NoError(t, err)
 	for name, current := range map[string][]byte{"openapi.json": v31, "openapi-3.0.json": v30} {
 		committed, err := os.ReadFile(name)
@@ -31,7 +30,7 @@ var aVerb = regexp.MustCompile(`^(Accept|Archive|Ask|Assign|Begin|Calculate|Canc
 
 func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 	t.Parallel()
-	v31, _, err := api.Documents(known)
+	v31, _, err := documents()
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]map[string]struct {
@@ -60,7 +59,7 @@ func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 // find nothing where they are there.
 func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 	t.Parallel()
-	v31, _, err := api.Documents(known)
+	v31, _, err := documents()
 	require.NoError(t, err)
 	type operations map[string]map[string]struct {
 		Security  *[]map[string][]string     `json:"security"`
@@ -90,7 +89,7 @@ func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 // Go clients of openapi-generator name the constructor of a schema New and the schema's name.
 func TestNoSchemaIsNamedAsTheConstructorOfAnother(t *testing.T) {
 	t.Parallel()
-	v31, _, err := api.Documents(known)
+	v31, _, err := documents()
 	require.NoError(t, err)
 	var document struct {
 		Components struct{ Schemas map[string]any }

@@ -336,7 +336,7 @@ func TestAnotherMediaTypeIs415(t *testing.T) {
 // the hand-written validation.
 func TestTheEventSchemaSaysWhatTheCodeDoes(t *testing.T) {
 	t.Parallel()
-	document, _, err := api.Documents(known)
+	document, _, err := documents()
 	require.NoError(t, err)
 	var parsed struct {
 		Components struct {

@@ -12,8 +12,6 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
-
-	"github.com/odometer-metering/odometer/api"
 )
 
 // described is what these tests read of the OpenAPI document.
@@ -45,7 +43,7 @@ type exampled struct {
 
 func describedAPI(t testing.TB) (d described, schemas openapi3.Schemas) {
 	t.Helper()
-	v31, _, err := api.Documents(known)
+	v31, _, err := documents()
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(v31, &d))
 	document, err := openapi3.NewLoader().LoadFromData(v31)

@@ -8,22 +8,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
-
-	"github.com/odometer-metering/odometer/api"
 )
-
-// bothDocuments are the document and its 3.0 form.
-func bothDocuments(t *testing.T) map[string]*openapi3.T {
-	t.Helper()
-	v31, v30, err := api.Documents(known)
-	require.NoError(t, err)
-	documents := map[string]*openapi3.T{}
-	for version, text := range map[string][]byte{"3.1": v31, "3.0": v30} {
-		documents[version], err = openapi3.NewLoader().LoadFromData(text)
-		require.NoError(t, err, version)
-	}
-	return documents
-}
 
 // objectsOf calls visit for a schema and each that it refers to, by its place.
 func objectsOf(place string, schema *openapi3.SchemaRef, seen map[*openapi3.Schema]bool, visit func(string, *openapi3.Schema)) {
@@ -88,8 +73,9 @@ func TestOperationsReferToEveryMessage(t *testing.T) {
 	t.Parallel()
 	for version, document := range bothDocuments(t) {
 		reached := map[string]bool{}
-		document.Webhooks = nil
-		sentByTheService(document, func(place string, _ *openapi3.Schema) { reached[place] = true })
+		answers := *document
+		answers.Webhooks = nil
+		sentByTheService(&answers, func(place string, _ *openapi3.Schema) { reached[place] = true })
 		for name := range document.Components.Schemas {
 			if strings.HasPrefix(name, "MessageOf") {
 				require.True(t, reached["#/components/schemas/"+name], "%s: no operation refers to %s", version, name)

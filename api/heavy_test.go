@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -105,7 +104,7 @@ func TestOnlyAPreviewWithAStartTakesATurn(t *testing.T) {
 // assignment of a plan and a customer's own prices are about one customer.
 func TestOperationsThatCompareAllChargesAreHeavy(t *testing.T) {
 	t.Parallel()
-	text, _, err := api.Documents(known)
+	text, _, err := documents()
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]map[string]struct {

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/odometer-metering/odometer/api"
 )
 
 var (
@@ -23,7 +21,7 @@ var (
 // TestNamesInDescriptionsAreCode finds names of fields and values that read as English words.
 func TestNamesInDescriptionsAreCode(t *testing.T) {
 	t.Parallel()
-	v31, _, err := api.Documents(known)
+	v31, _, err := documents()
 	require.NoError(t, err)
 	var document any
 	require.NoError(t, json.Unmarshal(v31, &document))

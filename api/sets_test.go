@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
@@ -43,7 +42,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	for _, kind := range append(messages, metering.MessageWebhookTest, webhook.UsageStatement, webhook.Ping) {
 		sets = append(sets, []string{string(kind)}) // of one kind of message
 	}
-	v31, v30, err := api.Documents(known)
+	v31, v30, err := documents()
 	require.NoError(t, err)
 	used := map[int]bool{}
 	for _, document := range [][]byte{v31, v30} {

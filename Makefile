@@ -76,7 +76,8 @@ test-setup: # slow only the first time
 
 # Drills are named TestDrill…. Property tests, TestProperty…, run in both tiers, with more histories in the long one.
 # The tests' servers run without durability. Tests that crash a server start one of their own, with it.
-test_settings = -c fsync=off -c synchronous_commit=off -c full_page_writes=off
+# Without jit, recounts take half of the CPU; the service's own connections have it off anyway.
+test_settings = -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c jit=off
 run_tests = DATABASE_SETTINGS="$(test_settings) $$DATABASE_SETTINGS" dev/up test go run ./dev/testrun $$(dev/up race) $(1) $(modules); status=$$?; \
 	[ -n "$(TEST_COMMUNITY_DATABASE_URL)" ] || \
 		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."; \

@@ -12,7 +12,7 @@ import (
 )
 
 // defaultCount is small, because each run tries other histories.
-const defaultCount = 20
+const defaultCount = 10
 
 // Count returns the number of histories for each property: HISTORIES, or defaultCount.
 func Count() int {

@@ -68,6 +68,28 @@ func withoutVersions(steps []client.Step) []client.Step {
 	return steps
 }
 
+// TestACalculatedChargeByDimensionIsTheChargeOfTheSavedPrice compares with the explanation, as
+// TestACalculatedChargeIsTheChargeOfTheSavedPrice does.
+func TestACalculatedChargeByDimensionIsTheChargeOfTheSavedPrice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sendTokens(t, b)
+	const usage = `[{"by_dimension":[{"dimension":{"model":"large"},"quantity":1500,"event_count":1},{"dimension":{"model":"huge"},"quantity":1500,"event_count":1},
+		{"dimension":{"model":"small"},"quantity":1100,"event_count":1},{"dimension":{"model":"tiny"},"quantity":200},
+		{"dimension":{"model":"tiny"},"quantity":50,"event_count":1},{"dimension":{"model":null},"quantity":40,"event_count":1}]},{"by_dimension":[]}]`
+	for _, terms := range []string{fmt.Sprintf(byModel, ""), fmt.Sprintf(byModel, `,"default":{"model":"percentage","fixed_fee":0.001}`)} {
+		c := b.calculated(t, terms, usage)
+		require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/customers/acme/pricing/tokens", terms).status)
+		a := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=tokens", "")
+		var e client.Explain
+		require.NoError(t, json.Unmarshal([]byte(a.body), &e), a.body)
+		of := c.Charges[0]
+		require.Equal(t, []string{e.Charge.String(), "4390", "5"}, []string{of.Charge.String(), of.Quantity.String(), fmt.Sprint(of.EventCount)})
+		require.Equal(t, withoutVersions(e.Steps[1:]), *of.Steps, terms)
+		require.Equal(t, "5", c.Charges[1].Charge.String(), "without usage")
+	}
+}
+
 func TestChargesAreCalculatedForEachQuantity(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -88,15 +110,29 @@ func TestChargesAreCalculatedForEachQuantity(t *testing.T) {
 func TestTermsThatCannotBeSavedAreNotCalculated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	byLarge := func(usage string) string {
+		return `{"dimensions":{"by":["model"],"prices":[{"match":{"model":["large"]},"overage_rate":1}]},"usage":[` + usage + `]}`
+	}
 	many := strings.Repeat(`{"quantity":1},`, 100) + `{"quantity":1}`
 	for body, want := range map[string]api.FieldProblem{
-		`{"usage":[{"quantity":1}]}`:                                                          {Location: "body", Message: "must contain base_price or overage_rate; use 0 for free usage"},
-		`{"model":"package","package_price":5,"usage":[{"quantity":1}]}`:                      {Location: "body.package_size", Message: "must be a whole number from 1 to 1000000000000"},
-		`{"model":"volume","tiers":[{"up_to":5,"unit_price":1}],"usage":[{"quantity":1}]}`:    {Location: "body.tiers[0].up_to", Message: "must be null in the last tier; add a tier with up_to null for larger quantities"},
-		`{"overage_rate":1,"currency":"XAU","usage":[{"quantity":1}]}`:                        {Location: "body.currency", Message: "must be an active ISO 4217 currency code, such as USD; codes of metals, funds and tests are not accepted"},
-		`{"overage_rate":1,"usage":[]}`:                                                       {Location: "body.usage", Message: "expected array length >= 1"},
-		`{"overage_rate":1,"usage":[` + many + `]}`:                                           {Location: "body.usage", Message: "expected array length <= 100"},
-		`{"overage_rate":1,"usage":[{"quantity":1,"event_count":-1}]}`:                        {Location: "body.usage[0].event_count", Message: "expected number >= 0"},
+		`{"usage":[{"quantity":1}]}`:                                                       {Location: "body", Message: "must contain base_price or overage_rate; use 0 for free usage"},
+		`{"model":"package","package_price":5,"usage":[{"quantity":1}]}`:                   {Location: "body.package_size", Message: "must be a whole number from 1 to 1000000000000"},
+		`{"model":"volume","tiers":[{"up_to":5,"unit_price":1}],"usage":[{"quantity":1}]}`: {Location: "body.tiers[0].up_to", Message: "must be null in the last tier; add a tier with up_to null for larger quantities"},
+		`{"overage_rate":1,"currency":"XAU","usage":[{"quantity":1}]}`:                     {Location: "body.currency", Message: "must be an active ISO 4217 currency code, such as USD; codes of metals, funds and tests are not accepted"},
+		`{"overage_rate":1,"usage":[]}`:                                                    {Location: "body.usage", Message: "expected array length >= 1"},
+		`{"overage_rate":1,"usage":[` + many + `]}`:                                        {Location: "body.usage", Message: "expected array length <= 100"},
+		`{"overage_rate":1,"usage":[{"quantity":1,"event_count":-1}]}`:                     {Location: "body.usage[0].event_count", Message: "expected number >= 0"},
+		`{"overage_rate":1,"usage":[{"event_count":1}]}`:                                   {Location: "body.usage[0].quantity", Message: "is required"},
+		`{"overage_rate":1,"usage":[{"quantity":1,"by_dimension":[]}]}`:                    {Location: "body.usage[0].by_dimension", Message: "must be absent without dimensions; use quantity"},
+		byLarge(`{"quantity":1}`):                                                          {Location: "body.usage[0].quantity", Message: "must be absent with dimensions; use by_dimension"},
+		byLarge(`{"event_count":1}`):                                                       {Location: "body.usage[0].event_count", Message: "must be absent with dimensions; use event_count of by_dimension"},
+		byLarge(`{"by_dimension":[{"dimension":{},"quantity":1}]}`): {
+			Location: "body.usage[0].by_dimension[0].dimension", Message: "must have a value of each property of dimensions.by, which are model; null is the value of events without the property",
+		},
+		byLarge(`{"by_dimension":[{"dimension":{"region":"eu"},"quantity":1}]}`): {Location: "body.usage[0].by_dimension[0].dimension", Message: "must have only properties of dimensions.by, which are model"},
+		byLarge(`{"by_dimension":[{"dimension":{"model":[]},"quantity":1}]}`): {
+			Location: "body.usage[0].by_dimension[0].dimension.model", Message: "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits",
+		},
 		`{"overage_rate":1,"effective_from":"2026-11-01T00:00:00Z","usage":[{"quantity":1}]}`: {Location: "body.effective_from", Message: "unexpected property"},
 	} {
 		p := b.send(t, "POST", "/v1/pricing/calculate", body).problem(t, 422, "invalid")

@@ -18,7 +18,7 @@ type ModelTerms struct {
 	MinimumCharge *metering.Decimal `json:"minimum_charge,omitempty" doc:"Least charge for each billing period. Absent: none"`
 	MaximumCharge *metering.Decimal `json:"maximum_charge,omitempty" doc:"Greatest charge for each billing period. Absent: none"`
 	Dimensions    *priceDimensions  `json:"dimensions,omitempty"` // nil: all usage has one price
-	Description   string            `json:"description" doc:"The price in words" example:"25 USD for the period, 1000 units included, 0.02 USD for each unit"`
+	Description   string            `json:"description" doc:"The price in words, for people. More than five prices, tiers or values are shortened to the first ones and the number of the others. The other fields are complete" example:"25 USD for the period, 1000 units included, 0.02 USD for each unit"`
 }
 
 type priceTier struct {
@@ -105,7 +105,7 @@ func (in NewTerms) terms(currency string) (billing.Terms, error) {
 }
 
 // terms returns the terms that a body asks for, by dimension or not. currency is the default.
-func (in NewPrice) terms(currency string) (billing.Terms, error) {
+func (in SentTerms) terms(currency string) (billing.Terms, error) {
 	if in.Dimensions == nil {
 		return in.NewTerms.terms(currency)
 	}

@@ -143,11 +143,16 @@ type NewTerms struct {
 	NewModel
 }
 
+// SentTerms are terms of a price that is to hold, by dimension or not.
+type SentTerms struct {
+	NewTerms
+	Dimensions *SentDimensions `json:"dimensions,omitempty"` // instead of the fields of SentDimensionRate
+}
+
 // NewPrice is a price that is to hold.
 type NewPrice struct {
-	NewTerms
-	Dimensions    *SentDimensions `json:"dimensions,omitempty"` // instead of the fields of SentDimensionRate
-	EffectiveFrom *SentTime       `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
+	SentTerms
+	EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
 	Confirm
 }
 

@@ -76,7 +76,7 @@ func TestEveryBodyIsClosed(t *testing.T) {
 	require.Equal(t, map[string]bool{
 		"set-pricing.dimensions.prices.match": true, "preview-pricing.dimensions.prices.match": true,
 		"set-plan-pricing.dimensions.prices.match": true, "preview-plan-pricing.dimensions.prices.match": true,
-		"set-customer-pricing.dimensions.prices.match": true, "preview-customer-pricing.dimensions.prices.match": true,
+		"set-customer-pricing.dimensions.prices.match": true, "calculate-charges.dimensions.prices.match": true, "calculate-charges.usage.by_dimension.dimension": true, "preview-customer-pricing.dimensions.prices.match": true,
 		"ingest-event": true, "ingest-event.properties": true, "ingest-events": true, "ingest-events.events": true, "ingest-events.events.properties": true,
 		"create-customer.metadata": true, "upsert-customer.metadata": true, "save-billing-provider.mapping": true, "save-billing-provider.products": true,
 		"receive-provider-event": true, "create-alert.group": true, "dry-run-alert.group": true, "set-quota.group": true, "check-quotas.checks.group": true, "reserve-quota.amounts.group": true, "set-plan-features.features": true, "settle-reservation": true, "settle-reservation.events": true, "settle-reservation.events.properties": true,

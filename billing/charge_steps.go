@@ -9,7 +9,7 @@ import (
 // ChargeSteps returns the breakdown of the charge for the usage. The last step is the charge in
 // the currency's minor unit.
 func (t Terms) ChargeSteps(of Measured) []Step {
-	c := calculation{price: Price{Terms: t}, currency: t.Currency, usage: of.Units, events: of.Events}
+	c := calculation{price: Price{Terms: t}, currency: t.Currency, usage: of.Units, events: of.Events, dimensions: of.Dimensions}
 	return c.charged()
 }
 

@@ -132,14 +132,22 @@ func (s Step) ofDimensions() string {
 	case StepDefaultCharge:
 		return "The charge of the default price by dimension."
 	case StepUnrated:
-		return fmt.Sprintf("The units that no price by dimension charges, from %s.", counted(s.Events, "event"))
+		return "The units that no price by dimension charges" + s.fromEvents()
 	case StepRateUnits:
-		return fmt.Sprintf("The usage that the price charges as one quantity, from %s.", counted(s.Events, "event"))
+		return "The usage that the price charges as one quantity" + s.fromEvents()
 	}
 	if s.Dimension == nil {
-		return fmt.Sprintf("The units with other or unknown dimension values, from %s.", counted(s.Events, "event"))
+		return "The units with other or unknown dimension values" + s.fromEvents()
 	}
-	return fmt.Sprintf("The units with these dimension values, from %s.", counted(s.Events, "event"))
+	return "The units with these dimension values" + s.fromEvents()
+}
+
+// fromEvents ends a sentence with the number of events. Calculated usage has none.
+func (s Step) fromEvents() string {
+	if s.Events == 0 {
+		return "."
+	}
+	return fmt.Sprintf(", from %s.", counted(s.Events, "event"))
 }
 
 func (s Step) ofProvider() string {

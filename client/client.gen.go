@@ -4350,7 +4350,8 @@ type Calculate struct {
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
 	// Currency ISO 4217 code. Default: the tenant's currency
-	Currency *string `json:"currency,omitempty"`
+	Currency   *string         `json:"currency,omitempty"`
+	Dimensions *SentDimensions `json:"dimensions,omitempty"`
 
 	// FixedFee Fee for each counted event. Only with the model `percentage`
 	FixedFee *json.Number `json:"fixed_fee,omitempty"`
@@ -4403,10 +4404,10 @@ type CalculatedCharge struct {
 	// Charge Charge, rounded half to even to the currency's minor unit
 	Charge json.Number `json:"charge"`
 
-	// EventCount Number of events of the request
+	// EventCount Number of events of the request, or the sum of `by_dimension`
 	EventCount int64 `json:"event_count"`
 
-	// Quantity Quantity of the request
+	// Quantity Quantity of the request, or the sum of `by_dimension`
 	Quantity json.Number `json:"quantity"`
 
 	// Steps Steps from the quantity to the charge, which is the last step. They are the steps of `GET /v1/billing/explain`, without `price_version`. Absent if the request has `steps` set to false
@@ -5173,6 +5174,18 @@ type DimensionPrice struct {
 
 // DimensionPriceModel How the units beyond the included units are charged
 type DimensionPriceModel string
+
+// DimensionQuantity defines model for DimensionQuantity.
+type DimensionQuantity struct {
+	// Dimension Value of each property of `by`. Null is the value of events without the property
+	Dimension map[string]interface{} `json:"dimension"`
+
+	// EventCount Number of counted events, for `fixed_fee`. Default: 0
+	EventCount *int64 `json:"event_count,omitempty"`
+
+	// Quantity Usage with these values in units of the meter
+	Quantity json.Number `json:"quantity"`
+}
 
 // DimensionRate defines model for DimensionRate.
 type DimensionRate struct {
@@ -7223,7 +7236,7 @@ type Price struct {
 	// Examples: USD
 	Currency string `json:"currency"`
 
-	// Description The price in words
+	// Description The price in words, for people. More than five prices, tiers or values are shortened to the first ones and the number of the others. The other fields are complete
 	//
 	// Examples: 25 USD for the period, 1000 units included, 0.02 USD for each unit
 	Description string           `json:"description"`
@@ -7525,11 +7538,14 @@ type ProviderSecret struct {
 
 // Quantity defines model for Quantity.
 type Quantity struct {
+	// ByDimension Usage of the billing period by values of properties, instead of `quantity` and `event_count`. Only with `dimensions`
+	ByDimension *[]DimensionQuantity `json:"by_dimension,omitempty"`
+
 	// EventCount Number of counted events, for `fixed_fee`. Default: 0
 	EventCount *int64 `json:"event_count,omitempty"`
 
-	// Quantity Usage of the billing period in units of the meter. A quantity below 0 is charged as 0
-	Quantity json.Number `json:"quantity"`
+	// Quantity Usage of the billing period in units of the meter. A quantity below 0 is charged as 0. Required, except with `dimensions`
+	Quantity *json.Number `json:"quantity,omitempty"`
 }
 
 // Quota defines model for Quota.
@@ -13500,7 +13516,7 @@ type ClientInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
-	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -13512,7 +13528,7 @@ type ClientInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
-	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -17288,7 +17304,7 @@ func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, req
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
-// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 //
 // Takes any type of body and a specified content type.
 //
@@ -17310,7 +17326,7 @@ func (c *Client) CalculateChargesWithBody(ctx context.Context, contentType strin
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
-// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -28638,7 +28654,7 @@ type ClientWithResponsesInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
-	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28650,7 +28666,7 @@ type ClientWithResponsesInterface interface {
 	// Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 	//
 	// - The terms are validated as for setting a price. No meter and no customer is read.
-	// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+	// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -39538,7 +39554,7 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
-// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -39556,7 +39572,7 @@ func (c *ClientWithResponses) CalculateChargesWithBodyWithResponse(ctx context.C
 // Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
 //
 // - The terms are validated as for setting a price. No meter and no customer is read.
-// - Prices by dimension cannot be calculated: `dimensions` returns 422.
+// - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -50,6 +50,13 @@ test("decimals in a list keep their digits", async () => {
   assert.deepEqual(created.data?.thresholds, ["1", precise]);
 });
 
+test("values by property keep their types, also of a property with the name of a decimal", async () => {
+  const dimensions = { by: ["value"], prices: [{ match: { value: ["7"] }, overage_rate: "1.5" }] };
+  const usage = [{ by_dimension: [{ dimension: { value: "7" }, quantity: "2" }, { dimension: { value: 7 }, quantity: "5" }] }];
+  const { data } = await client.POST("/v1/pricing/calculate", { body: { dimensions, usage } });
+  assert.deepEqual([data?.charges[0]?.quantity, data?.charges[0]?.charge], ["7", "3"]);
+});
+
 test("a customer of any name is found", async () => {
   const found = await client.GET("/v1/customers/{external_id}", { params: { path: { external_id: customer } } });
   assert.equal(found.data?.external_id, customer);

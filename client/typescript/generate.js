@@ -18,7 +18,7 @@ const { components } = JSON.parse(await readFile(source, "utf8"));
 for (const { properties = {} } of Object.values(components.schemas)) {
   for (const [name, schema] of Object.entries(properties)) {
     if ((schema.items ?? schema).format === "decimal") names.decimal.add(name);
-    else if (schema.additionalProperties === true) names.free.add(name);
+    else if (schema.additionalProperties) names.free.add(name);
     else if (/integer|number|string/.test(schema.type)) names.other.add(name);
   }
 }

@@ -2196,7 +2196,7 @@ export interface paths {
          * @description Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.
          *
          *     - The terms are validated as for setting a price. No meter and no customer is read.
-         *     - Prices by dimension cannot be calculated: `dimensions` returns 422.
+         *     - With `dimensions`, `by_dimension` of each quantity has the usage of combinations of values.
          */
         post: operations["calculate-charges"];
         delete?: never;
@@ -3871,6 +3871,7 @@ export interface components {
             base_price?: string;
             /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
+            dimensions?: components["schemas"]["SentDimensions"];
             /**
              * Format: decimal
              * @description Fee for each counted event. Only with the model `percentage`
@@ -3941,12 +3942,12 @@ export interface components {
             charge: string;
             /**
              * Format: int64
-             * @description Number of events of the request
+             * @description Number of events of the request, or the sum of `by_dimension`
              */
             event_count: number;
             /**
              * Format: decimal
-             * @description Quantity of the request
+             * @description Quantity of the request, or the sum of `by_dimension`
              */
             quantity: string;
             /** @description Steps from the quantity to the charge, which is the last step. They are the steps of `GET /v1/billing/explain`, without `price_version`. Absent if the request has `steps` set to false */
@@ -4694,6 +4695,22 @@ export interface components {
              * @description Price of each charged unit, or of `per_units` charged units. Only with the model `per_unit`
              */
             unit_price?: string;
+        };
+        DimensionQuantity: {
+            /** @description Value of each property of `by`. Null is the value of events without the property */
+            dimension: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: int64
+             * @description Number of counted events, for `fixed_fee`. Default: 0
+             */
+            event_count?: number;
+            /**
+             * Format: decimal
+             * @description Usage with these values in units of the meter
+             */
+            quantity: string;
         };
         DimensionRate: {
             /**
@@ -6660,7 +6677,7 @@ export interface components {
              */
             currency: string;
             /**
-             * @description The price in words
+             * @description The price in words, for people. More than five prices, tiers or values are shortened to the first ones and the number of the others. The other fields are complete
              * @example 25 USD for the period, 1000 units included, 0.02 USD for each unit
              */
             description: string;
@@ -6961,6 +6978,8 @@ export interface components {
             secret: string;
         };
         Quantity: {
+            /** @description Usage of the billing period by values of properties, instead of `quantity` and `event_count`. Only with `dimensions` */
+            by_dimension?: components["schemas"]["DimensionQuantity"][];
             /**
              * Format: int64
              * @description Number of counted events, for `fixed_fee`. Default: 0
@@ -6968,9 +6987,9 @@ export interface components {
             event_count?: number;
             /**
              * Format: decimal
-             * @description Usage of the billing period in units of the meter. A quantity below 0 is charged as 0
+             * @description Usage of the billing period in units of the meter. A quantity below 0 is charged as 0. Required, except with `dimensions`
              */
-            quantity: string;
+            quantity?: string;
         };
         Quota: {
             /**
@@ -16993,6 +17012,9 @@ export const freeForm: ReadonlySet<string> = new Set([
   "features",
   "group",
   "group_key",
+  "mapping",
+  "match",
   "metadata",
+  "products",
   "properties"
 ]);

@@ -445,6 +445,12 @@ class Digest(TypedDict):
     hash: str
 
 
+class DimensionQuantity(TypedDict):
+    dimension: dict[str, Any]
+    event_count: NotRequired[int]
+    quantity: Decimal
+
+
 class DryRunDay(TypedDict):
     day: str
     value: Decimal
@@ -995,8 +1001,9 @@ class ProviderSecret(TypedDict):
 
 
 class Quantity(TypedDict):
+    by_dimension: NotRequired[list[DimensionQuantity]]
     event_count: NotRequired[int]
-    quantity: Decimal
+    quantity: NotRequired[Decimal]
 
 
 class Quota(TypedDict):
@@ -1777,6 +1784,7 @@ class BreakdownResult(TypedDict):
 class Calculate(TypedDict):
     base_price: NotRequired[Decimal]
     currency: NotRequired[str]
+    dimensions: NotRequired[SentDimensions]
     fixed_fee: NotRequired[Decimal]
     included_units: NotRequired[Decimal]
     maximum_charge: NotRequired[Decimal]

@@ -168,6 +168,7 @@ func fillForTheDashboard(t *testing.T, call func(method, path, body string) stri
 	now := time.Now().UTC()
 	makeOwner(t, call)
 	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
+	call("POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","aggregation":"sum","group_by":["model"]}`)
 	call("PUT", "/v1/meters/api-calls/pricing", fmt.Sprintf(`{"base_price":25,"included_units":1000,"overage_rate":0.02,"effective_from":%q}`,
 		now.AddDate(0, -3, 0).Format(time.RFC3339)))
 	call("POST", "/v1/plans", `{"slug":"pro","name":"Pro"}`)

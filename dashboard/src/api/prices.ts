@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, api, type Schema } from "./client";
+import { answer, api, exactAnswer, type Schema } from "./client";
 import { at } from "./customers";
 
 /** Whose price it is: a meter's own, in a plan, or a customer's, by external ID. */
@@ -13,15 +13,16 @@ const inPlan = (plan: string, meter: string) => ({ slug: plan, meter });
 
 const ofCustomer = (customer: string, meter: string) => ({ path: { ...at(customer).path, meter }, query: at(customer).query });
 
-/** The versions of a price. */
+/** The versions of a price. Numbers in the values of its dimensions keep every digit. */
 export const pricing = ({ meter, plan, customer }: Priced) =>
   queryOptions({
     queryKey: ["pricing", meter, plan, customer],
     queryFn({ signal }) {
-      if (customer !== undefined) return answer(api.GET("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), signal }));
+      const text = { parseAs: "text", signal } as const;
+      if (customer !== undefined) return exactAnswer<Schema<"Pricing">>(api.GET("/v1/customers/{external_id}/pricing/{meter}", { params: ofCustomer(customer, meter), ...text }));
       return plan === undefined
-        ? answer(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, signal }))
-        : answer(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, signal }));
+        ? exactAnswer<Schema<"Pricing">>(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, ...text }))
+        : exactAnswer<Schema<"Pricing">>(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, ...text }));
     },
   });
 

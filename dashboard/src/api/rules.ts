@@ -39,5 +39,8 @@ export function plain(broken: Broken): Broken {
     const found = rule.exec(broken.message);
     if (found) return { ...broken, message: words(found[1] ?? "") };
   }
-  return broken;
+  return { ...broken, message: broken.message.replace(/\bprices\[(\d+)\]/g, (_, index: string) => priceName(index)) };
 }
+
+/** The form's name of a price by dimension, by its index in the API. */
+export const priceName = (index: string) => `price ${Number(index) + 1}`;

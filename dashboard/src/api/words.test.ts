@@ -16,6 +16,7 @@ test("a problem says what an operator does about it, not which call a program ma
 test("of a broken rule, the field has its form's name and is said once", () => {
   expect(told(failure("invalid", "body.grace_hours must be at most 720", ["body.grace_hours", "must be at most 720"]))).toBe("Grace, in hours must be at most 720");
   expect(told(failure("invalid", "two rules", ["body.slug", "must be short"], ["body.name", "must be long"]))).toBe("The API refused several fields.");
+  expect([fieldName("body.dimensions.prices[1].match.model[0]"), fieldName("body.dimensions.default.unit_price"), fieldName("body.dimensions.prices")]).toEqual(["Model of price 2", "Unit price of all other usage", "Prices"]);
   expect([fieldName("body.invoice_hold.deadline_hours"), fieldName("body.event_type"), fieldName("body")]).toEqual(["Hold at most, in hours", "Event type", "The request"]);
 });
 

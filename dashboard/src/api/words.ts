@@ -1,4 +1,5 @@
 import { Failure } from "./client";
+import { priceName } from "./rules";
 
 /** What the operator does about a problem, by its code, where the API's own words are for programs. */
 const byCode: Record<string, string> = {
@@ -31,13 +32,19 @@ const fieldNames: Record<string, string> = {
   external_id: "External ID",
   granularity: "Windows",
   grace_hours: "Grace, in hours",
+  match: "Values",
   requests_per_minute: "Requests a minute",
   start: "From",
   url: "URL",
 };
 
+/** A price by dimension in a place of a request, as body.dimensions.prices[0].overage_rate. */
+const inDimensions = /^body\.dimensions\.(?:prices\[(\d+)\]|default)\.(?=.)/;
+
 /** A place of a request by the name that its form has: body.grace_hours is Grace, in hours. */
 export function fieldName(location: string): string {
+  const [within, index] = inDimensions.exec(location) ?? [];
+  if (within) return `${fieldName(location.slice(within.length))} of ${index === undefined ? "all other usage" : priceName(index)}`;
   const name = location.replace(/^(body|query|path|header)\b\.?/, "").replace(/\[\d+\]$/, "");
   const last = name.split(".").at(-1) ?? "";
   const words = (fieldNames[last] ?? last.replaceAll("_", " ")) || "The request";

@@ -41,11 +41,25 @@ func (w walk) meters(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("change: %w", err)
 	}
+	err = do(ctx,
+		w.to("/meters/tokens/prices"), press("model"), see("Prices by model"),
+		fill("Values of model, one per line", "small"), fill("Overage rate", "0.01"), press("Add a price"), press("Move price 2 up"),
+		fill("Values of model, one per line", "large"), see("Understood as the text \"large\""), choose("Model", "Graduated tiers"), press("Add a tier"),
+		fill("Tier 1: up to", "1000"), fill("Tier 1: unit price", "0.03"), fill("Tier 2: unit price", "0.02"),
+		see("cost 47.50"), see("no price by dimension charges"), choose("Curve of", "model small"), settled,
+		press("Preview the running bills"), see("running bills as of now"), settled, w.judged("price-dimensions"),
+		press("Set the price"), see("in running billing periods"), w.refused("/v1/meters/tokens/pricing"), press("Change the bills"), see("by dimension (model"),
+		press("Add a price"), press("Remove price 3"),
+	)
+	if err != nil {
+		return fmt.Errorf("price by dimension: %w", err)
+	}
 	for _, s := range []screen{
 		{"meters", "/meters", "tbody tr a"},
 		{"meter-new", "/meters/-/new", "main form"},
 		{"meter-details", "/meters/storage/details", "main form"},
 		{"meter-prices", "/meters/api-calls/prices", "tbody tr"},
+		{"meter-dimension-prices", "/meters/tokens/prices", "tbody tr"},
 		{"meter-uncounted-events", "/meters/api-calls/uncounted-events", "main :is(h2, tbody tr)"},
 	} {
 		if err := w.look(ctx, s); err != nil {

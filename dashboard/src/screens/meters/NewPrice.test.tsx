@@ -39,7 +39,7 @@ test("a price is previewed before it is set, and anew when it is changed", async
   const rows = within(screen.getByRole("table", { name: "The customers with the largest differences in CHF" })).getAllByRole("row");
   expect(rows.map(({ textContent }) => textContent)).toEqual(["CustomerNowThenDifference", "contoso25.00 CHF36.00 CHF11.00 CHF", "acme5.00 CHF4.00 CHF−1.00 CHF"]);
   screen.getByText("Only the customers with the largest differences are listed.");
-  expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"model":"overage","currency":"CHF","base_price":25,"included_units":1000,"overage_rate":0.1234567890123456789}']);
+  expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"currency":"CHF","base_price":25,"model":"overage","included_units":1000,"overage_rate":0.1234567890123456789}']);
   expect(sent("PUT /v1/meters/calls/pricing")).toEqual([]);
   type("Overage rate", "0.03");
   expect(screen.queryByText("The price changes these running bills as of now:")).toBeNull();
@@ -183,7 +183,7 @@ test("only the fields of the chosen model are shown and sent", async () => {
   type("Package size", "500");
   type("Package price", "3");
   await press("Preview the running bills");
-  await waitFor(() => expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"model":"package","currency":"CHF","base_price":25,"included_units":1000,"package_size":500,"package_price":3}']));
+  await waitFor(() => expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"currency":"CHF","base_price":25,"model":"package","included_units":1000,"package_size":500,"package_price":3}']));
 });
 
 test("the charge of some usage is calculated by the API while the price is typed", async () => {
@@ -194,7 +194,7 @@ test("the charge of some usage is calculated by the API while the price is typed
   type("Usage to try", "2500.5");
   const worked = () => sent("POST /v1/pricing/calculate").findLast((body) => body.endsWith('"steps":true}'));
   await waitFor(() => expect(worked()).toContain('"unit_price":0.0000000000001,'));
-  await waitFor(() => expect(worked()).toContain('"usage":[{"quantity":2500.5,"event_count":0}],"steps":true'));
+  await waitFor(() => expect(worked()).toContain('"usage":[{"quantity":2500.5}],"steps":true'));
   await waitFor(() => expect(screen.getAllByRole("status").map(({ textContent }) => textContent)).toContain("2,500.5 units cost 7.50 CHF"));
   await screen.findByText("The unit_price.");
 });
@@ -204,12 +204,4 @@ test("terms that the API refuses are not charged, and say why", async () => {
   await priced();
   type("Currency", "XAU");
   await screen.findByText("Currency must be an active ISO 4217 currency code");
-});
-
-test("a price by dimension is shown, and the form names what it replaces", async () => {
-  const { model: _, ...base } = former;
-  const dimensions = { by: ["model", "region"], prices: [{ match: { model: ["large"] }, included_units: 0, model: "per_unit", unit_price: 3 }] };
-  await priced({ ...base, overage_rate: 0, dimensions, description: "by dimension (model large: 3 CHF for each unit | otherwise: no price)" });
-  expect(screen.getAllByText(/by dimension \(model large: 3 CHF for each unit/).length).toBeGreaterThan(0);
-  expect(screen.getByText("The last version charges by model, region. A price that is set here has no prices by dimension: set these with the API.")).toBeTruthy();
 });

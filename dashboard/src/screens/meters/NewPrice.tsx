@@ -1,10 +1,12 @@
 import { NativeSelect, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
+import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { broken, type Schema } from "../../api/client";
+import { meter } from "../../api/meters";
 import { setPrice, type Priced } from "../../api/prices";
 import { useSession } from "../../api/session";
 import { isDay, lastDay, startOfDay } from "../../values/instants";
@@ -35,7 +37,8 @@ export const nextOfNew = "For a customer created in the running billing period: 
 
 /** The price that is to hold, with what it would charge while it is typed. */
 export function NewPrice({ of, former, current, first }: Props) {
-  const { tenant } = useSession();
+  const { tenant, permissions } = useSession();
+  const { data: measured } = useQuery({ ...meter(of.meter), enabled: permissions.includes("meters:read") });
   const [typed, setTyped] = useState(() => typedOf(former, tenant.currency));
   const [start, setStart] = useState<Start>({ when: "next", day: "" });
   const [previewed, preview] = useState(false);
@@ -48,8 +51,8 @@ export function NewPrice({ of, former, current, first }: Props) {
     setStart({ ...start, ...part });
   };
   const why = incomplete(typed);
-  const terms = useMemo(() => (why === undefined ? termsOf(typed) : undefined), [typed, why]);
-  const [calculated] = useDebouncedValue(terms, 250);
+  const complete = useMemo(() => (why === undefined ? { typed, terms: termsOf(typed) } : undefined), [typed, why]);
+  const [calculated] = useDebouncedValue(complete, 250);
   const body: Schema<"SetPricing"> = { ...termsOf(typed), ...(start.when === "day" && isDay(start.day) && { effective_from: startOfDay(start.day, tenant.timezone) }) };
   const set = useAct((confirm: string | undefined) => setPrice(of, { ...body, ...(confirm && { confirm }) }), {
     changes: [["pricing"], ["preview", of.customer]],
@@ -58,17 +61,14 @@ export function NewPrice({ of, former, current, first }: Props) {
   return (
     <section aria-labelledby="set" className={styles.set}>
       <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
-      {former?.dimensions && (
-        <p className="muted">The last version charges by {former.dimensions.by.join(", ")}. A price that is set here has no prices by dimension: set these with the API.</p>
-      )}
-      <div className={styles.editor}>
+      <div className={styles.editor} data-wide={typed.by.length > 0 || undefined}>
         <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
-          <TermsFields typed={typed} error={set.error} change={change} />
+          <TermsFields typed={typed} properties={measured?.group_by ?? []} error={set.error} change={change} />
           <StartFields of={of} first={first} start={start} error={broken(set.error, "effective_from")} change={move} />
         </Form>
         <div className={styles.outcome}>
-          <WorkedCharge terms={calculated} meter={of.meter} />
-          {calculated && <PriceCurve of={of} terms={calculated} current={current} />}
+          <WorkedCharge typed={calculated?.typed ?? typed} terms={calculated?.terms} meter={of.meter} />
+          {calculated && <PriceCurve of={of} {...calculated} current={current} />}
           <div>
             <Verb needs="pricing:write" not={start.when === "day" && start.day === "" ? "Choose a day first" : why} onClick={() => preview(true)}>
               Preview the running bills

@@ -1,5 +1,6 @@
+import { NativeSelect } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useMemo } from "react";
+import { lazy, Suspense, useMemo, useState } from "react";
 import { Refused } from "../../acts/Refused";
 import type { Schema } from "../../api/client";
 import { useUnit } from "../../api/meters";
@@ -8,21 +9,38 @@ import { useSession } from "../../api/session";
 import type { Place } from "../../charts/Curve";
 import { LoadingText } from "../../states/Loading";
 import { compare, grouped, minorDigits } from "../../values/decimal";
+import { ratesOf } from "./dimensions";
 import { lastMonth, mostCustomers, type CustomerUsage } from "./lastMonth";
+import { rateOf } from "./rates";
 import { boundsOf, inOrder, largestOf, samples } from "./samples";
-import { termsOf, typedOf } from "./terms";
+import { termsOf, typedOf, type TypedTerms } from "./terms";
 
 const Curve = lazy(() => import("../../charts/Curve").then(({ Curve }) => ({ default: Curve })));
 
 interface Props {
   of: Priced;
+  typed: TypedTerms;
   terms: Terms;
   /** The price that is charged now. */
   current: Schema<"Price"> | undefined;
 }
 
-/** The charge over usage at terms and now, with the customers of last month as points. */
-export function PriceCurve({ of, terms, current }: Props) {
+/** The charge over usage at terms and now. */
+export function PriceCurve({ of, typed, terms, current }: Props) {
+  if (typed.by.length > 0) return <RateCurve of={of} typed={typed} current={current} />;
+  const now = current && !current.dimensions && current.currency === terms.currency ? termsOf(typedOf(current, current.currency)) : undefined;
+  return <WholeCurve of={of} terms={terms} now={now} />;
+}
+
+interface DrawnProps {
+  of: Priced;
+  terms: Terms;
+  /** The terms that are charged now, if they can be compared. */
+  now: Terms | undefined;
+}
+
+/** The charge of all usage, with the customers of last month as points. */
+function WholeCurve({ of, terms, now }: DrawnProps) {
   const { permissions, tenant } = useSession();
   const isReadable = permissions.includes("usage:read");
   const { data: month, isLoading } = useQuery({ ...lastMonth(of, tenant.timezone), enabled: isReadable });
@@ -30,26 +48,59 @@ export function PriceCurve({ of, terms, current }: Props) {
   const { customers = [], more = false } = month ?? {};
   return (
     <section aria-labelledby="curve">
-      <h2 id="curve">Charge by usage</h2>
-      <Drawn of={of} terms={terms} current={current} customers={customers} />
+      <Title terms={terms} now={now} />
+      <Drawn of={of} terms={terms} now={now} customers={customers} />
       <p className="muted small">
         {isReadable && (customers.length === 0 ? "No customer has usage last month. " : "The points are the customers of last month. ")}
-        {more && `Only those of the ${mostCustomers} customers with the highest usage are shown. `}
-        {terms.fixed_fee !== undefined && "The curve is without fixed fees."}
+        {more && `Only those of the ${mostCustomers} customers with the highest usage are shown.`}
       </p>
     </section>
   );
 }
 
-function Drawn({ of, terms, current, customers }: Props & { customers: CustomerUsage[] }) {
+const noCustomers: CustomerUsage[] = [];
+
+/** The charge of the usage that one of the prices by dimension matches. */
+function RateCurve({ of, typed, current }: Omit<Props, "terms">) {
+  const [chosen, choose] = useState("");
+  const rates = ratesOf(typed).filter(({ rate }) => rate !== undefined);
+  const shown = rates.find(({ key }) => key === chosen) ?? rates[0]!;
+  const terms = useMemo(() => ({ currency: typed.currency, ...rateOf(shown.rate!) }), [typed.currency, shown.rate]);
+  const now = useMemo(() => {
+    const former = current?.dimensions && current.currency === typed.currency ? ratesOf(typedOf(current, current.currency)) : [];
+    const rate = former.find(({ name }) => name === shown.name)?.rate;
+    return rate && { currency: typed.currency, ...rateOf(rate) };
+  }, [current, typed.currency, shown.name]);
+  return (
+    <section aria-labelledby="curve">
+      <Title terms={terms} now={now} />
+      <NativeSelect
+        aria-label="Curve of"
+        data-scratch
+        data={rates.map(({ key, name }) => ({ value: key, label: name }))}
+        value={shown.key}
+        onChange={(event) => choose(event.currentTarget.value)}
+      />
+      <Drawn of={of} terms={terms} now={now} customers={noCustomers} />
+      <p className="muted small">This price alone, without the base price, the minimum charge and the maximum charge.</p>
+    </section>
+  );
+}
+
+/** Names the curve. It has only usage, so fees for events are not in it. */
+function Title({ terms, now }: Omit<DrawnProps, "of">) {
+  const hasFee = terms.fixed_fee !== undefined || now?.fixed_fee !== undefined;
+  return <h2 id="curve">{hasFee ? "Charge by usage, without fixed fees" : "Charge by usage"}</h2>;
+}
+
+function Drawn({ of, terms, now, customers }: DrawnProps & { customers: CustomerUsage[] }) {
   const unit = useUnit(of.meter);
   const quantities = useMemo(() => {
     const used = customers.map(({ quantity }) => quantity);
     const largest = used.toSorted(compare).at(-1) ?? largestOf(terms);
     return inOrder([...samples(largest, boundsOf(terms)), ...used]);
   }, [terms, customers]);
-  const isCompared = current !== undefined && current.dimensions === undefined && current.currency === terms.currency;
-  const all = useMemo(() => [terms, ...(isCompared ? [termsOf(typedOf(current, current.currency))] : [])], [terms, current, isCompared]);
+  const all = useMemo(() => [terms, ...(now ? [now] : [])], [terms, now]);
   const { data, error } = useQuery({ ...chargesAt(all, quantities), placeholderData: keepPreviousData });
   const places = useMemo(() => data && placesOf(data.quantities, data.charges, customers), [data, customers]);
   const names = useMemo(() => (data?.charges.length === 2 ? ["New price", "Price now"] : ["New price"]), [data]);

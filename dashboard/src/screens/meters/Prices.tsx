@@ -45,6 +45,7 @@ export function Prices({ of }: { of: Priced }) {
 function Current({ price, of: { meter, plan, customer } }: { price: Schema<"Price"> | undefined; of: Priced }) {
   if (!price && customer !== undefined) return <span className="muted">The price of the customer's plan or the meter's own price is charged.</span>;
   if (!price) return <span className="muted">{plan === undefined ? "Its usage is not charged." : "The meter's own price is charged."}</span>;
+  if (price.dimensions) return <>Prices by {price.dimensions.by.join(", ")}</>;
   return <PriceText price={price} meter={meter} />;
 }
 
@@ -126,9 +127,13 @@ function Terms({ price, meter }: { price: Schema<"Price">; meter: string }) {
       <td className={cell.number} data-title="included">
         <Usage meter={meter} value={price.included_units} />
       </td>
-      <td className={cell.number} data-title="beyond">
-        {isShort(price) ? <Amount value={price.overage_rate} currency={price.currency} /> : price.description}
-      </td>
+      {isShort(price) ? (
+        <td className={cell.number} data-title="beyond">
+          <Amount value={price.overage_rate} currency={price.currency} />
+        </td>
+      ) : (
+        <td>{price.description}</td>
+      )}
     </>
   );
 }

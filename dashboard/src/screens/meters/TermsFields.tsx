@@ -1,47 +1,67 @@
-import { NativeSelect, TextInput } from "@mantine/core";
+import { Checkbox, TextInput } from "@mantine/core";
 import { NumberField } from "../../acts/NumberField";
 import { broken } from "../../api/client";
-import { base, bounds, isTiered, models, wrongField, type Model, type TermsField, type TypedTerms } from "./terms";
-import { TierFields } from "./TierFields";
+import { DimensionFields } from "./DimensionFields";
+import { newEntry } from "./dimensions";
+import styles from "./Prices.module.css";
+import { RateFields } from "./RateFields";
+import { basePrice, bounds, wrongInPeriod, type PeriodField, type TypedTerms } from "./terms";
 
 interface Props {
   typed: TypedTerms;
+  /** The properties by which the meter groups usage. */
+  properties: string[];
   /** Why the API refused the terms. */
   error: Error | null;
   change: (part: Partial<TypedTerms>) => void;
 }
 
-/** The fields of a price: its model, and the fields of this model. */
-export function TermsFields({ typed, error, change }: Props) {
-  const { model } = typed;
-  const fields = (of: TermsField[]) =>
-    of.map(({ name, label, description, required = false }) => (
-      <NumberField
-        key={name}
-        label={label}
-        description={description}
-        required={required}
-        withAsterisk={false}
-        value={typed[name]}
-        wrong={() => wrongField(typed, name)}
-        error={broken(error, name)}
-        change={(text) => change({ [name]: text })}
-      />
-    ));
+/** The fields of a price: its model with the fields of this model, or prices by dimension. */
+export function TermsFields({ typed, properties, error, change }: Props) {
+  const field = ({ name, label, description }: PeriodField) => (
+    <NumberField
+      key={name}
+      label={label}
+      description={description}
+      value={typed[name]}
+      wrong={() => wrongInPeriod(typed, name)}
+      error={broken(error, name)}
+      change={(text) => change({ [name]: text })}
+    />
+  );
+  const chooseBy = (chosen: string[]) => {
+    const { by, entries, ...rate } = typed;
+    change({ by: offered.filter((property) => chosen.includes(property)), entries: entries.length > 0 ? entries : [newEntry(rate)] });
+  };
+  const offered = [...new Set([...properties, ...typed.by])];
   return (
     <>
-      <NativeSelect
-        label="Model"
-        description={models[model].rule}
-        data={Object.entries(models).map(([value, { title }]) => ({ value, label: title }))}
-        value={model}
-        error={broken(error, "model")}
-        onChange={(event) => change({ model: event.currentTarget.value as Model })}
-      />
-      {fields(base)}
-      {isTiered(model) && <TierFields tiers={typed.tiers} error={error} change={(tiers) => change({ tiers })} />}
-      {fields(models[model].fields)}
-      {fields(bounds)}
+      {offered.length > 0 && (
+        <Checkbox.Group
+          label="The price depends on"
+          description="Properties by which the meter groups usage. None: all usage has one price"
+          value={typed.by}
+          error={broken(error, "dimensions.by")}
+          onChange={chooseBy}
+        >
+          <div className={styles.choices}>
+            {offered.map((property) => (
+              <Checkbox key={property} value={property} label={property} />
+            ))}
+          </div>
+        </Checkbox.Group>
+      )}
+      {typed.by.length > 0 ? (
+        <>
+          {field(basePrice)}
+          <DimensionFields typed={typed} error={error} change={change} />
+        </>
+      ) : (
+        <RateFields typed={typed} at="" error={error} change={change}>
+          {field(basePrice)}
+        </RateFields>
+      )}
+      {bounds.map(field)}
       <TextInput
         label="Currency"
         maxLength={3}

@@ -2,16 +2,18 @@ import { Button } from "@mantine/core";
 import { NumberField } from "../../acts/NumberField";
 import { broken } from "../../api/client";
 import styles from "./Prices.module.css";
-import { mostTiers, newTier, wrongTier, type TypedTier } from "./terms";
+import { mostTiers, newTier, wrongTier, type TypedTier } from "./rates";
 
 interface Props {
   tiers: TypedTier[];
+  /** Where the API has the tiers: "", or a path that ends with a dot. */
+  at: string;
   error: Error | null;
   change: (tiers: TypedTier[]) => void;
 }
 
 /** The tiers of a price as a table. The last one is open. */
-export function TierFields({ tiers, error, change }: Props) {
+export function TierFields({ tiers, at, error, change }: Props) {
   const last = tiers.length - 1;
   const add = () => change([...tiers.slice(0, last), newTier, tiers[last]!]);
   const field = (index: number, name: keyof TypedTier, label: string, required: boolean) => (
@@ -20,8 +22,8 @@ export function TierFields({ tiers, error, change }: Props) {
       required={required}
       value={tiers[index]![name]}
       wrong={() => wrongTier(tiers, index, name)}
-      error={broken(error, `tiers[${index}].${name}`)}
-      change={(text) => change(tiers.map((tier, at) => (at === index ? { ...tier, [name]: text } : tier)))}
+      error={broken(error, `${at}tiers[${index}].${name}`)}
+      change={(text) => change(tiers.map((tier, other) => (other === index ? { ...tier, [name]: text } : tier)))}
     />
   );
   return (
@@ -46,7 +48,7 @@ export function TierFields({ tiers, error, change }: Props) {
               <td>{field(index, "flat_fee", "flat fee", false)}</td>
               <td>
                 {index < last && (
-                  <Button variant="default" size="xs" aria-label={`Remove tier ${index + 1}`} onClick={() => change(tiers.filter((_, at) => at !== index))}>
+                  <Button variant="default" size="xs" aria-label={`Remove tier ${index + 1}`} onClick={() => change(tiers.filter((_, other) => other !== index))}>
                     Remove
                   </Button>
                 )}

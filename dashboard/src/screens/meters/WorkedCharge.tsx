@@ -10,46 +10,68 @@ import { Amount } from "../../values/Amount";
 import { isAmount, wrongAmount, wrongWhole } from "../../values/decimal";
 import { Usage } from "../../values/Usage";
 import { Working } from "../customers/Working";
+import { ratesOf, type NamedRate } from "./dimensions";
 import styles from "./Prices.module.css";
+import type { TypedTerms } from "./terms";
 
 interface Props {
-  /** Undefined while they are not complete. */
+  /** What is typed, and its terms. Undefined while they are not complete. */
+  typed: TypedTerms;
   terms: Terms | undefined;
   meter: string;
 }
 
+/** The usage to try, as it is typed. */
+interface Tried {
+  quantity: string;
+  events: string;
+}
+
+const firstTried: Tried = { quantity: "1250", events: "1" };
+
 /** The charge of some usage at terms while they are typed, step by step. */
-export function WorkedCharge({ terms, meter }: Props) {
-  const [usage, setUsage] = useState("1250");
-  const [events, setEvents] = useState("1");
-  const hasFee = terms?.fixed_fee !== undefined;
-  const isComplete = isAmount(usage) && (!hasFee || wrongWhole(events) === undefined);
+export function WorkedCharge({ typed, terms, meter }: Props) {
+  const [tried, setTried] = useState<Record<string, Tried>>({});
+  const rates = ratesOf(typed);
+  const triedOf = ({ key }: NamedRate) => tried[key] ?? firstTried;
+  const isComplete = rates.every((rate) => isAmount(triedOf(rate).quantity) && (!rate.hasFee || wrongWhole(triedOf(rate).events) === undefined));
+  const change = (rate: NamedRate, part: Partial<Tried>) => setTried({ ...tried, [rate.key]: { ...triedOf(rate), ...part } });
+  const parts = rates.map((rate) => ({ quantity: triedOf(rate).quantity, ...(rate.hasFee && { event_count: Number(triedOf(rate).events) }) }));
+  const usage = typed.by.length === 0 ? parts[0]! : { by_dimension: parts.flatMap((part, index) => (rates[index]!.example ? [{ ...part, dimension: rates[index]!.example }] : [])) };
   return (
     <div className={styles.worked} data-scratch>
-      <NumberField label="Usage to try" value={usage} wrong={wrongAmount} change={setUsage} />
-      {hasFee && <NumberField label="Events to try" inputMode="numeric" value={events} wrong={wrongWhole} change={setEvents} />}
-      {terms && isComplete ? (
-        <Charge terms={terms} meter={meter} quantity={usage} events={hasFee ? Number(events) : 0} />
-      ) : (
-        <p className="muted">The charge appears here once all fields are numbers, such as 0.02.</p>
-      )}
+      {rates.map((rate) => (
+        <TriedFields key={rate.key} rate={rate} tried={triedOf(rate)} change={(part) => change(rate, part)} />
+      ))}
+      {terms && isComplete ? <Charge terms={terms} meter={meter} usage={usage} /> : <p className="muted">The charge appears here once all fields are complete, with numbers such as 0.02.</p>}
     </div>
   );
 }
 
-function Charge({ terms, meter, quantity, events }: { terms: Terms; meter: string; quantity: string; events: number }) {
-  const [tried] = useDebouncedValue(quantity, 250);
-  const { data, error } = useQuery({ ...calculation(terms, [{ quantity: tried, event_count: events }], true), placeholderData: keepPreviousData });
+function TriedFields({ rate: { name, hasFee, example }, tried: { quantity, events }, change }: { rate: NamedRate; tried: Tried; change: (part: Partial<Tried>) => void }) {
+  const of = name && `, ${name}`;
+  if (!example) return <p className="muted">No usage to try{of}: the prices above it match all of its usage.</p>;
+  return (
+    <div className={styles.tried}>
+      <NumberField label={`Usage to try${of}`} value={quantity} wrong={wrongAmount} change={(text) => change({ quantity: text })} />
+      {hasFee && <NumberField label={`Events to try${of}`} inputMode="numeric" value={events} wrong={wrongWhole} change={(text) => change({ events: text })} />}
+    </div>
+  );
+}
+
+function Charge({ terms, meter, usage }: { terms: Terms; meter: string; usage: Schema<"Quantity"> }) {
+  const [tried] = useDebouncedValue(usage, 250);
+  const { data, error } = useQuery({ ...calculation(terms, [tried], true), placeholderData: keepPreviousData });
   const [charge] = data?.charges ?? [];
   if (error) return <Refused error={error} />;
   if (!data || !charge) return <LoadingText />;
-  const usage: Schema<"Step"> = { name: "usage", description: "The usage to try.", amount: charge.quantity, unit: "units" };
+  const first: Schema<"Step"> = { name: "usage", description: "The usage to try.", amount: charge.quantity, unit: "units" };
   return (
     <>
       <p role="status" className={styles.paper}>
         <Usage meter={meter} value={charge.quantity} unitless="units" /> cost <Amount value={charge.charge} currency={data.currency} />
       </p>
-      <Working meter={meter} steps={[usage, ...(charge.steps ?? [])]} />
+      <Working meter={meter} steps={[first, ...(charge.steps ?? [])]} />
     </>
   );
 }

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { Schema } from "../../api/client";
-import { incomplete, models, newTier, termsOf, typedOf, wrongField, wrongTier, type Model, type TypedTerms } from "./terms";
+import { models, newTier, wrongInRate, wrongTier, type Model } from "./rates";
+import { incomplete, termsOf, typedOf, wrongInPeriod, type TypedTerms } from "./terms";
 
 const empty = typedOf(undefined, "USD");
 const typed = (part: Partial<TypedTerms>) => ({ ...empty, ...part });
@@ -46,13 +47,13 @@ test("a tier is above the one before it", () => {
 });
 
 test("a maximum is above 0 and not below the minimum", () => {
-  const maximum = (minimum_charge: string, maximum_charge: string) => wrongField(typed({ minimum_charge, maximum_charge }), "maximum_charge");
+  const maximum = (minimum_charge: string, maximum_charge: string) => wrongInPeriod(typed({ minimum_charge, maximum_charge }), "maximum_charge");
   expect([maximum("", "0"), maximum("10", "9.99"), maximum("10", "10"), maximum("", "")]).toEqual(["Must be more than 0", "Must be at least the minimum charge", undefined, undefined]);
 });
 
 test("units of a package are a whole number above 0", () => {
-  expect(["0", "1.5", "-1"].map((package_size) => wrongField(typed({ package_size }), "package_size"))).not.toContain(undefined);
-  expect(wrongField(typed({ package_size: "1000000000000" }), "package_size")).toBeUndefined();
+  expect(["0", "1.5", "-1"].map((package_size) => wrongInRate(typed({ package_size }), "package_size"))).not.toContain(undefined);
+  expect(wrongInRate(typed({ package_size: "1000000000000" }), "package_size")).toBeUndefined();
 });
 
 test("terms are calculated once no field is missing", () => {

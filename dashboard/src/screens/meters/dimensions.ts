@@ -1,0 +1,123 @@
+import { stringify } from "lossless-json";
+import type { Schema } from "../../api/client";
+import { lines } from "./counting";
+import { parseValue, valueText, type FilterValue } from "./filterValues";
+import { incompleteRate, rateOf, typedRateOf, type TypedRate } from "./rates";
+
+/** A price by dimension as it is typed. */
+export interface TypedEntry {
+  /** Its identity while prices are moved and removed. */
+  id: number;
+  /** The values of each property, one a line. */
+  match: Record<string, string>;
+  rate: TypedRate;
+}
+
+/** The prices by dimension as they are typed. */
+export interface TypedDimensions {
+  /** The properties by which usage is charged. None: all usage has one price. */
+  by: string[];
+  entries: TypedEntry[];
+  /** Whether usage that no entry matches is charged, at other. */
+  isOtherCharged: boolean;
+  other: TypedRate;
+}
+
+export const mostEntries = 100;
+
+let entries = 0;
+
+export const newEntry = (rate: TypedRate = typedRateOf(undefined)): TypedEntry => ({ id: ++entries, match: {}, rate });
+
+/** Returns the fields of prices by dimension for their successor, or none. */
+export function typedDimensionsOf(dimensions: Schema<"PriceDimensions"> | undefined): TypedDimensions {
+  const typed = ({ match, ...rate }: Schema<"DimensionPrice">): TypedEntry => ({
+    ...newEntry(typedRateOf(rate)),
+    match: Object.fromEntries(Object.entries(match).map(([property, values]) => [property, values.map(valueText).join("\n")])),
+  });
+  return { by: dimensions?.by ?? [], entries: dimensions?.prices.map(typed) ?? [], isOtherCharged: dimensions?.default !== undefined, other: typedRateOf(dimensions?.default) };
+}
+
+/** Returns the values that an entry matches, by property. */
+function matchOf({ match }: TypedEntry, by: string[]): Map<string, FilterValue[]> {
+  const values = new Map(by.map((property) => [property, lines(match[property] ?? "").map(parseValue)]));
+  return new Map([...values].filter(([, of]) => of.length > 0));
+}
+
+/** Returns prices by dimension that are typed, as the API takes them. */
+export function dimensionsOf({ by, entries, isOtherCharged, other }: TypedDimensions): Schema<"SentDimensions"> {
+  const prices = entries.map((entry) => ({ match: Object.fromEntries(matchOf(entry, by)), ...rateOf(entry.rate) }));
+  return { by, prices, ...(isOtherCharged && { default: rateOf(other) }) };
+}
+
+/** Returns why the charge of prices by dimension cannot be calculated yet, if so. */
+export function incompleteDimensions({ by, entries, isOtherCharged, other }: TypedDimensions): string | undefined {
+  const index = entries.findIndex((entry) => matchOf(entry, by).size === 0 || incompleteRate(entry.rate));
+  if (index >= 0) return `Complete price ${index + 1} first`;
+  return isOtherCharged && incompleteRate(other) ? "Complete the price of all other usage first" : undefined;
+}
+
+/** Returns the usage that an entry matches, in words. */
+function matchText(entry: TypedEntry, by: string[]): string {
+  return [...matchOf(entry, by)].map(([property, values]) => `${property} ${values.map((value) => valueText(value)).join(" or ")}`).join(", ");
+}
+
+/** A rate of typed terms with the usage that it charges. */
+export interface NamedRate {
+  key: string;
+  /** Its usage in words. "": all usage. */
+  name: string;
+  /** Undefined: the usage is unrated. */
+  rate: TypedRate | undefined;
+  hasFee: boolean;
+  /** Values of the usage. Undefined: the rate charges none. */
+  example: Dimension | undefined;
+}
+
+/** Returns the rates of typed terms in their order: the one of all usage, or those by dimension with all other usage last. */
+export function ratesOf(typed: TypedRate & TypedDimensions): NamedRate[] {
+  const { by, entries, isOtherCharged, other } = typed;
+  const named = (key: string, name: string, rate: TypedRate | undefined, example: Dimension | undefined) => ({ key, name, rate, hasFee: rate?.model === "percentage" && rate.fixed_fee !== "", example });
+  if (by.length === 0) return [named("all", "", typed, {})];
+  return [
+    ...entries.map((entry, index) => named(String(entry.id), matchText(entry, by) || `price ${index + 1}`, entry.rate, exampleOf(index, typed))),
+    named("other", "all other usage", isOtherCharged ? other : undefined, otherExample(by)),
+  ];
+}
+
+/** A value that no entry names. */
+const unnamed = "any other";
+
+export type Dimension = Record<string, FilterValue>;
+
+const mostTries = 10_000;
+
+/**
+ * Returns values of all properties that an entry charges, of which the earlier ones charge none. Undefined: there are no
+ * such values, or they are too many to try.
+ */
+export function exampleOf(index: number, { by, entries }: Pick<TypedDimensions, "by" | "entries">): Dimension | undefined {
+  const matches = entries.slice(0, index + 1).map((entry) => matchOf(entry, by));
+  const isMatched = (values: Dimension) => matches.slice(0, index).some((match) => [...match].every(([property, of]) => of.some((value) => same(value, values[property]!))));
+  const choices = by.map((property) => matches[index]?.get(property) ?? [unnamed]);
+  let tries = 0;
+  const search = (chosen: FilterValue[]): Dimension | undefined => {
+    if (tries >= mostTries) return undefined;
+    if (chosen.length === by.length) {
+      tries++;
+      const values = Object.fromEntries(by.map((property, at) => [property, chosen[at]!]));
+      return isMatched(values) ? undefined : values;
+    }
+    for (const value of choices[chosen.length]!) {
+      const found = search([...chosen, value]);
+      if (found) return found;
+    }
+    return undefined;
+  };
+  return search([]);
+}
+
+/** Returns values that no entry names. */
+const otherExample = (by: string[]): Dimension => Object.fromEntries(by.map((property) => [property, unnamed]));
+
+const same = (a: FilterValue, b: FilterValue) => stringify(a) === stringify(b);

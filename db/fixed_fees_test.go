@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,4 +60,37 @@ func TestASetPriceRefusesAFixedFeeOfItself(t *testing.T) {
 	_, err := store.Prices.Set(t.Context(), tenant, metering.Operator, feeForEachEvent(m.ID))
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
 	require.ErrorContains(t, err, "must be 0 while the billing provider bills quantities")
+}
+
+// TestAProviderOfQuantitiesIsRefusedForAPriceOfAnOpenPeriod replaces a price that needs amounts in
+// the middle of a period. The period is charged at the version in force at its start.
+func TestAProviderOfQuantitiesIsRefusedForAPriceOfAnOpenPeriod(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.exec(`delete from meter_prices where tenant_id = $1`, b.tenant)
+	plain := billing.Price{MeterID: b.meter.ID, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}}
+	set := func(p billing.Price, from time.Time) {
+		p.EffectiveFrom = from
+		dbtest.Price(t, b.store, b.tenant, p)
+	}
+	save := func(account string, bills metering.Bills) error {
+		_, err := b.store.Providers.Save(t.Context(), b.tenant, metering.Operator, metering.Provider{
+			Kind: metering.Stripe, Invoices: true, Account: account, Bills: bills, SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now,
+		})
+		return err
+	}
+	set(feeForEachEvent(b.meter.ID), month.Start.AddDate(0, -3, 0))
+	set(plain, month.Start.AddDate(0, 0, 10))
+	b.use("10")
+	require.True(t, b.now.After(month.Start.AddDate(0, 0, 10)))
+	err := save("acct_1", metering.BillsQuantities)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "cannot charge: "+b.meter.Slug+"; save the provider with bills set to amounts, or set other prices with an effective_from of at most ")
+
+	require.NoError(t, save("acct_2", metering.BillsAmounts))
+	b.now = b.now.Add(time.Minute)
+	require.NoError(t, save("acct_2", metering.BillsQuantities), "the begun period stays billed in amounts")
+
+	set(plain, month.Start.AddDate(0, -2, 0))
+	require.NoError(t, save("acct_1", metering.BillsQuantities), "no period is charged by the fee")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -149,6 +150,31 @@ func TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether(t *testing.
 	require.Equal(t, "body.dimensions", p.Errors[0].Location)
 }
 
+// TestALateEventThatNoPriceByDimensionChargesIsWarnedAbout sends an event of a closed period. The
+// price of the period has been withdrawn since.
+func TestALateEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sendTokens(t, b)
+	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/tokens/pricing", fmt.Sprintf(byModel, "")).status)
+	month := billing.CalendarPeriod(b.now(), time.UTC)
+	b.ahead.Store(int64(month.End.Add(b.tenant.Grace + time.Hour).Sub(b.now())))
+	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	closing, err := b.store.Ledger.ClosePeriods(t.Context(), b.tenant.ID, []metering.CustomerID{acme.ID}, b.now())
+	require.NoError(t, err)
+	require.Equal(t, 1, closing.Closed)
+	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/tokens/pricing", `{"overage_rate":1,"effective_from":"2020-01-01T00:00:00Z"}`).status)
+	event := func(key, model string, at time.Time) []string {
+		body := fmt.Sprintf(`{"event_type":"llm","customer_id":"acme","idempotency_key":%q,"timestamp":%q,"value":20,"properties":{"model":%q,"region":"eu"}}`, key, at.Format(time.RFC3339), model)
+		return b.ingest(t, "/v1/events/batch", `{"events":[`+body+`]}`).Warnings
+	}
+	require.Empty(t, event("l1", "large", month.End.Add(-time.Hour)))
+	require.Equal(t, []string{`events[0] has no price: meter "tokens" counts it, but no price in dimensions charges its values; GET /v1/billing/unrated lists such usage, late usage once it is booked`},
+		event("l2", "tiny", month.End.Add(-time.Hour)))
+	require.Empty(t, event("l3", "tiny", b.now()), "the price of the open period has no dimensions")
+}
+
 // TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout also lists the event's usage.
 func TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
 	t.Parallel()
@@ -161,7 +187,7 @@ func TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
 	batch := func(events ...string) []string {
 		return b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`).Warnings
 	}
-	const warning = `events[%d] has no price: meter "tokens" counts it, but no price in dimensions charges its values; GET /v1/billing/unrated lists such usage`
+	const warning = `events[%d] has no price: meter "tokens" counts it, but no price in dimensions charges its values; GET /v1/billing/unrated lists such usage, late usage once it is booked`
 	require.Equal(t, []string{fmt.Sprintf(warning, 1)}, batch(event("acme", "1", `"large"`), event("acme", "2", `"tiny"`), event("acme", "3", `"other"`)), "once per request and meter")
 	require.Empty(t, batch(event("acme", "2", `"tiny"`)), "a repeat adds nothing")
 	require.Empty(t, batch(event("acme", "4", `null`), event("acme", "5", `7`)))

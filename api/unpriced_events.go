@@ -45,7 +45,7 @@ func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, 
 	for _, e := range unpriced {
 		if !warned[e.meter.ID] && slices.ContainsFunc(terms[e.ExternalID], e.isUnratedBy) {
 			warned[e.meter.ID] = true
-			warnings = append(warnings, fmt.Sprintf("events[%d] has no price: meter %q counts it, but no price in dimensions charges its values; GET /v1/billing/unrated lists such usage",
+			warnings = append(warnings, fmt.Sprintf("events[%d] has no price: meter %q counts it, but no price in dimensions charges its values; GET /v1/billing/unrated lists such usage, late usage once it is booked",
 				e.index, e.meter.Slug))
 		}
 	}

@@ -2,7 +2,7 @@ package billing
 
 import "github.com/odometer-metering/odometer/metering"
 
-// DimensionTerms are the terms by which a price by dimension charges a meter in an open period.
+// DimensionTerms are the terms by which a price by dimension charges a meter in a period.
 type DimensionTerms struct {
 	MeterID metering.MeterID
 	Period  metering.Range

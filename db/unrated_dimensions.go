@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -55,8 +56,45 @@ func (b *unratedBatch) closedUnpriced() error {
 	return err
 }
 
+// closedTerms calls add with the terms by which prices by dimension charge late usage of closed
+// periods.
+func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.DimensionTerms)) error {
+	rows, err := b.tx.Query(b.ctx, `
+		select p.customer_id, t.meter_id, p.starts_at, p.ends_at, x.hash, x.terms
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and not t.trial
+		join price_terms x on x.tenant_id = t.tenant_id and x.hash = t.terms and x.schema = 1 and x.terms ? 'dimensions'
+		where p.tenant_id = @tenant
+		  and p.customer_id = any(@customers)
+		  and p.closed_at is not null
+		  and p.bills <> 'quantities'
+		  and t.late_count is null -- late usage is counted`, pgx.NamedArgs{"tenant": b.tenant, "customers": b.ids})
+	if err != nil {
+		return err
+	}
+	var (
+		customer    metering.CustomerID
+		of          billing.DimensionTerms
+		hash, terms []byte
+	)
+	read := make(map[string]billing.Terms) // most periods have the terms of the one before
+	_, err = pgx.ForEachRow(rows, []any{&customer, &of.MeterID, &of.Period.Start, &of.Period.End, &hash, &terms}, func() error {
+		known, found := read[string(hash)]
+		if !found {
+			if err := json.Unmarshal(terms, &known); err != nil {
+				return err
+			}
+			read[string(hash)] = known
+		}
+		of.Terms = known
+		add(customer, of)
+		return nil
+	})
+	return err
+}
+
 // DimensionTerms returns, by the external ids of some customers, the terms by which prices by
-// dimension charge the customers' open periods.
+// dimension charge usage that arrives now: of open periods, and late usage of closed ones.
 func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (terms map[string][]billing.DimensionTerms, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
 		terms = make(map[string][]billing.DimensionTerms)
@@ -75,7 +113,10 @@ func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, e
 				terms[f.Customer.ExternalID] = append(terms[f.Customer.ExternalID], r.unrated(*f).DimensionTerms(p)...)
 			}
 		})
-		return nil
+		return batch.closedTerms(func(id metering.CustomerID, of billing.DimensionTerms) {
+			name := batch.facts[int64(id)].Customer.ExternalID
+			terms[name] = append(terms[name], of)
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read prices by dimension: %w", err)
@@ -89,14 +130,14 @@ type DimensionMeter struct {
 	Terms []billing.Terms // of these prices, without repetition
 }
 
-// DimensionMeters lists the tenant's meters with prices by dimension.
+// DimensionMeters lists the tenant's meters with prices by dimension, also of withdrawn ones: these
+// may have charged a closed period.
 func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (all []DimensionMeter, err error) {
 	rows, err := s.pool.Query(ctx, `
 		select distinct p.meter_id, t.terms
 		from meter_prices p
 		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
 		where p.tenant_id = $1
-		  and p.withdrawn_at is null
 		  and t.terms ? 'dimensions'`, tenant)
 	if err != nil {
 		return nil, coded(err)

@@ -69,12 +69,21 @@ func TestTheTermsByWhichEventsAreWarnedAbout(t *testing.T) {
 		require.Len(t, read(customer), 1)
 		require.Contains(t, read(customer)[0], of.Dimensions.By[0])
 	}
+	b.setPrice(billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}, month.End, db.PriceOwner{Customer: b.customer.ID})
+	within := b.now
+	b.now = over(month)
+	b.acceptAll()
+	require.Equal(t, 1, b.closePeriods().Closed)
 	b.setPrice(billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}, month.Start, db.PriceOwner{Customer: b.customer.ID})
-	require.Empty(t, read("acme"), "one price charges all tokens")
+	later := b.now
+	b.now = within
+	require.Len(t, read("acme"), 1, "late usage of the closed period is charged at the withdrawn price by dimension")
+	require.Contains(t, read("acme")[0], "region")
+	b.now = later
 
 	meters, err := b.store.Prices.DimensionMeters(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Len(t, meters, 1)
 	require.Equal(t, b.tokens.ID, meters[0].ID)
-	require.Len(t, meters[0].Terms, 2, "the withdrawn price of acme charges nothing")
+	require.Len(t, meters[0].Terms, 3, "the withdrawn price of acme has charged a closed period")
 }

@@ -3,7 +3,11 @@ package billing_test
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -48,4 +52,40 @@ func TestTermsAreNamedByWhatTheySay(t *testing.T) {
 			t.Errorf("%s has the same name", other.JSON())
 		}
 	}
+}
+
+func TestADescriptionIsShort(t *testing.T) {
+	t.Parallel()
+	var tiers []billing.Tier
+	for n := range billing.MaxTiers {
+		tier := billing.Tier{UnitPrice: metering.Whole(int64(n)), FlatFee: metering.MustDecimal("123456789012.123456789012")}
+		if n < billing.MaxTiers-1 {
+			tier.UpTo = new(metering.Whole(int64(n + 1)))
+		}
+		tiers = append(tiers, tier)
+	}
+	terms := billing.Terms{Currency: "USD", Model: billing.ModelGraduated, Tiers: tiers[95:]}
+	require.NotContains(t, terms.String(), "more", "five tiers are listed")
+	terms.Tiers = tiers
+	for n := range terms.Tiers {
+		terms.Tiers[n].FlatFee = metering.Decimal{}
+	}
+	require.Equal(t, "tier by tier: up to 1 units: 0 USD for each unit; up to 2 units: 1 USD for each unit; up to 3 units: 2 USD for each unit; "+
+		"up to 4 units: 3 USD for each unit; 95 more tiers; beyond: 99 USD for each unit", terms.String())
+
+	d := &billing.Dimensions{By: []string{"a", "b", "c", "d", strings.Repeat("e", 255)}}
+	for n := range billing.MaxDimensionPrices {
+		match := make(map[string][]metering.Scalar)
+		for _, property := range d.By {
+			for m := range billing.MaxMatchValues {
+				match[property] = append(match[property], metering.ParseScalar([]byte(fmt.Sprintf("%q", fmt.Sprintf("%d-%d-%s", n, m, strings.Repeat("é", 400))))))
+			}
+		}
+		d.Prices = append(d.Prices, billing.DimensionPrice{Match: match, Rate: billing.RateOf(terms)})
+	}
+	whole := billing.Terms{Currency: "USD", Dimensions: d}
+	require.NoError(t, whole.Validate())
+	require.Less(t, len(whole.String()), 10_000)
+	require.Contains(t, whole.String(), " or 96 more values and b ")
+	require.True(t, strings.HasSuffix(whole.String(), "beyond: 99 USD for each unit | 96 more prices | otherwise: no price)"), whole.String()[len(whole.String())-200:])
 }

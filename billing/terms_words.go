@@ -9,7 +9,31 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// String returns what the terms charge, in words.
+// Bounds of a text for people. The terms have the rest.
+const (
+	maxListed = 5  // tiers, prices or values in a list
+	maxName   = 40 // characters of a property or a value
+)
+
+// shortened returns a list of at most maxListed parts, the last of which is the number of others if
+// there are more.
+func shortened(parts []string, what string) []string {
+	if len(parts) <= maxListed {
+		return parts
+	}
+	shown := maxListed - 1
+	return append(slices.Clone(parts[:shown]), fmt.Sprintf("%d more %s", len(parts)-shown, what))
+}
+
+// cut returns the beginning of a longer name.
+func cut(name string) string {
+	if runes := []rune(name); len(runes) > maxName {
+		return string(runes[:maxName]) + "…"
+	}
+	return name
+}
+
+// String returns what the terms charge, in words. Long lists are shortened.
 func (t Terms) String() string {
 	var parts []string
 	if !t.BasePrice.IsZero() {
@@ -62,7 +86,7 @@ func (t Terms) dimensionsText() string {
 	if d := t.Dimensions.Default; d != nil {
 		other = fmt.Sprintf("otherwise: %s", d.Terms(t.Currency))
 	}
-	return "by dimension (" + strings.Join(append(prices, other), " | ") + ")"
+	return "by dimension (" + strings.Join(append(shortened(prices, "prices"), other), " | ") + ")"
 }
 
 func (p DimensionPrice) matchText() string {
@@ -70,9 +94,9 @@ func (p DimensionPrice) matchText() string {
 	for _, property := range slices.Sorted(maps.Keys(p.Match)) {
 		var values []string
 		for _, value := range p.Match[property] {
-			values = append(values, value.String())
+			values = append(values, cut(value.String()))
 		}
-		conditions = append(conditions, property+" "+strings.Join(values, " or "))
+		conditions = append(conditions, cut(property)+" "+strings.Join(shortened(values, "values"), " or "))
 	}
 	return strings.Join(conditions, " and ")
 }
@@ -91,7 +115,8 @@ func (t Terms) tiersText() string {
 		}
 		tiers = append(tiers, text)
 	}
-	return strings.Join(tiers, "; ")
+	last := len(tiers) - 1 // the open tier is always listed
+	return strings.Join(append(shortened(tiers[:last:last], "tiers"), tiers[last]), "; ")
 }
 
 func (t Terms) unitText(price metering.Decimal) string {

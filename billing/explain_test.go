@@ -69,7 +69,11 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 		if rounded := of(line.Working, billing.StepUnits); rounded.Name != "" {
 			units, events = rounded.Amount, 0
 		}
-		oracle := l.charged(line.Price, line.MeterID, line.PriceVersion, rational(units), events)
+		groups := l.groups(line.MeterID, s.Period.Range)
+		if s.ClosedAt != nil {
+			groups = l.closedGroups[l.key(line.MeterID, s.Period.Start)]
+		}
+		oracle := l.charged(line.Price, line.MeterID, line.PriceVersion, countedUsage{rational(units), events, groups})
 		if of(line.Working, billing.StepTrial).Name != "" && l.onTrial(s.Period) {
 			oracle = new(big.Rat)
 		}

@@ -29,13 +29,13 @@ func rounded(r *big.Rat, digits int) *big.Rat {
 	return new(big.Rat).Quo(new(big.Rat).SetInt(whole), scale)
 }
 
-// oracle returns the charge for usage of so many events at a version of the meter's price.
-func (l *life) oracle(meter metering.MeterID, version int, usage *big.Rat, events int64) *big.Rat {
+// oracle returns the charge for usage at a version of the meter's price.
+func (l *life) oracle(meter metering.MeterID, version int, usage countedUsage) *big.Rat {
 	for _, p := range l.versions(meter) {
 		if p.Version != version {
 			continue
 		}
-		return reference(p.Terms, usage, events)
+		return usage.charge(p.Terms)
 	}
 	return new(big.Rat)
 }
@@ -312,7 +312,10 @@ func (l *life) checkClosing(c billing.Closing) {
 		if then := c.Period.Subscription.Prices[line.MeterID]; line.Scale != nil && then != nil && line.Price != then {
 			l.failf("the period from %s closed at the price %v of meter %d, which cost %v", c.Period.Start, line.Price, line.MeterID, then)
 		}
-		charge := l.charged(line.Price, line.MeterID, version, billable(line, rational(used)), l.eventsOf(line, l.counted(line.MeterID, c.Period.Range)))
+		groups := l.groups(line.MeterID, c.Period.Range)
+		l.closedGroups[l.key(line.MeterID, c.Period.Start)] = groups
+		l.checkUnrated(line, groups)
+		charge := l.charged(line.Price, line.MeterID, version, countedUsage{billable(line, rational(used)), l.eventsOf(line, l.counted(line.MeterID, c.Period.Range)), groups})
 		if (line.Scale != nil || line.Billed && l.chargedAmounts(c.Period, line)) && l.onTrial(c.Period) {
 			charge = new(big.Rat)
 		}

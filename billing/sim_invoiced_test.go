@@ -23,7 +23,7 @@ func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.D
 // period: that for the units, or what statements said and, at our price, the
 // charge for the units that providers price.
 func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
-	all := l.costs(p, line, billable(line, rational(line.Usage)), l.eventsOf(line, line.Events))
+	all := l.costs(p, line, countedUsage{billable(line, rational(line.Usage)), l.eventsOf(line, line.Events), nil})
 	if line.Scale == nil && line.Reconciled == nil {
 		own, _ := l.billedOf(p, line, line.Test)
 		var priced metering.Decimal
@@ -33,11 +33,11 @@ func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
 			}
 		}
 		if !priced.IsZero() {
-			all.Sub(all, l.costs(p, line, rational(priced), 0))
+			all.Sub(all, l.costs(p, line, unitsAlone(rational(priced))))
 		}
 		return all.Sub(all, rational(own[line.Currency]))
 	}
-	return all.Sub(all, l.costs(p, line, rational(l.billedUnits(p, line)), 0))
+	return all.Sub(all, l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line)))))
 }
 
 // billable are the units that so much usage of the line is charged for.

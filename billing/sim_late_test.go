@@ -67,8 +67,8 @@ func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
 	if line.Scale == nil {
 		return new(big.Rat)
 	}
-	accepted := l.costs(p, line, rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.given() || c.state.Taken() })), 0)
-	return accepted.Sub(l.costs(p, line, rational(l.billedUnits(p, line)), 0), accepted)
+	accepted := l.costs(p, line, unitsAlone(rational(l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.given() || c.state.Taken() }))))
+	return accepted.Sub(l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line)))), accepted)
 }
 
 // overwrittenLate is what more of a closed line's charge is lacking if invoices
@@ -79,8 +79,8 @@ func (l *life) overwrittenLate(p billing.Period, line billing.ClosedLine) *big.R
 		return new(big.Rat)
 	}
 	last := l.out(line.MeterID, p.Place(), line.Test, func(c *call) bool { return c.known() || c.onNone && c.Counting != billing.Adds })
-	more := l.costs(p, line, rational(l.billedUnits(p, line)), 0)
-	return more.Sub(more, l.costs(p, line, rational(last), 0))
+	more := l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line))))
+	return more.Sub(more, l.costs(p, line, unitsAlone(rational(last))))
 }
 
 func lower(a, b *big.Rat) *big.Rat {
@@ -137,20 +137,24 @@ func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
 
 // worth is what a closed period's meter has come to, by how many events came late.
 func (l *life) worth(p billing.Period, line billing.ClosedLine) (all []*big.Rat) {
-	usage := line.Usage
-	for n, value := range append([]metering.Decimal{{}}, l.came(line.MeterID, p)...) {
-		usage = usage.Add(value)
-		all = append(all, l.costs(p, line, billable(line, rational(usage)), l.eventsOf(line, line.Events+int64(n))))
+	key := l.key(line.MeterID, p.Start)
+	usage, groups, late := line.Usage, l.closedGroups[key], l.late(line.MeterID, p)
+	for n := range len(late) + 1 {
+		if n > 0 {
+			group := late[n-1].group(l.counting[key])
+			usage, groups = usage.Add(group.units), append(slices.Clip(groups), group)
+		}
+		all = append(all, l.costs(p, line, countedUsage{billable(line, rational(usage)), l.eventsOf(line, line.Events+int64(n)), groups}))
 	}
 	return all
 }
 
-// costs is the oracle's charge for units and events of a closed line: a trial's are free.
-func (l *life) costs(p billing.Period, line billing.ClosedLine, units *big.Rat, events int64) *big.Rat {
+// costs is the oracle's charge for usage of a closed line: a trial's is free.
+func (l *life) costs(p billing.Period, line billing.ClosedLine, usage countedUsage) *big.Rat {
 	if (line.Scale != nil || l.chargedAmounts(p, line)) && l.onTrial(p) {
 		return new(big.Rat)
 	}
-	return l.charged(line.Price, line.MeterID, line.PriceVersion, units, events)
+	return l.charged(line.Price, line.MeterID, line.PriceVersion, usage)
 }
 
 // lateTotal is the usage of a closed period with what came late.
@@ -172,15 +176,23 @@ func (l *life) bookingsOf(p billing.Period, line billing.ClosedLine) (all []bill
 	return all
 }
 
-// came is what came late for the meter, one by one, as the period was counted
-// when it closed.
-func (l *life) came(meter metering.MeterID, p billing.Period) (late []metering.Decimal) {
+// late returns the events that came late for the meter.
+func (l *life) late(meter metering.MeterID, p billing.Period) (late []usageEvent) {
 	for _, e := range l.events {
 		if e.meter == meter && e.late && p.Contains(e.at) && l.isFed(meter, e.at) {
-			late = append(late, l.counting[l.key(meter, p.Start)].Usage(e.value, 1))
+			late = append(late, e)
 		}
 	}
 	return late
+}
+
+// came is what came late for the meter, one by one, as the period was counted
+// when it closed.
+func (l *life) came(meter metering.MeterID, p billing.Period) (values []metering.Decimal) {
+	for _, e := range l.late(meter, p) {
+		values = append(values, l.counting[l.key(meter, p.Start)].Usage(e.value, 1))
+	}
+	return values
 }
 
 // contractOf is the contract that the period lies in.

@@ -32,9 +32,10 @@ type usageEvent struct {
 	ingestedAt      time.Time
 	meter           metering.MeterID
 	value           metering.Decimal
-	late            bool // its period was closed when it came
-	gone            bool // retention has taken it: nothing counts it again
-	lost            bool // it was gone when the meter got its present version
+	values          map[string]string // of its dimensions; nil: its group is not known
+	late            bool              // its period was closed when it came
+	gone            bool              // retention has taken it: nothing counts it again
+	lost            bool              // it was gone when the meter got its present version
 }
 
 // ledger is what is stored of one of a customer's streams.
@@ -213,7 +214,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	for _, p := range periods {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
 	}
-	f.Usage = l.usage(billing.UsageRanges(f))
+	f.Usage = l.usage(billing.UsageRanges(f), f.ByDimension())
 	if windowed := billing.WindowedMeters(f); len(windowed) > 0 {
 		f.Hours = l.hours(periods, windowed)
 	}
@@ -271,7 +272,8 @@ func (l *ledger) meter(id metering.MeterID) *metering.Meter {
 	return &l.meters[i]
 }
 
-func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
+// usage returns the usage of ranges, of the meters in by with the values of their dimensions.
+func (l *ledger) usage(ranges []metering.Range, by billing.ByDimension) (all []billing.Usage) {
 	all = make([]billing.Usage, 0, len(ranges)*len(l.meters))
 	for _, r := range ranges {
 		from := len(all)
@@ -292,6 +294,12 @@ func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
 				value := aggregations[i].Usage(e.value, 1)
 				if u.Total, u.Events = u.Total.Add(value), u.Events+1; e.late {
 					u.Late, u.LateEvents = u.Late.Add(value), u.LateEvents+1
+				}
+				if properties, wanted := by[e.meter]; wanted {
+					key := groupKey(e.values, properties)
+					if u.Dimensions = addGroup(u.Dimensions, key, value); e.late {
+						u.LateDimensions = addGroup(u.LateDimensions, key, value)
+					}
 				}
 			}
 		}
@@ -319,7 +327,7 @@ func (l *ledger) booked() (all []billing.Booked) {
 			i, all = len(all), append(all, billing.Booked{Period: b.Period, MeterID: b.MeterID})
 		}
 		o := &all[i]
-		if o.Events, o.Units, o.Charge = b.Events, b.Units, b.Charge; !b.Billed {
+		if o.Events, o.Units, o.Charge, o.Dimensions = b.Events, b.Units, b.Charge, b.Dimensions; !b.Billed {
 			o.OnlyReported = o.OnlyReported.Add(b.Units.Sub(b.UnitsBefore))
 			o.OnlyReportedCharge = o.OnlyReportedCharge.Add(b.Charge.Sub(b.ChargeBefore))
 		}

@@ -19,31 +19,35 @@ import (
 // so that others may be left out.
 type life struct {
 	*ledger
-	rng        *rand.Rand // of the present step
-	now        time.Time
-	born       time.Time
-	until      time.Time // when the last step was over
-	lazy       bool      // it leaves syncs out
-	neighbour  *ledger   // of the same tenant; every call for it fails
-	farSides   []*farSide
-	passes     [2]*pass
-	backup     *backup
-	restoredAt time.Time
-	recovering bool                 // what was lost with the restore is not known again
-	stays      bool                 // at its first connection
-	charging   bool                 // in amounts, as a tenant has chosen who stays with its counter
-	stated     map[int64]bool       // by start, periods that closed at a receiver
-	dearest    map[usedKey]*big.Rat // the most that periods ever came to
-	happened   []bool               // by kind
-	followed   coverage             // which kinds happened at once after which
-	most       map[usedKey]mostUsed
-	plans      int // made so far
-	startedIn  billing.Settings
-	monthly    bool                             // contracts run in months
-	steady     bool                             // providers' prices stay: when they are read says which hold
-	tape       *tape                            // nil: nobody notes what is done
-	counting   map[usedKey]metering.Aggregation // of closed periods
-	failure    string
+	rng          *rand.Rand // of the present step
+	now          time.Time
+	born         time.Time
+	until        time.Time // when the last step was over
+	lazy         bool      // it leaves syncs out
+	neighbour    *ledger   // of the same tenant; every call for it fails
+	farSides     []*farSide
+	passes       [2]*pass
+	backup       *backup
+	restoredAt   time.Time
+	recovering   bool                 // what was lost with the restore is not known again
+	stays        bool                 // at its first connection
+	charging     bool                 // in amounts, as a tenant has chosen who stays with its counter
+	stated       map[int64]bool       // by start, periods that closed at a receiver
+	dearest      map[usedKey]*big.Rat // the most that periods ever came to
+	happened     []bool               // by kind
+	followed     coverage             // which kinds happened at once after which
+	most         map[usedKey]mostUsed
+	plans        int // made so far
+	startedIn    billing.Settings
+	monthly      bool                             // contracts run in months
+	steady       bool                             // providers' prices stay: when they are read says which hold
+	tape         *tape                            // nil: nobody notes what is done
+	counting     map[usedKey]metering.Aggregation // of closed periods
+	closedGroups map[usedKey][]referenceUsage     // the usage that periods closed at, with dimension values
+
+	dimensions      bool // prices may be by dimension
+	nextByDimension bool // the next price is
+	failure         string
 }
 
 // usedKey is a meter's usage of one period.
@@ -109,7 +113,7 @@ var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "
 func begin(seed uint64) *life {
 	l := &life{
 		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
-		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation),
+		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation), closedGroups: make(map[usedKey][]referenceUsage),
 	}
 	timezone, _ := metering.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
 	l.born = time.Date(2025, time.Month(1+l.rng.IntN(12)), 1+l.rng.IntN(28), l.rng.IntN(24), l.rng.IntN(60), 0, 0, time.UTC)
@@ -194,7 +198,10 @@ func (l *life) priced(p billing.Price) billing.Price {
 	if p.EffectiveFrom.After(l.now) && l.rng.IntN(3) == 0 {
 		short.Currency = currencies[l.rng.IntN(len(currencies))]
 	}
-	p.Version, p.Terms = len(former)+1, ofAnyModel(short, l.own)
+	p.Version, p.Terms = len(former)+1, ofAnyModel(short, l.dimensions)
+	if l.nextByDimension || l.dimensions && l.rng.IntN(4) == 0 {
+		p.Terms, l.nextByDimension = l.byAnyDimension(p.Terms), false
+	}
 	return p
 }
 
@@ -428,29 +435,33 @@ func (l *life) shiver() {
 
 // use ingests an event.
 func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
-	at = metering.Instant(at)
-	l.noteUse(at, meter, value)
-	if value.IsNegative() { // what is used may have been reported since the step began
+	return l.useOf(usageEvent{at: at, meter: meter, value: value, values: l.someValues()})
+}
+
+func (l *life) useOf(e usageEvent) bool {
+	e.at = metering.Instant(e.at)
+	l.noteUse(e)
+	if e.value.IsNegative() { // what is used may have been reported since the step began
 		l.eachStream(l.notesMost)
 	}
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
-		if of != nil && !of.ingest(at, meter, value, l.now) {
+		if of != nil && !of.ingest(e, l.now) {
 			return false
 		}
 	}
 	return true
 }
 
-func (l *ledger) ingest(at time.Time, meter metering.MeterID, value metering.Decimal, now time.Time) bool {
-	e := usageEvent{at: at, ingestedAt: now, meter: meter, value: value}
-	for _, p := range l.streams[l.streamAt(meter, at)].periods {
-		if p.Contains(at) && p.ClosedAt != nil {
+func (l *ledger) ingest(sent usageEvent, now time.Time) bool {
+	e := usageEvent{at: sent.at, ingestedAt: now, meter: sent.meter, value: sent.value, values: sent.values}
+	for _, p := range l.streams[l.streamAt(e.meter, e.at)].periods {
+		if p.Contains(e.at) && p.ClosedAt != nil {
 			if e.late = true; slices.ContainsFunc(p.Closed, func(c billing.ClosedLine) bool { return c.LateEvents != nil }) {
 				return false // too old
 			}
 		}
 	}
-	e.hour, e.month = metering.WindowOf(at, metering.Hour, l.settings.Timezone).Start, metering.WindowOf(at, metering.Month, l.settings.Timezone).Start
+	e.hour, e.month = metering.WindowOf(e.at, metering.Hour, l.settings.Timezone).Start, metering.WindowOf(e.at, metering.Month, l.settings.Timezone).Start
 	l.events = append(l.events, e)
 	return true
 }
@@ -508,6 +519,9 @@ func closedText(of metering.Range, lines []billing.ClosedLine) string {
 		}
 		if c.Scale != nil {
 			fmt.Fprint(&text, " to ", *c.Scale)
+		}
+		for _, u := range c.Dimensions {
+			fmt.Fprint(&text, " ", string(u.Key), u.Units, u.Events)
 		}
 	}
 	return text.String()

@@ -116,7 +116,7 @@ func (l *life) tracksMoney() {
 func (l *life) worthNow(p billing.Period, m metering.Meter) (all []*big.Rat) {
 	if p.ClosedAt == nil {
 		version, _ := l.versionAt(m.ID, p.Start)
-		return []*big.Rat{l.oracle(m.ID, version, rational(l.used(m.ID, p.Range)), l.counted(m.ID, p.Range))}
+		return []*big.Rat{l.oracle(m.ID, version, l.measuredNow(m.ID, p.Range))}
 	}
 	line, _ := p.Line(m.ID)
 	for _, b := range l.bookingsOf(p, line) {

@@ -29,7 +29,7 @@ func stays(seed uint64) bool { return seed%5 > 1 }
 // beginOwn has the life begin at a counter, without a subscription.
 func (l *life) beginOwn(seed uint64) {
 	l.stays = stays(seed)
-	l.own, l.charging, l.farSides, l.known, l.tests = true, true, nil, nil, nil
+	l.own, l.dimensions, l.charging, l.farSides, l.known, l.tests = true, true, true, nil, nil, nil
 	l.stated, l.dearest = make(map[int64]bool), make(map[usedKey]*big.Rat)
 	l.connect(false, false)
 }
@@ -150,6 +150,8 @@ var owning = []kind{
 	{"an invoice of ours is read", 5, (*life).readsOurs},
 	{"a draft of ours is made final by hand", 16, (*life).finalizesByHand},
 	{"an invoice of ours is voided", 4, (*life).voids},
+	{"a price by dimension", 5, (*life).newPriceByDimension},
+	{"usage without a price by dimension", 5, (*life).usesUnrated},
 }
 
 // billsMonth lets the month end, and its grace, and a worker bill it, as far as it comes.

@@ -148,11 +148,11 @@ func ofAnyModel(short billing.Terms, fees bool) billing.Terms {
 }
 
 // charged is the oracle's charge at the far side's price, or at a version of ours.
-func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, version int, units *big.Rat, events int64) *big.Rat {
+func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, version int, usage countedUsage) *big.Rat {
 	if t, is := theirs.(*tariff); is {
-		return t.oracle(units)
+		return t.oracle(usage.units)
 	}
-	return l.oracle(meter, version, units, events)
+	return l.oracle(meter, version, usage)
 }
 
 // lineOf is what an invoice bills of a meter.

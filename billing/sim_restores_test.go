@@ -82,7 +82,7 @@ func (l *life) restores() bool {
 	l.raise(l.now)
 	l.restoredAt, l.recovering = l.now, true
 	for _, e := range since {
-		l.ledger.ingest(e.at, e.meter, e.value, l.now)
+		l.ledger.ingest(e, l.now)
 	}
 	for _, f := range l.farSides {
 		f.lag = min(f.lag, certain) // it counts within this time

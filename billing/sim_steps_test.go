@@ -319,11 +319,12 @@ func (l *life) retainsOf(p *billing.Period) bool {
 	if p.ClosedAt == nil || len(p.Closed) == 0 || p.Closed[0].LateEvents != nil || l.now.Before(p.End.AddDate(0, 0, 14)) || slices.ContainsFunc(l.allPeriods(), open) {
 		return false
 	}
-	usage := l.usage([]metering.Range{p.Range})
+	by := billing.Facts{Customer: l.customer, Prices: l.prices, Stored: l.periods}.ByDimension()
+	usage := l.usage([]metering.Range{p.Range}, by)
 	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
 		i := slices.IndexFunc(usage, func(u billing.Usage) bool { return u.MeterID == p.Closed[n].MeterID })
-		p.Closed[n].LateUsage, p.Closed[n].LateEvents = &usage[i].Late, &usage[i].LateEvents
+		p.Closed[n].LateUsage, p.Closed[n].LateEvents, p.Closed[n].LateDimensions = &usage[i].Late, &usage[i].LateEvents, usage[i].LateDimensions
 	}
 	for n, e := range l.events {
 		l.events[n].gone = e.gone || p.Contains(e.at) && l.isFed(e.meter, e.at)

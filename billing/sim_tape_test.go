@@ -82,7 +82,11 @@ func (l *life) noteBeginning() {
 }
 
 func (l *life) noteMeter(m metering.Meter) {
-	l.note(lives.Action{Do: lives.Meter, Meter: m.ID, Scale: m.UsageScale, Backfilling: m.Version.Status == metering.Backfilling})
+	a := lives.Action{Do: lives.Meter, Meter: m.ID, Scale: m.UsageScale, Backfilling: m.Version.Status == metering.Backfilling}
+	if l.dimensions {
+		a.GroupBy = simulatedGroups
+	}
+	l.note(a)
 }
 
 func (l *life) notePrice(p billing.Price) {
@@ -132,9 +136,9 @@ func (l *life) notePlaces() {
 	}
 }
 
-func (l *life) noteUse(at time.Time, meter metering.MeterID, value metering.Decimal) {
-	at = at.UTC()
-	l.note(lives.Action{Do: lives.Use, Meter: meter, Time: &at, Value: &value})
+func (l *life) noteUse(e usageEvent) {
+	at := e.at.UTC()
+	l.note(lives.Action{Do: lives.Use, Meter: e.meter, Time: &at, Value: &e.value, Properties: groupKey(e.values, simulatedGroups)})
 }
 
 func (p *pass) notePlan(queue []uuid.UUID, readFirst bool) {

@@ -192,7 +192,7 @@ func (p *pass) checkCharge(r billing.Report) {
 	if r.Destination.WholeUnits {
 		scale = 0
 	}
-	want := p.charged(line.Price, line.MeterID, line.PriceVersion, rounded(rational(line.Usage), scale), 0)
+	want := p.charged(line.Price, line.MeterID, line.PriceVersion, unitsAlone(rounded(rational(line.Usage), scale)))
 	if rational(line.Charge).Cmp(want) != 0 {
 		p.failf("%s of meter %d are charged %s; the oracle says %s", line.Usage, line.MeterID, line.Charge, want.FloatString(4))
 	}

@@ -94,6 +94,7 @@ type Action struct {
 	Aggregation metering.Aggregation `json:"aggregation,omitempty"`
 	Scale       int32                `json:"usage_scale,omitempty"`
 	Backfilling bool                 `json:"backfilling,omitempty"`
+	GroupBy     []string             `json:"group_by,omitempty"`
 	Price       *billing.Terms       `json:"price,omitempty"` // nil: the customer's own price ends
 	Plan        metering.PlanID      `json:"plan,omitempty"`
 	Own         bool                 `json:"own,omitempty"` // the price is the customer's own
@@ -106,6 +107,7 @@ type Action struct {
 	Trial       bool                 `json:"trial,omitempty"`    // its first period is one
 	Time        *time.Time           `json:"time,omitempty"`     // of usage; when the first period of a counter's, or an invoice's, ends
 	Value       *metering.Decimal    `json:"value,omitempty"`
+	Properties  json.RawMessage      `json:"properties,omitempty"` // of usage
 	Pass        int                  `json:"pass,omitempty"`
 	Excluded    []metering.MeterID   `json:"excluded,omitempty"`
 	Sends       []int64              `json:"sends,omitempty"` // the numbers of what a plan has sent

@@ -27,7 +27,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 	}
 	for _, what := range []string{
 		billing.StepUnits, billing.StepClosed, billing.StepOther, billing.StepOtherUnits, billing.StepAdjustment, billing.StepAll, billing.StepPart,
-		billing.StepTrial, billing.StepProvider, billing.StepPackages, billing.StepTier, billing.StepTierFlatFee, billing.StepPerUnits, billing.StepMinimum, billing.StepMaximum, billing.StepPriceLine, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed", "reported on",
+		billing.StepTrial, billing.StepProvider, billing.StepPackages, billing.StepTier, billing.StepTierFlatFee, billing.StepPerUnits, billing.StepMinimum, billing.StepMaximum, billing.StepPriceLine, billing.StepRateCharge, billing.StepDefaultCharge, billing.StepUnrated, billing.StepDimension, "statement", "quantity", "charge", "adjusts", "closed", "late", "previewed", "reported on",
 	} {
 		require.Greater(t, w.seen[what], 3, "%q is hardly ever seen", what)
 	}
@@ -203,10 +203,11 @@ func quantityOf(steps []billing.Step) metering.Decimal {
 	return firstOf(steps, billing.StepQuantity, billing.StepUnits, billing.StepUsage)
 }
 
-// recount works out each step from those before it, or from those it is made of.
-func (w workings) recount(l *life, steps []billing.Step) {
+// recount works out each step from those before it, or from those it is made of. It returns the
+// last one before it was rounded.
+func (w workings) recount(l *life, steps []billing.Step) (last *big.Rat) {
 	at := make(map[string]*big.Rat)
-	adjusted := new(big.Rat)
+	adjusted, rates := new(big.Rat), new(big.Rat)
 	known := func(names ...string) *big.Rat {
 		for _, name := range names {
 			if r, is := at[name]; is {
@@ -215,7 +216,7 @@ func (w workings) recount(l *life, steps []billing.Step) {
 		}
 		return new(big.Rat)
 	}
-	units := func() *big.Rat { return known(billing.StepUnits, billing.StepTotal, billing.StepUsage) }
+	units := func() *big.Rat { return known(billing.StepUnits, billing.StepTotal, billing.StepUsage, billing.StepRateUnits) }
 	for _, s := range steps {
 		w.seen[s.Name]++
 		want := rational(s.Amount)
@@ -238,8 +239,15 @@ func (w workings) recount(l *life, steps []billing.Step) {
 			if most := at[billing.StepMaximum]; most != nil {
 				want = lower(want, most)
 			}
+		case billing.StepRateUnits, billing.StepUnrated:
+			want = w.sum(l, s.Of)
+		case billing.StepRateCharge, billing.StepDefaultCharge:
+			want = w.recount(l, s.Of)
+			rates.Add(rates, want)
 		case billing.StepRest, billing.StepPackages, billing.StepUnitCharges, billing.StepFlatFees, billing.StepFixedFees, billing.StepModelCharge:
-			want = w.recountModel(s, at, units())
+			if want = rates; s.Name != billing.StepModelCharge || at[billing.StepRest] != nil {
+				want = w.recountModel(s, at, units())
+			}
 		case billing.StepProvider:
 			want = w.lines(l, s)
 		case billing.StepTrial:
@@ -275,7 +283,7 @@ func (w workings) recount(l *life, steps []billing.Step) {
 		case billing.StepAll:
 			want = new(big.Rat).Add(known(billing.StepAmount, billing.StepCharge), adjusted)
 		}
-		if s.Digits != nil {
+		if last = want; s.Digits != nil {
 			want = rounded(want, int(*s.Digits))
 		}
 		if want.Cmp(rational(s.Amount)) != 0 {
@@ -283,6 +291,7 @@ func (w workings) recount(l *life, steps []billing.Step) {
 		}
 		at[s.Name] = want
 	}
+	return last
 }
 
 // recountModel returns the amount of a step of a model, for so many units.
@@ -368,7 +377,7 @@ func (w workings) sum(l *life, parts []billing.Step) *big.Rat {
 	sum := new(big.Rat)
 	for _, p := range parts {
 		w.seen[p.Name]++
-		if p.Series == nil {
+		if p.Series == nil && p.Name != billing.StepDimension {
 			l.failf("it is not said where %s was billed", p.Amount)
 		}
 		sum.Add(sum, rational(p.Amount))

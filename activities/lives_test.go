@@ -150,7 +150,7 @@ func (l *life) do(n int, a lives.Action) {
 		require.NoError(l, err)
 		l.count(meter.Version.ID)
 	case lives.Version:
-		group := []string{fmt.Sprintf("group-%d", n)}
+		group := append([]string{fmt.Sprintf("group-%d", n)}, l.meters[a.Meter-1].Version.GroupBy...)
 		_, version, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), db.MeterChange{Aggregation: &a.Aggregation, GroupBy: &group})
 		require.NoError(l, err)
 		if version != nil { // else it has no past
@@ -190,7 +190,7 @@ func (l *life) do(n int, a lives.Action) {
 	case lives.Invoice:
 		l.invoice(a)
 	case lives.Use:
-		l.use("a customer", slug(a.Meter), *a.Time, *a.Value)
+		l.use("a customer", slug(a.Meter), *a.Time, *a.Value, a.Properties)
 	default:
 		l.work(a)
 	}
@@ -229,10 +229,10 @@ func (l *life) work(a lives.Action) {
 // so that there is a past to count.
 func (l *life) make(a lives.Action) {
 	if a.Backfilling {
-		l.use("a neighbour", slug(a.Meter), l.recorded.Born, metering.Whole(1))
+		l.use("a neighbour", slug(a.Meter), l.recorded.Born, metering.Whole(1), nil)
 	}
 	m, err := l.store.Meters.Create(l.Context(), l.tenant, metering.Operator, metering.Meter{
-		Slug: slug(a.Meter), EventType: slug(a.Meter), UsageScale: a.Scale, Version: metering.MeterVersion{Aggregation: metering.Sum},
+		Slug: slug(a.Meter), EventType: slug(a.Meter), UsageScale: a.Scale, Version: metering.MeterVersion{Aggregation: metering.Sum, GroupBy: a.GroupBy},
 	})
 	require.NoError(l, err)
 	require.Equal(l, a.Backfilling, m.Version.Status == metering.Backfilling)
@@ -249,10 +249,10 @@ func (l *life) count(version metering.MeterVersionID) {
 	l.run(do, do.CompleteMeterVersion, in, nil)
 }
 
-func (l *life) use(customer, eventType string, at time.Time, value metering.Decimal) {
+func (l *life) use(customer, eventType string, at time.Time, value metering.Decimal, properties json.RawMessage) {
 	l.Helper()
 	stamp := at.Format(time.RFC3339Nano)
-	sent := metering.SentEvent{EventType: eventType, CustomerID: customer, Timestamp: &stamp, Value: json.RawMessage(value.String())}
+	sent := metering.SentEvent{EventType: eventType, CustomerID: customer, Timestamp: &stamp, Value: json.RawMessage(value.String()), Properties: properties}
 	event, rejection := sent.Judge(l.now)
 	if rejection != nil {
 		l.Fatalf("at %s: %v", l.now, rejection)

@@ -299,6 +299,7 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	if own(seed) && in.tape == nil {
 		l.beginOwn(seed)
 	}
+	l.dimensions = l.own || in.tape != nil && recordsDimensions(seed)
 	if twofold(seed) && in.tape == nil {
 		l.beginTwofold(seed)
 	}

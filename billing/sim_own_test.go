@@ -29,7 +29,7 @@ func stays(seed uint64) bool { return seed%5 > 1 }
 // beginOwn has the life begin at a counter, without a subscription.
 func (l *life) beginOwn(seed uint64) {
 	l.stays = stays(seed)
-	l.own, l.dimensions, l.charging, l.farSides, l.known, l.tests = true, true, true, nil, nil, nil
+	l.own, l.charging, l.farSides, l.known, l.tests = true, true, nil, nil, nil
 	l.stated, l.dearest = make(map[int64]bool), make(map[usedKey]*big.Rat)
 	l.connect(false, false)
 }

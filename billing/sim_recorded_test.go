@@ -125,8 +125,15 @@ func (l *life) recordable() bool {
 	})
 }
 
-// chosenFrom is how many lives the recorded ones are chosen from.
-const chosenFrom = 2000
+// chosenFrom is how many lives the recorded ones are chosen from, withDimensions how many those
+// with prices by dimension.
+const chosenFrom, withDimensions = 2000, 200
+
+// recordsDimensions reports whether prices are by dimension in the recorded life of a seed: only
+// statements are charged by them.
+func recordsDimensions(seed uint64) bool {
+	return seed > chosenFrom && seed <= chosenFrom+withDimensions && begin(seed).connection.Statements
+}
 
 // chooseLives writes down lives in which all happens that happens in any of
 // them: always the one that adds most.
@@ -137,8 +144,8 @@ func chooseLives(t *testing.T) {
 		require.NoError(t, os.Remove(path))
 	}
 	features := make(map[uint64]map[string]bool)
-	for seed := uint64(1); seed <= chosenFrom; seed++ {
-		if l := record(seed); l.recordable() {
+	for seed := uint64(1); seed <= chosenFrom+withDimensions; seed++ {
+		if l := record(seed); (seed <= chosenFrom || l.dimensions) && l.recordable() {
 			features[seed] = l.features(seed)
 		}
 	}
@@ -163,6 +170,9 @@ func chooseLives(t *testing.T) {
 
 // features are what is to happen in one of the recorded lives.
 func (l *life) features(seed uint64) map[string]bool {
+	if l.dimensions {
+		return l.dimensionFeatures()
+	}
 	recorded := l.recorded(seed)
 	kind := kindOf(seed)
 	features := map[string]bool{fmt.Sprint(recorded.Timezone, recorded.BillingStartsAt != nil): true}
@@ -185,6 +195,21 @@ func (l *life) features(seed uint64) map[string]bool {
 		for _, line := range r.Lines {
 			elsewhere := line.Closed == nil && !line.Quantity.Equal(line.Usage)
 			features[fmt.Sprint(kind.name, r.Kind, line.Currency, line.Closed != nil, elsewhere, line.Amount.IsNegative(), r.State)] = true
+		}
+	}
+	return features
+}
+
+// dimensionFeatures are what is to happen in one of the recorded lives with prices by dimension.
+func (l *life) dimensionFeatures() map[string]bool {
+	features := make(map[string]bool)
+	for _, p := range l.periods {
+		for _, line := range p.Closed {
+			if line.Terms.Dimensions != nil && line.Events > 0 {
+				units, _ := line.Terms.UnratedUsage(line.Dimensions)
+				features[fmt.Sprint("by dimension, unrated:", !units.IsZero(), " late:", len(l.late(line.MeterID, p)) > 0)] = true
+				features[fmt.Sprint("by dimension, default:", line.Terms.Dimensions.Default != nil, " by:", line.Terms.Dimensions.By)] = true
+			}
 		}
 	}
 	return features

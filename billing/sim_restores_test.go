@@ -109,7 +109,8 @@ func (l *life) setBack(b *backup) {
 		known = b.knownUntil
 	}
 	restored := *b.ledger
-	restored.catalog, restored.providerID, restored.customer.Plans, restored.filledFrom = l.catalog, l.providerID, l.customer.Plans, l.filledFrom
+	restored.catalog, restored.providerID, restored.filledFrom = l.catalog, l.providerID, l.filledFrom
+	restored.customer.Plans, restored.customer.Prices = l.customer.Plans, l.customer.Prices
 	restored.reports, restored.epoch, restored.knownUntil = slices.Clone(l.reports[:len(b.reports)]), l.epoch, known
 	for n := range restored.events {
 		e := &restored.events[n]

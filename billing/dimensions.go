@@ -251,7 +251,6 @@ func (t Terms) chargeDimensions(c *Charged, usage []DimensionUsage) {
 		r := &c.Rates[n]
 		r.Number, r.Default, r.Terms = n, n == len(t.Dimensions.Prices), rates[n]
 		r.Charged = rates[n].Charge(r.Of)
-		c.Rest = c.Rest.Add(r.Rest)
 		if per := r.Terms.PerUnits; per > 1 {
 			sum = sum.Add(r.Units.Mul(metering.Whole(common / per))).Add(r.Flat.Mul(metering.Whole(common)))
 		} else {

@@ -2,12 +2,15 @@ package billing_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // A price that an earlier price covers never applies. A price with fewer properties than an
@@ -40,4 +43,87 @@ func TestAPriceThatAnEarlierOneCoversIsRefused(t *testing.T) {
 		}
 		require.ErrorContains(t, terms.Validate(), want, matches)
 	}
+}
+
+// dimensionTerms returns terms with prices by dimension, and with more fields beside them.
+func dimensionTerms(t *testing.T, beside, dimensions string) (terms billing.Terms) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(`{"currency":"USD"`+beside+`,"dimensions":`+dimensions+`}`), &terms))
+	return terms
+}
+
+// Each refusal names the field, the rule and the fix.
+func TestDimensionsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	const price = `{"match":{"model":["a"]},"overage_rate":1}`
+	matching := func(match string) string { return `{"by":["model"],"prices":[{"match":` + match + `}]}` }
+	many := func(n int, of func(n int) string) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = of(i)
+		}
+		return strings.Join(all, ",")
+	}
+	prices := func(n int) string {
+		return `{"by":["model"],"prices":[` + many(n, func(i int) string { return fmt.Sprintf(`{"match":{"model":[%d]}}`, i) }) + `]}`
+	}
+	values := func(n int) string {
+		return matching(`{"model":[` + many(n, func(i int) string { return strconv.Itoa(i) }) + `]}`)
+	}
+	perUnits := func(a, b int64) string {
+		rate := `"model":"per_unit","unit_price":1,"per_units":`
+		return fmt.Sprintf(`{"by":["model"],"prices":[{"match":{"model":["a"]},%s%d}],"default":{%s%d}}`, rate, a, rate, b)
+	}
+	for _, c := range []struct{ dimensions, field, message string }{
+		{`{"by":["model"],"prices":[` + price + `]}`, "", ""},
+		{`{"by":[],"prices":[` + price + `]}`, "body.dimensions.by", "must contain 1 to 5 properties of the meter's group_by"},
+		{`{"by":["a","b","c","d","model"],"prices":[` + price + `]}`, "", ""},
+		{`{"by":["a","b","c","d","e","model"],"prices":[` + price + `]}`, "body.dimensions.by", "must contain 1 to 5 properties"},
+		{`{"by":["model",""],"prices":[` + price + `]}`, "body.dimensions.by[1]", "is required"},
+		{`{"by":["model","region","model"],"prices":[` + price + `]}`, "body.dimensions.by[2]", "repeats an earlier property"},
+		{`{"by":["model"],"prices":[]}`, "body.dimensions.prices", "must contain 1 to 100 prices"},
+		{prices(100), "", ""},
+		{prices(101), "body.dimensions.prices", "must contain 1 to 100 prices"},
+		{matching(`{}`), "body.dimensions.prices[0].match", "must name values of at least one property"},
+		{matching(`{"region":["eu"]}`), "body.dimensions.prices[0].match", "which are model; add region there"},
+		{matching(`{"model":[]}`), "body.dimensions.prices[0].match.model", "must contain 1 to 100 values"},
+		{values(100), "", ""},
+		{values(101), "body.dimensions.prices[0].match.model", "must contain 1 to 100 values"},
+		{matching(`{"model":["a","b","a"]}`), "body.dimensions.prices[0].match.model[2]", "repeats an earlier value"},
+		{matching(`{"model":["a","\u0000"]}`), "body.dimensions.prices[0].match.model[1]", "must be a string without NUL"},
+		{`{"by":["model"],"prices":[{"match":{"model":["a"]},"overage_rate":-1}]}`, "body.dimensions.prices[0].overage_rate", "must not be negative"},
+		{`{"by":["model"],"prices":[` + price + `],"default":{"model":"package","package_size":0}}`, "body.dimensions.default.package_size", "must be a whole number"},
+		{perUnits(1_000_000_000_000, 1_000_000_000_000), "", ""},
+		{perUnits(1_000_000_000_000, 3), "body.dimensions", "must have per_units with a least common multiple of at most 1000000000000"},
+	} {
+		requireRefused(t, dimensionTerms(t, "", c.dimensions), c.field, c.message)
+	}
+}
+
+// The fields of a rate stand in the prices. The fields of the whole charge stand beside them.
+func TestFieldsBesideDimensions(t *testing.T) {
+	t.Parallel()
+	const dimensions = `{"by":["model"],"prices":[{"match":{"model":["a"]}}]}`
+	for field, value := range map[string]string{
+		"model": `"per_unit"`, "included_units": "1", "overage_rate": "1", "unit_price": "1", "per_units": "10", "tiers": `[{"up_to":null,"unit_price":1}]`,
+		"package_size": "1", "package_price": "1", "percent": "1", "fixed_fee": "1",
+	} {
+		err := dimensionTerms(t, `,"`+field+`":`+value, dimensions).Validate()
+		require.Error(t, err, field)
+		requireRefused(t, dimensionTerms(t, `,"`+field+`":`+value, dimensions), "body."+field, "")
+	}
+	require.NoError(t, dimensionTerms(t, `,"base_price":1,"minimum_charge":2,"maximum_charge":3`, dimensions).Validate())
+}
+
+func requireRefused(t *testing.T, terms billing.Terms, field, message string) {
+	t.Helper()
+	err := terms.Validate()
+	if field == "" {
+		require.NoError(t, err, string(terms.JSON()))
+		return
+	}
+	var refused *metering.Error
+	require.ErrorAs(t, err, &refused, string(terms.JSON()))
+	require.Equal(t, field, refused.Fields[0].Location)
+	require.Contains(t, refused.Fields[0].Message, message)
 }

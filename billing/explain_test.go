@@ -216,7 +216,9 @@ func (w workings) recount(l *life, steps []billing.Step) (last *big.Rat) {
 		}
 		return new(big.Rat)
 	}
-	units := func() *big.Rat { return known(billing.StepUnits, billing.StepTotal, billing.StepUsage, billing.StepRateUnits) }
+	units := func() *big.Rat {
+		return known(billing.StepUnits, billing.StepTotal, billing.StepUsage, billing.StepRateUnits)
+	}
 	for _, s := range steps {
 		w.seen[s.Name]++
 		want := rational(s.Amount)

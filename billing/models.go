@@ -20,7 +20,7 @@ func unitsAlone(units metering.Decimal) Measured { return Measured{Units: units}
 // Charged is the unrounded breakdown of a charge. It is exact, except for a quotient that
 // does not end: that has so many decimals that rounding it once gives the exact result.
 type Charged struct {
-	Rest     metering.Decimal // units beyond the included ones
+	Rest     metering.Decimal // units beyond the included ones; with prices by dimension, each of Rates has its own
 	Parts    []ChargedPart    // of the units, with tiers: those of the tiers that they reach
 	Units    metering.Decimal // sum of the parts, before it is divided by PerUnits
 	Packages metering.Decimal // that are started

@@ -1,0 +1,91 @@
+package billing_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// byModel is a price of each model, and one of everything else where otherwise has its fields.
+func byModel(t *testing.T, otherwise string) billing.Terms {
+	t.Helper()
+	return dimensionTerms(t, "", `{"by":["model"],"default":`+otherwise+`,"prices":[{"match":{"model":["large"]},"overage_rate":10},{"match":{"model":["small","tiny"]},"overage_rate":1}]}`)
+}
+
+func byGroup(key, units string, events int64) billing.DimensionUsage {
+	u := billing.DimensionUsage{Units: metering.MustDecimal(units), Events: events}
+	if key != "" {
+		u.Key = json.RawMessage(`{"model":"` + key + `"}`)
+	}
+	return u
+}
+
+// Terms in words name each price with the values that it matches, and what charges the rest.
+func TestTermsByDimensionInWords(t *testing.T) {
+	t.Parallel()
+	for otherwise, want := range map[string]string{
+		"null": `by dimension (model "large": 10 USD for each unit | model "small" or "tiny": 1 USD for each unit | otherwise: no price)`,
+		`{"model":"package","package_size":10,"package_price":3}`: `by dimension (model "large": 10 USD for each unit | model "small" or "tiny": 1 USD for each unit | ` +
+			`otherwise: 3 USD for each 10 units; an incomplete package counts as one)`,
+	} {
+		require.Equal(t, want, byModel(t, otherwise).String())
+	}
+	both := dimensionTerms(t, `,"base_price":10,"minimum_charge":12,"maximum_charge":50`,
+		`{"by":["region","model"],"prices":[{"match":{"region":["eu",null],"model":["a"]},"included_units":5,"overage_rate":1}]}`)
+	require.Equal(t, `10 USD for the period, by dimension (model "a" and region "eu" or null: 5 units included, 1 USD for each unit | otherwise: no price), at least 12 USD, at most 50 USD`, both.String())
+}
+
+// A price rates usage that it matches, and other usage by its default. It never rates usage whose
+// values are not known.
+func TestWhichUsageAPriceByDimensionRates(t *testing.T) {
+	t.Parallel()
+	without, with, single := byModel(t, "null"), byModel(t, `{"overage_rate":2}`), billing.Terms{Currency: "USD"}
+	for key, want := range map[string]struct{ without, with bool }{
+		`{"model":"large"}`:               {true, true},
+		`{"model":"tiny","region":"eu"}`:  {true, true},
+		`{"model":"other"}`:               {false, true},
+		`{"model":null}`:                  {false, true},
+		`{"region":"eu"}`:                 {false, false},
+		``:                                {false, false},
+		`{"model":"large","model":"odd"}`: {false, true},
+	} {
+		require.Equal(t, want.without, without.Rates([]byte(key)), key)
+		require.Equal(t, want.with, with.Rates([]byte(key)), key)
+		require.True(t, single.Rates([]byte(key)), key)
+	}
+	units, events := without.UnratedUsage([]billing.DimensionUsage{byGroup("large", "1", 1), byGroup("other", "2", 3), byGroup("", "4", 5)})
+	require.Equal(t, "6", units.String())
+	require.Equal(t, int64(8), events)
+}
+
+// A booking keeps the late usage of each group, whatever still counts its events.
+func TestBookedLateUsageKeepsItsDimensions(t *testing.T) {
+	t.Parallel()
+	closed := closedAt(january, "5", "9")
+	line := &closed.Closed[0]
+	line.Events, line.Terms = 5, dimensionTerms(t, "", `{"by":["model"],"prices":[`+
+		`{"match":{"model":["large"]},"model":"percentage","percent":100,"fixed_fee":2},{"match":{"model":["small"]},"overage_rate":1}]}`)
+	line.Dimensions = []billing.DimensionUsage{byGroup("large", "2", 2), byGroup("small", "3", 3)}
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+	f.Booked = []billing.Booked{{
+		Period: january.Start, MeterID: 1, Events: 8, Units: metering.Whole(9), Charge: metering.Whole(17),
+		Dimensions: []billing.DimensionUsage{byGroup("large", "5", 4), byGroup("small", "4", 4)},
+	}}
+	f.Usage = []billing.Usage{usedLate(january, "6", "1")} // retention has deleted the other late events
+	l, _ := billing.StatementOf(f, closed).Line(1)
+	require.Equal(t, []string{"4", "8"}, []string{l.LateUsage.String(), l.LateCharge.String()})
+}
+
+// Groups cancel out: one that has neither units nor events is no usage.
+func TestAddDimensions(t *testing.T) {
+	t.Parallel()
+	a := []billing.DimensionUsage{byGroup("a", "1", 1), byGroup("c", "3", 1)}
+	b := []billing.DimensionUsage{byGroup("c", "-3", -1), byGroup("a", "-1", 1), byGroup("b", "2", 1), byGroup("", "5", 1)}
+	sum := billing.AddDimensions(a, b)
+	require.True(t, slices.EqualFunc(sum, []billing.DimensionUsage{byGroup("", "5", 1), byGroup("a", "0", 2), byGroup("b", "2", 1)}, billing.DimensionUsage.Equal), "%v", sum)
+}

@@ -25,7 +25,7 @@ func byGroup(key, units string, events int64) billing.DimensionUsage {
 	return u
 }
 
-// Terms in words name each price with the values that it matches, and what charges the rest.
+// Terms in words name each price with the values that it matches, and the price of the rest.
 func TestTermsByDimensionInWords(t *testing.T) {
 	t.Parallel()
 	for otherwise, want := range map[string]string{
@@ -40,8 +40,8 @@ func TestTermsByDimensionInWords(t *testing.T) {
 	require.Equal(t, `10 USD for the period, by dimension (model "a" and region "eu" or null: 5 units included, 1 USD for each unit | otherwise: no price), at least 12 USD, at most 50 USD`, both.String())
 }
 
-// A price rates usage that it matches, and other usage by its default. It never rates usage whose
-// values are not known.
+// A price rates usage that it matches, and other usage by its default. It never rates usage with
+// unknown values.
 func TestWhichUsageAPriceByDimensionRates(t *testing.T) {
 	t.Parallel()
 	without, with, single := byModel(t, "null"), byModel(t, `{"overage_rate":2}`), billing.Terms{Currency: "USD"}

@@ -68,7 +68,7 @@ func TestDimensionsThatAreRefused(t *testing.T) {
 		return `{"by":["model"],"prices":[` + many(n, func(i int) string { return fmt.Sprintf(`{"match":{"model":[%d]}}`, i) }) + `]}`
 	}
 	values := func(n int) string {
-		return matching(`{"model":[` + many(n, func(i int) string { return strconv.Itoa(i) }) + `]}`)
+		return matching(`{"model":[` + many(n, strconv.Itoa) + `]}`)
 	}
 	perUnits := func(a, b int64) string {
 		rate := `"model":"per_unit","unit_price":1,"per_units":`

@@ -117,7 +117,7 @@ func (l *life) newPriceByDimension() bool {
 	return sets[l.rng.IntN(len(sets))](l) && !l.nextByDimension
 }
 
-// usesUnrated uses a meter whose price is by dimension, with values that no price matches.
+// usesUnrated uses a meter with prices by dimension, with values that no price matches.
 func (l *life) usesUnrated() bool {
 	for _, m := range l.meters {
 		t := l.termsOf(m.ID)

@@ -186,8 +186,8 @@ func (l *life) late(meter metering.MeterID, p billing.Period) (late []usageEvent
 	return late
 }
 
-// came is what came late for the meter, one by one, as the period was counted
-// when it closed.
+// came returns the value of each event that came late for the meter, as the period was counted when
+// it closed.
 func (l *life) came(meter metering.MeterID, p billing.Period) (values []metering.Decimal) {
 	for _, e := range l.late(meter, p) {
 		values = append(values, l.counting[l.key(meter, p.Start)].Usage(e.value, 1))

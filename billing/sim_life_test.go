@@ -19,34 +19,34 @@ import (
 // so that others may be left out.
 type life struct {
 	*ledger
-	rng          *rand.Rand // of the present step
-	now          time.Time
-	born         time.Time
-	until        time.Time // when the last step was over
-	lazy         bool      // it leaves syncs out
-	neighbour    *ledger   // of the same tenant; every call for it fails
-	farSides     []*farSide
-	passes       [2]*pass
-	backup       *backup
-	restoredAt   time.Time
-	recovering   bool                 // what was lost with the restore is not known again
-	stays        bool                 // at its first connection
-	charging     bool                 // in amounts, as a tenant has chosen who stays with its counter
-	stated       map[int64]bool       // by start, periods that closed at a receiver
-	dearest      map[usedKey]*big.Rat // the most that periods ever came to
-	happened     []bool               // by kind
-	followed     coverage             // which kinds happened at once after which
-	most         map[usedKey]mostUsed
-	plans        int // made so far
-	startedIn    billing.Settings
-	monthly      bool                             // contracts run in months
-	steady       bool                             // providers' prices stay: when they are read says which hold
-	tape         *tape                            // nil: nobody notes what is done
-	counting     map[usedKey]metering.Aggregation // of closed periods
-	closedGroups map[usedKey][]referenceUsage     // the usage that periods closed at, with dimension values
+	rng        *rand.Rand // of the present step
+	now        time.Time
+	born       time.Time
+	until      time.Time // when the last step was over
+	lazy       bool      // it leaves syncs out
+	neighbour  *ledger   // of the same tenant; every call for it fails
+	farSides   []*farSide
+	passes     [2]*pass
+	backup     *backup
+	restoredAt time.Time
+	recovering bool                 // what was lost with the restore is not known again
+	stays      bool                 // at its first connection
+	charging   bool                 // in amounts, as a tenant has chosen who stays with its counter
+	stated     map[int64]bool       // by start, periods that closed at a receiver
+	dearest    map[usedKey]*big.Rat // the most that periods ever came to
+	happened   []bool               // by kind
+	followed   coverage             // which kinds happened at once after which
+	most       map[usedKey]mostUsed
+	plans      int // made so far
+	startedIn  billing.Settings
+	monthly    bool                             // contracts run in months
+	steady     bool                             // providers' prices stay: when they are read says which hold
+	tape       *tape                            // nil: nobody notes what is done
+	counting   map[usedKey]metering.Aggregation // of closed periods
 
-	dimensions      bool // prices may be by dimension
-	nextByDimension bool // the next price is
+	closedGroups    map[usedKey][]referenceUsage // the usage that periods closed at, with dimension values
+	dimensions      bool                         // prices may be by dimension
+	nextByDimension bool                         // the next price is
 	failure         string
 }
 
@@ -442,7 +442,7 @@ func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal)
 func (l *life) useOf(e usageEvent) bool {
 	e.at = metering.Instant(e.at)
 	l.noteUse(e)
-	if e.value.IsNegative() { // what is used may have been reported since the step began
+	if e.value.IsNegative() { // the usage may have been reported since the step began
 		l.eachStream(l.notesMost)
 	}
 	for _, of := range []*ledger{l.ledger, l.neighbour} {

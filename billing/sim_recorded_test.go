@@ -200,7 +200,8 @@ func (l *life) features(seed uint64) map[string]bool {
 	return features
 }
 
-// dimensionFeatures are what is to happen in one of the recorded lives with prices by dimension.
+// dimensionFeatures returns the kinds of closed lines by dimension that the life has. Each kind is
+// in one of the recorded lives.
 func (l *life) dimensionFeatures() map[string]bool {
 	features := make(map[string]bool)
 	for _, p := range l.periods {

@@ -35,6 +35,8 @@ func TestTermsByDimensionInWords(t *testing.T) {
 	} {
 		require.Equal(t, want, byModel(t, otherwise).String())
 	}
+	single := billing.Terms{Model: billing.ModelPerUnit, UnitPrice: metering.Whole(2), PerUnits: 1, Currency: "USD"}
+	require.Equal(t, "2 USD for each unit", single.String())
 	both := dimensionTerms(t, `,"base_price":10,"minimum_charge":12,"maximum_charge":50`,
 		`{"by":["region","model"],"prices":[{"match":{"region":["eu",null],"model":["a"]},"included_units":5,"overage_rate":1}]}`)
 	require.Equal(t, `10 USD for the period, by dimension (model "a" and region "eu" or null: 5 units included, 1 USD for each unit | otherwise: no price), at least 12 USD, at most 50 USD`, both.String())
@@ -88,4 +90,32 @@ func TestAddDimensions(t *testing.T) {
 	b := []billing.DimensionUsage{byGroup("c", "-3", -1), byGroup("a", "-1", 1), byGroup("b", "2", 1), byGroup("", "5", 1)}
 	sum := billing.AddDimensions(a, b)
 	require.True(t, slices.EqualFunc(sum, []billing.DimensionUsage{byGroup("", "5", 1), byGroup("a", "0", 2), byGroup("b", "2", 1)}, billing.DimensionUsage.Equal), "%v", sum)
+}
+
+// The first units of usage are those of the first price, then of the second. Unrated units are last.
+func TestFirstUnitsByDimension(t *testing.T) {
+	t.Parallel()
+	of := billing.Measured{Units: metering.Whole(6), Events: 6, Dimensions: []billing.DimensionUsage{byGroup("large", "3", 3), byGroup("other", "2", 2), byGroup("small", "1", 1)}}
+	for units, want := range map[int64][]string{0: {"0", "0", "0"}, 2: {"2", "0", "0"}, 4: {"3", "1", "0"}, 5: {"3", "1", "1"}, 6: {"3", "1", "2"}} {
+		first := byModel(t, "null").First(of, metering.Whole(units))
+		var got []string
+		for _, u := range first.Dimensions {
+			require.Zero(t, u.Events)
+			got = append(got, u.Units.String())
+		}
+		require.Equal(t, want, got, units)
+	}
+}
+
+// Usage that was kept is read with the canonical key.
+func TestDimensionUsageIsReadAsItWasKept(t *testing.T) {
+	t.Parallel()
+	var u billing.DimensionUsage
+	require.NoError(t, json.Unmarshal([]byte(`{"dimension":{"model": "a"},"units":2,"events":3}`), &u))
+	same := byGroup("a", "2", 3)
+	require.True(t, u.Equal(same), "%s", u.Key)
+	for _, other := range []billing.DimensionUsage{byGroup("b", "2", 3), byGroup("a", "1", 3), byGroup("a", "2", 4), byGroup("b", "1", 3)} {
+		require.False(t, u.Equal(other), "%s", other.Key)
+	}
+	require.Error(t, json.Unmarshal([]byte(`{"dimension":{"model":"a"},"units":"two"}`), &u))
 }

@@ -119,3 +119,18 @@ func TestDimensionUsageIsReadAsItWasKept(t *testing.T) {
 	}
 	require.Error(t, json.Unmarshal([]byte(`{"dimension":{"model":"a"},"units":"two"}`), &u))
 }
+
+// Usage is read by the properties of all prices that may charge it: of any version, of the
+// customer, and of closed periods.
+func TestByDimension(t *testing.T) {
+	t.Parallel()
+	by := func(properties ...string) billing.Terms {
+		return billing.Terms{Dimensions: &billing.Dimensions{By: properties}}
+	}
+	f := knownOf(february.Start, closedAt(january, "5", "23"))
+	require.Empty(t, f.ByDimension())
+	f.Stored[0].Closed[0].Terms = by("zone")
+	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: by("region", "model")})
+	f.Customer.Prices = []billing.Price{{MeterID: 2, Terms: by("model")}, {MeterID: 1, Terms: by("model", "tier")}}
+	require.Equal(t, billing.ByDimension{1: {"model", "region", "tier", "zone"}, 2: {"model"}}, f.ByDimension())
+}

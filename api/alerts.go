@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func (s *server) alerts() {
+func (s *server) registerAlerts() {
 	const path = "/v1/alerts"
 	huma.Register(s.api, created(post("create-alert", path, AlertsWrite, "Create an alert",
 		"An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.\n\n"+

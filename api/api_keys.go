@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -26,6 +28,17 @@ type APIKeyMetadata struct {
 
 	Successor     *string    `json:"successor_id" doc:"Id of the new key. This key also stays valid until its expires_at"`
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced key, while both keys are valid"`
+}
+
+func (s *server) registerAPIKeys() {
+	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key",
+		"The key is shown only in this response.\n\n"+
+			"- A key cannot have more permissions than its creator.\n"+
+			"- A tenant has at most 1,000 valid keys. Beyond that the request returns 409.")), s.createAPIKey)
+	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys",
+		"Keys are listed newest first, including revoked and expired keys. The keys themselves are not stored."), s.listAPIKeys)
+	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key",
+		"The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking the key again changes nothing."), s.revokeAPIKey)
 }
 
 func (s *server) showAPIKey(k metering.APIKey) APIKeyMetadata {

@@ -24,7 +24,7 @@ func sinceWhen(at time.Time) *time.Time {
 	return new(at.UTC())
 }
 
-func (s *server) archives() {
+func (s *server) registerArchives() {
 	huma.Register(s.api, post("archive-customer", "/v1/customers/{external_id}/archive", CustomersWrite, "Archive a customer",
 		"Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer."), s.archiveCustomer(true))
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-func (s *server) attention() {
+func (s *server) registerAttention() {
 	const path = "/v1/billing/attention"
 	huma.Register(s.api, heavy(get("list-attention", path, BillingRead, "List everything that needs attention",
 		"Lists everything in billing that an operator must act on or that is stuck. The counts are by kind and cause. An item disappears when it is resolved.\n\n"+

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -54,6 +56,13 @@ func (in *auditLogInput) filter() (f db.AuditFilter, err error) {
 }
 
 type auditLogOutput struct{ Body List[auditEntry] }
+
+func (s *server) registerAuditLog() {
+	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log",
+		"Entries are listed newest first. Entries contain the actor, the action, the changed fields, the time and the address.\n\n"+
+			"- The log also records refused requests, exports of events, requested syncs and tests of webhooks.\n"+
+			"- Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals."), s.auditLog)
+}
 
 func (s *server) auditLog(ctx context.Context, in *auditLogInput) (*auditLogOutput, error) {
 	filter, err := in.filter()

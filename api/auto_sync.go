@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -45,6 +47,16 @@ func showAutoSyncRun(run workflows.ScheduledRun) autoSyncRun {
 }
 
 type autoSyncOutput struct{ Body autoSync }
+
+func (s *server) registerAutoSync() {
+	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings",
+		"Returns the schedule, whether it is paused, and the last and next runs."), s.getAutoSync)
+	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Save the Auto-Sync settings",
+		"Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.\n\n"+
+			"- `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent."), s.saveAutoSync)
+	huma.Register(s.api, accepted(post("trigger-auto-sync", "/v1/billing/auto-sync/trigger", BillingWrite, "Run Auto-Sync now",
+		"Syncs every customer who is out of sync.")), s.triggerAutoSync)
+}
 
 func (s *server) getAutoSync(ctx context.Context, _ *struct{}) (*autoSyncOutput, error) {
 	settings, err := s.Store.AutoSyncs.Get(ctx, principalOf(ctx).Tenant.ID)

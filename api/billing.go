@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -33,6 +35,14 @@ type previewItem struct {
 }
 
 type previewOutput struct{ Body []previewItem }
+
+func (s *server) registerBillingPreview() {
+	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period",
+		"Returns the charge of each meter as if the current billing period ended now. Nothing is reported.\n\n"+
+			"- Amounts that were already reported are not deducted.\n"+
+			"- Items with `late_for` are late usage of closed periods.\n"+
+			"- `GET /v1/billing/explain` returns the breakdown of a charge."), s.previewBilling)
+}
 
 // previewBilling charges the current period as if it ended now. A period is
 // charged at the prices in force at its start.

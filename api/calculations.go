@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// calculations registers the operation that calculates charges without a meter.
-func (s *server) calculations() {
+// registerCalculations registers the operation that calculates charges without a meter.
+func (s *server) registerCalculations() {
 	huma.Register(s.api, reading(post("calculate-charges", "/v1/pricing/calculate", PricingRead, "Calculate the charges of terms",
 		"Takes the terms of a price and up to 100 quantities. Returns the charge of a billing period for each quantity, and saves nothing.\n\n"+
 			"- The terms are validated as for setting a price. No meter and no customer is read.\n- With 'dimensions', by_dimension of each quantity has the usage of combinations of values.")), s.calculateCharges)

@@ -11,9 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// conflicts registers the operations on events whose idempotency key belongs to
+// registerConflicts registers the operations on events whose idempotency key belongs to
 // another event.
-func (s *server) conflicts() {
+func (s *server) registerConflicts() {
 	const path = eventsPath + "/conflicts"
 	huma.Register(s.api, get("list-event-conflicts", path, EventsRead, "List events that were not counted because of their idempotency key",
 		"Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. Only the first event with the key "+

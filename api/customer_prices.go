@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// customerPrices registers the operations on a customer's own prices.
-func (s *server) customerPrices() {
+// registerCustomerPrices registers the operations on a customer's own prices.
+func (s *server) registerCustomerPrices() {
 	const path = "/v1/customers/{external_id}/pricing/{meter}"
 	huma.Register(s.api, get("get-customer-pricing", path, PricingRead, "Get a customer's own price of a meter",
 		"Returns the price in force now for this customer alone and all versions. Without an own price, the price in the customer's plan or the meter's own "+

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -38,6 +40,26 @@ type customerOutput struct {
 }
 
 type listCustomersOutput struct{ Body List[customer] }
+
+func (s *server) registerCustomers() {
+	huma.Register(s.api, get("list-customers", "/v1/customers", CustomersRead, "List customers",
+		"Customers are listed in order of creation. Archived customers are included only with `archived=true`."), s.listCustomers)
+	huma.Register(s.api, created(post("create-customer", "/v1/customers", CustomersWrite, "Create a customer",
+		"Returns 409 if the `external_id` is already in use.\n\n"+
+			"- The first event of an unknown customer also creates the customer, unless the tenant is strict.\n"+
+			"- `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.")), s.createCustomer)
+	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path",
+		"Use this path for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.\n\n"+
+			"Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT "+
+			"/v1/customers/by-external-id/plan?external_id=a%2Fb`."), s.customerByExternalID)
+	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id",
+		"This API assigned the `id`, such as `cus_12`. Erased customers are found too."), s.customerByID)
+	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer",
+		"The `external_id` is your own name for the customer. Events send it as `customer_id`."), s.getCustomer)
+	huma.Register(s.api, put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or update a customer",
+		"Updates the fields that the body contains and keeps the other fields. Creates the customer if it does not exist."), s.upsertCustomer)
+	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
+}
 
 func (s *server) listCustomers(ctx context.Context, in *struct {
 	Paging

@@ -15,9 +15,9 @@ import (
 // styles while it runs knows the answer's nonce.
 const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// serveDashboard lists what the dashboard consists of. Its screens have
+// registerDashboard lists what the dashboard consists of. Its screens have
 // addresses of their own, which no route knows: see isScreen.
-func (s *server) serveDashboard() {
+func (s *server) registerDashboard() {
 	files, built := dashboard.Files()
 	if !built {
 		s.screen = func(w http.ResponseWriter, r *http.Request) { answerPage(w, r, dashboard.Placeholder) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -25,6 +27,11 @@ type usageDiscrepancy struct {
 }
 
 type listDiscrepanciesInput struct{ Paging }
+
+func (s *server) registerDiscrepancies() {
+	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events",
+		"Lists the differences that the daily audit found. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
+}
 
 // listDiscrepancies shows where the daily audit found that totals and events
 // disagree. The list is empty unless something is wrong with the service.

@@ -27,6 +27,12 @@ var docsScript []byte
 // arrows and its own logo from data.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+func (s *server) registerDocs() {
+	s.mux.HandleFunc("GET /docs", s.docs)
+	s.mux.HandleFunc("GET /docs/docs.js", s.docsScript)
+	s.mux.HandleFunc("GET /docs/{file}", s.docsAsset)
+}
+
 func (*server) docs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", docsPolicy)
 	answerFile(w, r, "docs.html", docsHTML)

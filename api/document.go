@@ -1,15 +1,19 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers"
 )
 
 // document is the OpenAPI document before any operation is in it.
@@ -189,4 +193,93 @@ func (s *server) describeStatus(path, status, description string) {
 		op = item.Put
 	}
 	op.Responses[status] = &huma.Response{Description: description, Content: op.Responses["200"].Content}
+}
+
+// documents are the OpenAPI document, its 3.0 form, which takes three times as
+// long to make, and its form with decimals as strings. Each is made at the first
+// request for it, and kept.
+type documents struct{ v31, v30, strings func() ([]byte, error) }
+
+func (s *server) registerDocuments() {
+	documents := s.documents()
+	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(documents.v31))
+	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(documents.v30))
+	s.mux.HandleFunc("GET /openapi-strings.json", s.serveDocument(documents.strings))
+}
+
+func (s *server) documents() documents {
+	whole := sync.OnceValues(func() (huma.OpenAPI, error) {
+		whole := *s.api.OpenAPI()
+		markAllNames(&whole)
+		return whole, exemplify(&whole)
+	})
+	return documents{
+		v31: sync.OnceValues(func() ([]byte, error) {
+			document, err := whole()
+			if err != nil {
+				return nil, err
+			}
+			return document.MarshalJSON()
+		}),
+		v30: sync.OnceValues(func() ([]byte, error) {
+			document, err := whole()
+			if err != nil {
+				return nil, err
+			}
+			document.Webhooks = nil // came with 3.1
+			return document.Downgrade()
+		}),
+		strings: sync.OnceValues(func() ([]byte, error) {
+			document, err := whole()
+			if err != nil {
+				return nil, err
+			}
+			return stringsDocument(&document, s.decimals)
+		}),
+	}
+}
+
+// serveDocument answers with a document that never changes while the process runs.
+func (s *server) serveDocument(document func() ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		text, err := document()
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/openapi+json")
+		if _, err := w.Write(text); err != nil {
+			exchangeOf(r.Context()).err = err
+		}
+	}
+}
+
+//go:generate sh -c "go run ../cmd/odometer openapi >openapi.json.new && mv openapi.json.new openapi.json"
+//go:generate sh -c "go run ../cmd/odometer openapi -3.0 >openapi-3.0.json.new && mv openapi-3.0.json.new openapi-3.0.json"
+
+// Documents returns the OpenAPI document of an API with these providers, and
+// its 3.0 form, indented.
+func Documents(kinds providers.Registry) (v31, v30 []byte, err error) {
+	d := newServer(Deps{Providers: kinds}).documents()
+	if v31, err = d.v31(); err != nil {
+		return nil, nil, err
+	}
+	v30, err = d.v30()
+	return indented(v31), indented(v30), err
+}
+
+// StringsDocument returns the OpenAPI document in which the decimals of
+// responses are strings, indented.
+func StringsDocument(kinds providers.Registry) ([]byte, error) {
+	text, err := newServer(Deps{Providers: kinds}).documents().strings()
+	return indented(text), err
+}
+
+func indented(text []byte) []byte {
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, text, "", "  ") != nil {
+		return text
+	}
+	pretty.WriteByte('\n')
+	return pretty.Bytes()
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -16,6 +18,14 @@ type eraseCustomerInput struct {
 }
 
 type eraseCustomerOutput struct{ Body customer }
+
+func (s *server) registerErasures() {
+	huma.Register(s.api, accepted(post("erase-customer", "/v1/customers/{external_id}/erase", CustomersErase, "Erase a customer's personal data",
+		"Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.\n\n"+
+			"- Afterwards, the external ID is `erased-<number>`, and events with that ID are rejected.\n"+
+			"- Returns 409 while usage is unreported, a report is outstanding or a sync has not ended. Also returns 409 while a closed period is not fully "+
+			"billed or an invoice is held. The error names the cause.")), s.eraseCustomer)
+}
 
 // eraseCustomer gives the customer another name at once, and has the rest erased by
 // a run. The row is enough: where Temporal does not answer, the worker begins it.

@@ -7,12 +7,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // maxCounted is the longest range of which events are counted: as long as counts are kept.
 const maxCounted = 92 * 24 * time.Hour
+
+func (s *server) registerEventCounts() {
+	huma.Register(s.api, get("get-event-counts", eventsPath+"/counts", EventsRead, "Get the number of accepted, duplicate and rejected events",
+		"Counts the results of requests by hour, day, week or month. Use these counts to monitor ingestion: bills are computed from usage, never from these counts.\n\n"+
+			"- Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.\n"+
+			"- Counts are kept for 90 days.\n"+
+			"- Requests that are refused as a whole are not counted.\n"+
+			"- Rejected events are not stored. Only these counts show them."), s.eventCounts)
+}
 
 // countEvents counts what a request with events is answered.
 func (s *server) countEvents(ctx context.Context, result ingestResult) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/odometer-metering/odometer/db"
@@ -71,6 +72,15 @@ type eventPage struct {
 }
 
 type listEventsOutput struct{ Body eventPage }
+
+func (s *server) registerEventLists() {
+	huma.Register(s.api, get("list-events", eventsPath, EventsRead, "List events",
+		"Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.\n\n"+
+			"- The default range is the last 24 hours. With `idempotency_key`, the default range covers all stored events.\n"+
+			"- A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until `next_page_token` is "+
+			"null. `searched_until` shows the progress.\n"+
+			"- Listing is recorded in the audit log, at most once an hour for each customer."), s.listEvents)
+}
 
 func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEventsOutput, error) {
 	filter, err := s.eventFilter(ctx, in)

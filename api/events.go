@@ -43,6 +43,15 @@ type ingestError struct {
 
 type ingestOutput struct{ Body ingestResult }
 
+func (s *server) registerEvents() {
+	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event",
+		"An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and "+
+			"adds nothing.")), s.ingestEvent)
+	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events",
+		"Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.")), s.ingestEvents)
+	s.describeEvents()
+}
+
 // ingestEvent stores one event; a rejection is the whole request's.
 func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -87,6 +89,11 @@ type explainOutput struct {
 		Period     PeriodHead `json:"period"`
 		StatementLine
 	}
+}
+
+func (s *server) registerExplanations() {
+	huma.Register(s.api, get("explain-billing", "/v1/billing/explain", BillingRead, "Get the breakdown of a meter's charge in a billing period",
+		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)
 }
 
 // explain shows the working of what a meter comes to in a period.

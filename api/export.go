@@ -84,6 +84,18 @@ type export struct {
 	first    []metering.Event // read before the answer began, so that a failure still is a problem
 }
 
+const aboutExports = "The `Link` header of a page in JSON Lines or CSV contains the next page.\n\n" +
+	"- In CSV, a `'` is placed before text that a spreadsheet would read as a formula.\n" +
+	"- Every export is recorded in the audit log."
+
+func (s *server) registerExports() {
+	huma.Register(s.api, get("export-usage", exportPath, EventsRead, "Export a customer's events",
+		"Returns the events in pages, oldest event first. "+aboutExports), s.exportUsage)
+	huma.Register(s.api, get("export-events", exportAll, EventsRead, "Export the events of all customers",
+		"Returns the events in pages, one customer after the other in order of creation, oldest event of each customer first. "+aboutExports), s.exportEvents)
+	s.describeExports()
+}
+
 func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {

@@ -19,6 +19,16 @@ type healthOutput struct {
 	}
 }
 
+func (s *server) registerHealth() {
+	huma.Register(s.api, get("get-health", "/healthz", Public, "Check that the process runs",
+		"Checks only that the process responds, not the database or Temporal."), s.health)
+	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Check that requests can be served",
+		"Checks run at most once a second. Returns 503 in these cases:\n\n"+
+			"- Events cannot be stored, or usage cannot be read.\n"+
+			"- The clocks of this process and of the database differ by more than 5 seconds.\n\n"+
+			"If only Temporal is unavailable, the status is 200 and `temporal` shows it: ingestion and queries still work."), s.readiness)
+}
+
 func (s *server) health(context.Context, *struct{}) (*healthOutput, error) {
 	out := new(healthOutput)
 	out.Body.Status = healthy

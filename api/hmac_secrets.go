@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -58,6 +60,17 @@ type createHMACSecretOutput struct{ Body createdHMACSecret }
 type createdHMACSecret struct {
 	Secret string `json:"secret" doc:"The complete secret, shown only in this response. The bytes of the secret are the signing key"`
 	HMACSecret
+}
+
+func (s *server) registerHMACSecrets() {
+	huma.Register(s.api, created(post("create-hmac-secret", "/v1/hmac-secrets", KeysManage, "Create an HMAC secret",
+		"The secret is shown only in this response.\n\n"+
+			"- A tenant has at most two valid secrets. Beyond that the request returns 409.\n"+
+			"- With `signatures` set to `v2`, the secret cannot sign requests in v1.")), s.createHMACSecret)
+	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets",
+		"Secrets are listed newest first, including revoked and expired secrets. The secrets themselves are not shown."), s.listHMACSecrets)
+	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret",
+		"Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking the secret again changes nothing."), s.revokeHMACSecret)
 }
 
 func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput) (*createHMACSecretOutput, error) {

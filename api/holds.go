@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-func (s *server) holds() {
+func (s *server) registerHolds() {
 	const path = "/v1/billing/holds"
 	huma.Register(s.api, get("list-invoice-holds", path, BillingRead, "List held invoices",
 		"Lists held invoices, current and past, newest first. Odometer holds a draft invoice until its lines agree with the reports, an operator releases it, or its deadline passes. Enable holds with `invoice_hold` "+

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -44,6 +46,32 @@ type createdInvitation struct {
 type createdInvitationOutput struct{ Body createdInvitation }
 
 const invitationPage = "/invitation" // of the dashboard
+
+func (s *server) registerInvitations() {
+	huma.Register(s.api, post("find-invitation", "/v1/invitations/find", Public, "Get an invitation by its token",
+		"Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential."), s.findInvitation)
+	huma.Register(s.api, post("accept-invitation", "/v1/invitations/accept", Public, "Accept an invitation with a password",
+		"Creates the member, or sets the password of the member who is being reset. Signs the member in."), s.acceptInvitation)
+	huma.Register(s.api, accepted(post("ask-for-reset", "/v1/password-resets", Public, "Ask for a password reset",
+		"Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response "+
+			"is the same for an unknown e-mail.")), s.askForReset)
+	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite a person to become a member",
+		"Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.\n\n"+
+			"- Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.\n"+
+			"- Creating invitations, renewing invitations and resetting members share one limit: 20 a minute for each tenant.\n"+
+			"- A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.")), s.createMember)
+	huma.Register(s.api, post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to set a new password",
+		"Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants does "+
+			"not change.\n\n"+
+			"- Only the owner can reset the owner.\n"+
+			"- Resets count toward the limit of 20 invitations a minute."), s.resetMember)
+	huma.Register(s.api, get("list-invitations", "/v1/tenant/invitations", TenantManage, "List pending invitations",
+		"Lists invitations that are not accepted, revoked or expired."), s.listInvitations)
+	huma.Register(s.api, post("renew-invitation", "/v1/tenant/invitations/{id}/renew", TenantManage, "Create a new token for an invitation",
+		"The previous token becomes invalid. The new token is valid for seven days. Renewals count toward the limit of 20 invitations a minute."), s.renewInvitation)
+	huma.Register(s.api, remove("revoke-invitation", "/v1/tenant/invitations/{id}", TenantManage, "Revoke an invitation",
+		"The link is invalid as soon as the response is sent."), s.revokeInvitation)
+}
 
 func (s *server) showCreated(token string, i Invitation) *createdInvitationOutput {
 	return &createdInvitationOutput{createdInvitation{token, s.BaseURL + invitationPage + "#" + token, i}}

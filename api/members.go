@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -28,6 +30,17 @@ func showMember(m metering.Member) member {
 type memberOutput struct{ Body member }
 
 type listMembersOutput struct{ Body List[member] }
+
+func (s *server) registerMembers() {
+	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members",
+		"Members are listed in the order in which they joined."), s.listMembers)
+	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role",
+		"You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner."), s.updateMember)
+	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member",
+		"If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without `keys`, the request returns 409."), s.removeMember)
+	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Make a member the owner",
+		"The previous owner becomes an admin."), s.makeOwner)
+}
 
 func (s *server) listMembers(ctx context.Context, in *struct{ Paging }) (*listMembersOutput, error) {
 	var after metering.MemberID

@@ -74,7 +74,7 @@ type previewedEvent struct {
 	Property   string            `json:"property,omitempty" doc:"Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers"`
 }
 
-func (s *server) meterPreviews() {
+func (s *server) registerMeterPreviews() {
 	about := "Measures stored events under the definition, and saves nothing.\n\n" +
 		"- Without `start`, the preview reads the latest 100 events. `period` starts at the oldest of these events.\n" +
 		"- With `start`, the preview reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.\n" +

@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -90,6 +92,21 @@ func filtersOf(sent []SentFilter) []metering.Filter {
 type backfills struct {
 	next     map[metering.MeterID]metering.MeterVersion
 	progress map[metering.MeterVersionID]db.BackfillProgress
+}
+
+func (s *server) registerMeters() {
+	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters",
+		"Meters are listed in order of creation. Archived meters are included only with `archived=true`."), s.listMeters)
+	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter",
+		"The meter counts new events of its type immediately. A workflow counts the stored events. Until the workflow has finished, `status` is `backfilling` and "+
+			"the meter's usage returns 503.\n\n"+
+			"- A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.")), s.createMeter)
+	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter",
+		"While the meter is backfilling, `backfill` shows the progress."), s.getMeter)
+	huma.Register(s.api, heavy(patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
+		"A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Until these events are counted, reads and billing use the "+
+			"previous definition, which `current` shows. Closed periods keep their totals.\n\n"+
+			howToConfirm)), s.updateMeter)
 }
 
 func (s *server) backfills(ctx context.Context) (b backfills, err error) {

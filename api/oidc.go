@@ -40,6 +40,22 @@ type oidcSettings struct {
 	UpdatedAt       *time.Time `json:"updated_at" doc:"Time of the last change. Null without an issuer"`
 }
 
+func (s *server) registerOIDC() {
+	huma.Register(s.api, post("accept-invitation-at-issuer", "/v1/invitations/accept-at-issuer", Public, "Accept an invitation at the tenant's OIDC issuer",
+		"Returns the URL at which the browser signs in. The account that signs in there becomes the member's account."), s.acceptAtIssuer)
+	huma.Register(s.api, addedTo(writing(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer",
+		"Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes."))), s.beginOIDC)
+	huma.Register(s.api, s.leadingOn(addedTo(writing(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
+		"The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it."))))), s.finishOIDC)
+	s.describeSignInPages()
+	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer",
+		"Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save the issuer."), s.getOIDC)
+	huma.Register(s.api, put("save-oidc", "/v1/tenant/oidc", TenantManage, "Save the tenant's OIDC issuer",
+		"The settings are tested at the issuer first."), s.saveOIDC)
+	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Delete the tenant's OIDC issuer",
+		"Afterwards, a member without a password cannot sign in until you reset the member's password or save another issuer."), s.deleteOIDC)
+}
+
 func (s *server) showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSettings {
 	shown := s.withoutOIDC(tenant)
 	shown.Configured, shown.Issuer, shown.ClientID, shown.HasClientSecret = true, o.Issuer, o.ClientID, o.SealedSecret != nil

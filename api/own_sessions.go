@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/db"
@@ -18,6 +19,13 @@ type ownSession struct {
 }
 
 type ownSessionsOutput struct{ Body List[ownSession] }
+
+func (s *server) registerOwnSessions() {
+	huma.Register(s.api, get("list-sessions", "/v1/auth/sessions", OwnSession, "List your sessions",
+		"Lists your active sessions in this tenant, newest first."), s.listSessions)
+	huma.Register(s.api, remove("end-session", "/v1/auth/sessions/{id}", OwnSession, "End one of your sessions",
+		"The session is invalid on every replica as soon as the response is sent. You can end only your own sessions."), s.endSession)
+}
 
 // listSessions shows members where they are signed in.
 func (s *server) listSessions(ctx context.Context, _ *struct{}) (*ownSessionsOutput, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -58,6 +60,17 @@ type listPeriodsOutput struct{ Body List[billingPeriod] }
 type periodCursor struct {
 	Before time.Time `json:"before"`
 	Stream int       `json:"stream,omitempty"` // of those that begin then
+}
+
+func (s *server) registerPeriods() {
+	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods",
+		"Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage. Another "+
+			"period bills it, unless the tenant's `late_policy` is `report`."), s.listPeriods)
+	huma.Register(s.api, heavy(get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency",
+		"Months are calendar months of the tenant's time zone. Invoices at the provider may differ.\n\n"+
+			"- `billed`: closed periods that a provider bills in live mode, with their billed adjustments. The closing decides whether a provider bills a period.\n"+
+			"- `estimated`: periods that are not closed.\n"+
+			"- `unbilled`: the other closed periods and adjustments.")), s.revenue)
 }
 
 // listPeriods shows the billing periods of a customer's streams, newest first.

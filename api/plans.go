@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
@@ -33,6 +35,26 @@ type createPlanInput struct {
 		Slug string `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
 		Name string `json:"name,omitempty" maxLength:"255"`
 	}
+}
+
+func (s *server) registerPlans() {
+	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",
+		"A plan contains prices for some meters. Customers of the plan pay these prices. All other meters are charged at their own prices.\n\n"+
+			"- A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.")), s.createPlan)
+	huma.Register(s.api, get("list-plans", "/v1/plans", PricingRead, "List plans",
+		"Plans are listed in order of creation. Archived plans are included only with `archived=true`."), s.listPlans)
+	huma.Register(s.api, get("get-plan", "/v1/plans/{slug}", PricingRead, "Get a plan",
+		"The plan is identified by its slug."), s.getPlan)
+	huma.Register(s.api, get("get-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan",
+		"Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies."), s.getPlanPricing)
+	huma.Register(s.api, heavy(put("set-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
+		"Adds a version of the meter's price in this plan. The rules of `PUT /v1/meters/{slug}/pricing` apply.")), s.setPlanPricing)
+	huma.Register(s.api, get("get-customer-plan", "/v1/customers/{external_id}/plan", PricingRead, "Get a customer's plan",
+		"Returns the plan that charges the current billing period, and every assignment in order of `effective_from`."), s.getCustomerPlan)
+	huma.Register(s.api, put("assign-plan", "/v1/customers/{external_id}/plan", PricingWrite, "Assign a plan to a customer",
+		"The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces "+
+			"the meter's own price.\n\n"+
+			howToConfirm), s.assignPlan)
 }
 
 func (s *server) createPlan(ctx context.Context, in *createPlanInput) (*planOutput, error) {

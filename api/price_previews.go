@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -60,6 +62,13 @@ type pricePreview struct {
 }
 
 type pricePreviewOutput struct{ Body pricePreview }
+
+func (s *server) registerPricePreviews() {
+	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview the effect of a price",
+		aboutPreview)), s.previewPricing)
+	huma.Register(s.api, heavy(post("preview-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/preview", PricingWrite, "Preview the effect of a price in a plan",
+		aboutPreview)), s.previewPlanPricing)
+}
 
 func (s *server) previewPricing(ctx context.Context, in *setPricingInput) (*pricePreviewOutput, error) {
 	m, err := s.meter(ctx, in.Slug)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
@@ -42,6 +44,24 @@ type pricing struct {
 }
 
 type pricingOutput struct{ Body pricing }
+
+func (s *server) registerPrices() {
+	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
+		"Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived "+
+			"meters included."), s.listPricing)
+	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices",
+		"Returns the price in force now and all versions: past, present and scheduled."), s.getPricing)
+	huma.Register(s.api, heavy(put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
+		"Adds a version of the price. A billing period is charged at the version in force at its start.\n\n"+
+			"- Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.\n"+
+			"- Without `effective_from`, a later version applies from the start of the next calendar month.\n"+
+			"- A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.\n\n"+
+			howToConfirm)), s.setPricing)
+	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's scheduled price",
+		"Returns 409 if the version has already begun."), s.withdrawPricing)
+	huma.Register(s.api, remove("withdraw-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's scheduled price in a plan",
+		"Returns 409 if the version has already begun."), s.withdrawPlanPricing)
+}
 
 func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput, error) {
 	m, err := s.meter(ctx, in.Slug)

@@ -47,6 +47,14 @@ type providerEventOutput struct {
 	}
 }
 
+func (s *server) registerProviderEvents() {
+	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
+		"Only the provider calls this endpoint. The provider's signature is the credential.\n\n"+
+			"- 200 means that the event is stored. The event is processed once, even if it is delivered several times.\n"+
+			"- Events of other accounts, or of the account's other mode, return 200 and are discarded.")), s.providerEvent)
+	s.describeProviderEvent()
+}
+
 // providerEvent keeps what a provider tells a tenant of, and has it handled.
 // Only the signature says that it is the provider. What Temporal does not take
 // in five seconds is kept all the same, and the provider is asked to send it

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -35,6 +37,27 @@ func (p provider) MarshalJSON() ([]byte, error) {
 }
 
 type providerOutput struct{ Body provider }
+
+func (s *server) registerProviders() {
+	huma.Register(s.api, get("list-connectable-providers", "/v1/billing/providers", BillingRead, "List the providers that can be connected",
+		"For a provider that sends events, the response contains the endpoint to create at the provider: `webhook_url` and `webhook_events`. Save the provider with "+
+			"that endpoint's signing secret."), s.listConnectable)
+	huma.Register(s.api, post("make-provider-secret", "/v1/billing/providers/{type}/secret", BillingWrite, "Create a secret for a provider before saving it",
+		"Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.\n\n"+
+			"Returns 422 if the provider issues its own secrets."), s.makeProviderSecret)
+	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider",
+		"Secrets are not returned, only their last four characters."), s.getProvider)
+	huma.Register(s.api, s.settingsBody(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider",
+		"The settings are tested at the provider first. Omit a secret to keep the saved secret.\n\n"+
+			"The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.")), s.saveProvider)
+	s.describeProvider()
+	huma.Register(s.api, remove("delete-billing-provider", "/v1/billing/provider", BillingWrite, "Delete the billing provider",
+		"Usage is still counted, but nothing is reported.\n\n"+
+			"- Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.\n"+
+			"- A provider that is saved later bills the open periods, except for the usage that another provider has billed.\n"+
+			"- A billing period that closes without a provider is never billed.\n"+
+			"- Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names the cause."), s.deleteProvider)
+}
 
 func (s *server) getProvider(ctx context.Context, _ *struct{}) (*providerOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID

@@ -16,8 +16,8 @@ const (
 	reservationsPath = quotasPath + "/reservations/{id}"
 )
 
-// quotas registers the operations of quotas, reservations and entitlements.
-func (s *server) quotas() {
+// registerQuotas registers the operations of quotas, reservations and entitlements.
+func (s *server) registerQuotas() {
 	huma.Register(s.api, put("set-quota", quotasPath, QuotasWrite, "Set a quota",
 		"Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.\n\n"+
 			"- A second request with the same customer or plan, meter, group and period changes the limit and the mode.\n"+

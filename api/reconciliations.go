@@ -33,7 +33,7 @@ var reconciliationVerbs = []reconciliationVerb{
 	},
 }
 
-func (s *server) reconciliations() {
+func (s *server) registerReconciliations() {
 	const path = "/v1/billing/reconciliation"
 	huma.Register(s.api, heavy(get("list-reconciliations", path, BillingRead, "List the reconciliations of closed periods",
 		"Lists the comparison of each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the "+

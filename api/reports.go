@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -16,6 +17,12 @@ type resolveReportInput struct {
 		State resolvedState `json:"state" doc:"Outcome at the provider: 'accepted' if the provider has the report, otherwise 'rejected'"`
 		Because
 	}
+}
+
+func (s *server) registerReports() {
+	huma.Register(s.api, post("resolve-report", "/v1/billing/reports/{id}/resolve", BillingWrite, "Resolve a report with an unknown outcome",
+		"Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, "+
+			"the report counts as billed. After `rejected`, the customer's next sync reports the usage again."), s.resolveReport)
 }
 
 // resolveReport decides on a report whose outcome the provider cannot tell, or

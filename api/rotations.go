@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -13,6 +15,16 @@ import (
 // runWait is how long an answer waits for the start of the run that watches
 // over a rotation. A worker begins it where Temporal does not answer.
 const runWait = 2 * time.Second
+
+func (s *server) registerRotations() {
+	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Rotate an API key",
+		"Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old "+
+			"key is revoked or expired.")), s.rotateAPIKey)
+	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Rotate an HMAC secret",
+		"Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.")), s.rotateHMACSecret)
+	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Rotate a webhook's secret",
+		"Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.")), s.rotateWebhookSecret)
+}
 
 // watch begins the run of a rotation that is committed.
 func (s *server) watch(ctx context.Context, r metering.Rotation) {

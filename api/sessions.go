@@ -93,6 +93,19 @@ type logInInput struct {
 	}
 }
 
+func (s *server) registerSessions() {
+	huma.Register(s.api, post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password",
+		"If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token."), s.logIn)
+	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "Sign out",
+		"Ends this session. The member's other sessions continue."), s.logOut)
+	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "Sign out everywhere",
+		"Ends all your sessions in this tenant, including this one."), s.logOutEverywhere)
+	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session",
+		"Returns the tenant, the caller and the caller's permissions."), s.getSession)
+	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password",
+		"Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer."), s.setPassword)
+}
+
 func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, error) {
 	if err := s.countSignIn(ctx, in.Body.Email); err != nil {
 		return nil, err

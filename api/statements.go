@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
@@ -131,6 +133,13 @@ type reportCursor struct {
 
 // maxReports on a page: a statement has a line for each meter.
 const maxReports = 100
+
+func (s *server) registerStatements() {
+	huma.Register(s.api, get("get-statement", "/v1/billing/statements/{period}", BillingRead, "Get the bill of a billing period",
+		"Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. "+
+			"`reports` is a page of the reports that bill the period.\n\n"+
+			"A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes."), s.getStatement)
+}
 
 // getStatement shows the whole bill of a period; its pages are of the reports.
 func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getStatementOutput, error) {

@@ -38,6 +38,18 @@ type customerStatements struct {
 	statements []billing.Statement
 }
 
+func (s *server) registerStatementExports() {
+	huma.Register(s.api, get("export-statements", statementsExport, BillingRead, "Export the bills of a month for finance",
+		"Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends exactly at the "+
+			"start of a month belongs to the previous month.\n\n"+
+			"- Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.\n"+
+			"- The column `amount` adds up to the totals of the bills by currency.\n"+
+			"- Periods that are not closed show the amounts as of now: see the column `state`.\n"+
+			"- A `'` is placed before text that a spreadsheet would read as a formula.\n"+
+			"- Every export is recorded in the audit log."), s.exportStatements)
+	s.describeFile(statementsExport, "The lines of one page of customers", map[string]*huma.Schema{"text/csv": {Type: huma.TypeString}})
+}
+
 // exportStatements streams the bills of some customers, one customer after the other.
 func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput) (*huma.StreamResponse, error) {
 	tenant := principalOf(ctx).Tenant

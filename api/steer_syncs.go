@@ -49,7 +49,7 @@ var syncVerbs = []syncVerb{
 
 const runHas = "- Returns 503 if the workflow engine or its workers do not respond. The request can still take effect."
 
-func (s *server) steerSyncs() {
+func (s *server) registerSyncSteering() {
 	const holds = "\n- Applies to every unfinished sync of the customer, listed in `holds_for` of the response.\n- Returns 409 if the sync is finished."
 	for _, verb := range syncVerbs {
 		op := post(verb.name+"-billing-sync", "/v1/billing/syncs/{id}/"+verb.name, BillingWrite, verb.summary, verb.description+holds)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -81,6 +82,19 @@ type unresolved struct {
 
 // unresolvedShown bounds what is shown of these beside a sync.
 const unresolvedShown = 20
+
+func (s *server) registerSyncs() {
+	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider",
+		"Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even "+
+			"after a crash or a repeated request.\n\n"+
+			"- 200: the sync has finished. Its `status` is `succeeded` or `failed`.\n"+
+			"- 202: the sync is still running, or the customer is paused. Poll `status_url`."), s.syncBilling)
+	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
+	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync",
+		"Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused."), s.getSync)
+	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs",
+		"Syncs are listed newest first. `status` and `customer` filter the list."), s.listSyncs)
+}
 
 func (s *server) addUnresolved(ctx context.Context, customer metering.CustomerID, shown *syncRun) error {
 	list, err := s.Store.Reconciliations.Unresolved(ctx, principalOf(ctx).Tenant.ID, customer, unresolvedShown)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -26,6 +28,14 @@ type tenant struct {
 type invoiceHoldSettings struct {
 	Enabled       bool `json:"enabled" doc:"Whether a renewal's draft invoice with usage is held until it agrees with the reports, is released or reaches its deadline"`
 	DeadlineHours int  `json:"deadline_hours" doc:"Hours after the grace at which the provider finalizes a held invoice that was not released"`
+}
+
+func (s *server) registerTenants() {
+	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings",
+		"Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events."), s.getTenant)
+	huma.Register(s.api, heavy(patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings",
+		"Updates the fields that the body contains and keeps the other fields. A new time zone or grace applies to billing periods that are not closed.\n\n"+
+			howToConfirm)), s.updateTenant)
 }
 
 func (s *server) showTenant(t metering.Tenant) tenant {

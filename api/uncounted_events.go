@@ -13,8 +13,8 @@ import (
 // uncountedWindow is the default range of a list of uncounted events.
 const uncountedWindow = 30 * 24 * time.Hour
 
-// uncountedEvents registers the operation on events that a meter could not count.
-func (s *server) uncountedEvents() {
+// registerUncountedEvents registers the operation on events that a meter could not count.
+func (s *server) registerUncountedEvents() {
 	huma.Register(s.api, get("list-uncounted-events", "/v1/meters/{slug}/uncounted-events", EventsRead, "List events that a meter could not count",
 		"Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. "+
 			"`GET /v1/events/counts` counts all such events.\n\n"+

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// unrated registers the operations on usage that nothing will bill.
-func (s *server) unrated() {
+// registerUnrated registers the operations on usage that nothing will bill.
+func (s *server) registerUnrated() {
 	const path = "/v1/billing/unrated"
 	const which = "- Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.\n" +
 		"- A tenant without any price and without a provider has no unrated usage.\n"

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
@@ -35,6 +37,22 @@ func (s Span) within(whole metering.Range) (metering.Range, error) {
 		return r, metering.Invalid("query.end", "must be after start")
 	}
 	return r, nil
+}
+
+func (s *server) registerUsage() {
+	huma.Register(s.api, filtering(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
+		"The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.\n\n"+
+			"- A JSON number, string, true, false or null selects that value: `0` selects the number, `\"0\"` selects the string. Any other text selects the string.\n"+
+			"- Several values of one property are alternatives. Filters of several properties must all match.\n"+
+			"- An event without the property counts in the group null.\n"+
+			"- `filter` of each group in the response contains the parameters that select the group.")), s.usage)
+	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter",
+		"Returns one customer's usage of each meter between `start` and `end`."), s.usageSummary)
+	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",
+		"With `meter`, returns the usage of that meter. Without `meter`, returns the sum of all meters, even if their units differ. If several meters have usage, `meters` in the response lists them.\n\n"+
+			"A meter that is still backfilling is excluded from the sum and listed in `backfilling`."), s.usageTotal)
+	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the previous month",
+		"Returns the customer's usage of the current month to date and of the whole previous month, by meter."), s.usageComparison)
 }
 
 // month returns the current calendar month of the tenant's time zone.

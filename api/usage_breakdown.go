@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +71,19 @@ type breakdownCursor struct {
 	After *db.BreakdownPlace
 	Rows  int              // of earlier pages
 	Sum   metering.Decimal // of their values
+}
+
+func (s *server) registerBreakdown() {
+	huma.Register(s.api, heavy(filtering(get("get-usage-breakdown", breakdownPath, UsageRead, "Get a meter's usage by customer, plan and property",
+		"Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.\n\n"+
+			"- The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all rows beyond the limit.\n"+
+			"- Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.\n"+
+			"- `filter.<property>=value` selects groups, as in a time series.\n"+
+			"- In CSV, the dimensions are columns. The `Link` header contains the next page."))), s.usageBreakdown)
+	s.describeFile(breakdownPath, "One page of rows", map[string]*huma.Schema{
+		"application/json": s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[breakdownResult](), true, ""),
+		"text/csv":         {Type: huma.TypeString},
+	})
 }
 
 func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.StreamResponse, error) {

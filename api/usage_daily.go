@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -33,6 +35,11 @@ type dayUsage struct {
 	Start time.Time        `json:"start"`
 	End   time.Time        `json:"end"`
 	Usage metering.Decimal `json:"usage" doc:"Usage of the day, including late usage"`
+}
+
+func (s *server) registerDailyUsage() {
+	huma.Register(s.api, heavy(get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the daily usage of every meter for all customers",
+		"Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.")), s.usageDaily)
 }
 
 // usageDaily shows what all customers together have used.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/db"
@@ -51,6 +52,30 @@ type createWebhookInput struct {
 }
 
 type createWebhookOutput struct{ Body createdWebhook }
+
+func (s *server) registerWebhooks() {
+	huma.Register(s.api, created(post("create-webhook", "/v1/webhooks", HooksWrite, "Create a webhook",
+		"The webhook receives messages of its event types. The signing secret is shown only in this response.\n\n"+ofCharges)), s.createWebhook)
+	huma.Register(s.api, get("list-webhooks", "/v1/webhooks", HooksRead, "List webhooks",
+		"Webhooks are listed in order of creation, without their secrets."), s.listWebhooks)
+	huma.Register(s.api, get("get-webhook", "/v1/webhooks/{id}", HooksRead, "Get a webhook",
+		"The secret is not returned."), s.getWebhook)
+	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Update, disable or enable a webhook",
+		"Updates the fields that the body contains and keeps the other fields. Messages that arise while a webhook is disabled are not sent to it later.\n\n"+
+			"A change of `url` or `event_types` also requires the permission `billing:read`, if the webhook has or gets `alert.triggered` or `invoice.held`."), s.updateWebhook)
+	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Delete a webhook and its deliveries",
+		"Messages that were not delivered yet are discarded."), s.deleteWebhook)
+	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a test message to a webhook",
+		"Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.\n\n"+
+			sendsOfWebhook)), s.testWebhook)
+	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "List a webhook's deliveries",
+		"Deliveries are listed newest first."), s.listDeliveries)
+	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery with its body and attempts",
+		"Returns the body as it was signed and sent, and every attempt with its response.\n\n"+ofCharges), s.getDelivery)
+	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Redeliver a message",
+		"Sends the message again with the same id and body, so that the receiver can recognize a repeat.\n\n"+
+			sendsOfWebhook+"\n\n"+ofCharges)), s.redeliver)
+}
 
 func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*createWebhookOutput, error) {
 	who := principalOf(ctx)

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+func get(id, path string, permission Permission, summary, description string) huma.Operation {
+	return operation(http.MethodGet, id, path, permission, summary, description)
+}
+
+func post(id, path string, permission Permission, summary, description string) huma.Operation {
+	return operation(http.MethodPost, id, path, permission, summary, description)
+}
+
+func put(id, path string, permission Permission, summary, description string) huma.Operation {
+	return operation(http.MethodPut, id, path, permission, summary, description)
+}
+
+func patch(id, path string, permission Permission, summary, description string) huma.Operation {
+	return operation(http.MethodPatch, id, path, permission, summary, description)
+}
+
+func remove(id, path string, permission Permission, summary, description string) huma.Operation {
+	return operation(http.MethodDelete, id, path, permission, summary, description)
+}
+
+// operation returns an operation with what all of them have. Its tag is the noun of its path.
+func operation(method, id, path string, permission Permission, summary, description string) huma.Operation {
+	op := huma.Operation{
+		Method: method, OperationID: id, Path: path, Summary: summary, Description: description, DefaultStatus: http.StatusOK,
+		Tags:     []string{tag(path)},
+		Metadata: map[string]any{"permission": permission},
+		// The permission is documented where readers of the document look for it.
+		Extensions: map[string]any{"x-permission": permission},
+	}
+	op.Security = noCredential
+	op.MaxBodyBytes = smallBody
+	if permission != Public {
+		op.MaxBodyBytes = 0 // the framework's, 1 MiB
+		op.Extensions["x-rate-limit"] = "calls"
+		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}
+	}
+	return op
+}
+
+// tag groups operations by their noun: /v1/meters/{slug} belongs to meters.
+func tag(path string) string {
+	noun, ok := strings.CutPrefix(path, "/v1/")
+	if !ok {
+		return "health"
+	}
+	noun, _, _ = strings.Cut(noun, "/")
+	return noun
+}
+
+func redirect(op huma.Operation) huma.Operation {
+	op.DefaultStatus = http.StatusFound
+	return op
+}
+
+func created(op huma.Operation) huma.Operation {
+	op.DefaultStatus = http.StatusCreated
+	return op
+}
+
+func accepted(op huma.Operation) huma.Operation {
+	op.DefaultStatus = http.StatusAccepted
+	return op
+}

@@ -27,7 +27,7 @@ func remove(id, path string, permission Permission, summary, description string)
 	return operation(http.MethodDelete, id, path, permission, summary, description)
 }
 
-// operation returns an operation with what all of them have. Its tag is the noun of its path.
+// operation returns an operation with the common fields. Its tag is the noun of its path.
 func operation(method, id, path string, permission Permission, summary, description string) huma.Operation {
 	op := huma.Operation{
 		Method: method, OperationID: id, Path: path, Summary: summary, Description: description, DefaultStatus: http.StatusOK,

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	namespacepb "go.temporal.io/api/namespace/v1"
@@ -21,9 +24,10 @@ import (
 // must outlive it is in the database.
 const NamespaceRetention = 90 * 24 * time.Hour
 
-const namespaceTimeout = 10 * time.Second
+// namespaceTimeout is long enough for each of Temporal's caches to learn of new search attributes.
+const namespaceTimeout = 2 * time.Minute
 
-// PrepareNamespace registers the search attributes and lengthens the retention
+// PrepareNamespace makes runs findable by the search attributes and lengthens the retention
 // of an existing namespace; it never shortens the retention. It returns the
 // retention before and after.
 func PrepareNamespace(ctx context.Context, temporal client.Client, namespace string, retention time.Duration) (before, after time.Duration, err error) {
@@ -34,8 +38,8 @@ func PrepareNamespace(ctx context.Context, temporal client.Client, namespace str
 		return 0, 0, fmt.Errorf("read namespace %s: %w", namespace, err)
 	}
 	after = before
-	if err := registerSearchAttributes(ctx, temporal, namespace); err != nil {
-		return before, after, fmt.Errorf("register search attributes in namespace %s: %w", namespace, err)
+	if err := requireSearchAttributes(ctx, temporal, namespace); err != nil {
+		return before, after, err
 	}
 	if before >= retention {
 		return before, after, nil
@@ -50,15 +54,15 @@ func PrepareNamespace(ctx context.Context, temporal client.Client, namespace str
 	return before, retention, nil
 }
 
-// checkNamespace registers the search attributes, and warns if the namespace
-// deletes finished runs early. The worker changes no retention: longer
-// retention costs storage, and other services can share the namespace.
-func checkNamespace(ctx context.Context, config Config) {
+// checkNamespace returns an error if runs cannot be found by the search attributes, and warns if the
+// namespace deletes finished runs early. The worker changes no retention: longer retention costs
+// storage, and other services can share the namespace.
+func checkNamespace(ctx context.Context, config Config) error {
 	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
 	namespace := config.namespace()
-	if err := registerSearchAttributes(ctx, config.Temporal, namespace); err != nil {
-		config.Log.WarnContext(ctx, "the worker could not register the search attributes; workflow runs start without them", "error", err)
+	if err := requireSearchAttributes(ctx, config.Temporal, namespace); err != nil {
+		return err
 	}
 	retention, err := readRetention(ctx, config.Temporal, namespace)
 	switch {
@@ -68,6 +72,30 @@ func checkNamespace(ctx context.Context, config Config) {
 		config.Log.WarnContext(ctx, "the Temporal namespace keeps finished runs for less than 90 days; run the command to lengthen its retention",
 			"namespace", namespace, "retention", metering.FormatDays(retention),
 			"command", "TEMPORAL_NAMESPACE="+namespace+" odometer temporal prepare --retention "+metering.FormatDays(NamespaceRetention))
+	}
+	return nil
+}
+
+// requireSearchAttributes registers the search attributes, and returns once runs can be found by
+// them. A worker without the right to register them needs them to be there.
+func requireSearchAttributes(ctx context.Context, temporal client.Client, namespace string) error {
+	notRegistered := registerSearchAttributes(ctx, temporal, namespace)
+	names := slices.Sorted(maps.Keys(workflows.SearchAttributes()))
+	query := strings.Join(names, " = '' or ") + " = ''"
+	for {
+		_, err := temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: query})
+		var unknown *serviceerror.InvalidArgument
+		if !errors.As(err, &unknown) {
+			return err
+		}
+		if notRegistered != nil || ctx.Err() != nil {
+			return fmt.Errorf("the Temporal namespace %[1]s needs the search attributes %[2]s; run TEMPORAL_NAMESPACE=%[1]s odometer temporal prepare, or create them with the type Keyword: %[3]w",
+				namespace, strings.Join(names, ", "), errors.Join(notRegistered, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
 	}
 }
 

@@ -2,16 +2,23 @@ package worker_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/worker"
 )
@@ -55,9 +62,36 @@ func (s *system) retention() time.Duration {
 	return described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 }
 
+// TestAWorkerNeedsTheSearchAttributes starts a worker that may not register them.
+func TestAWorkerNeedsTheSearchAttributes(t *testing.T) {
+	t.Parallel()
+	s := newSystemIn(t, proc.BareNamespace(t, temporalAddress(t)))
+	temporal, err := client.Dial(client.Options{
+		HostPort: temporalAddress(t), Namespace: s.namespace, Logger: s.log,
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+				if method == operatorservice.OperatorService_AddSearchAttributes_FullMethodName {
+					return status.Error(codes.PermissionDenied, "operators only")
+				}
+				return call(ctx, method, request, answer, conn, options...)
+			})}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	err = worker.Run(t.Context(), worker.Config{Store: s.store, Temporal: temporal, Namespace: s.namespace, Keyring: s.keyring, Log: s.log})
+	require.ErrorContains(t, err, "the Temporal namespace "+s.namespace+" needs the search attributes OdometerCustomer, OdometerOutcome, OdometerPeriod, OdometerTenant, OdometerTrigger; "+
+		"run TEMPORAL_NAMESPACE="+s.namespace+" odometer temporal prepare")
+	require.ErrorContains(t, err, "operators only")
+
+	_, _, err = worker.PrepareNamespace(t.Context(), s.temporal, s.namespace, worker.NamespaceRetention)
+	require.NoError(t, err)
+	s.temporal = temporal
+	s.work()
+}
+
 func TestAWorkerMakesRunsFindable(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newSystemIn(t, proc.BareNamespace(t, temporalAddress(t)))
 	s.work()()
 	s.work() // a second worker finds the attributes registered
 	s.use("1")

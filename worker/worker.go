@@ -54,7 +54,12 @@ func Run(ctx context.Context, config Config) error {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	checkNamespace(ctx, config)
+	if err := checkNamespace(ctx, config); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was stopped while it waited
+		}
+		return fmt.Errorf("check the Temporal namespace: %w", err)
+	}
 
 	do := activities.New(activities.Config{
 		Store: config.Store, Keyring: config.Keyring, Webhook: webhook.New(config.Guard), Providers: config.Providers, Retention: config.Retention,

@@ -55,12 +55,16 @@ type system struct {
 
 func newSystem(t testing.TB) *system {
 	t.Helper()
-	s := &system{TB: t, log: proc.Logger(t), clock: proc.NewClock(t)}
+	return newSystemIn(t, proc.Namespace(t, temporalAddress(t)))
+}
+
+func newSystemIn(t testing.TB, namespace string) *system {
+	t.Helper()
+	s := &system{TB: t, namespace: namespace, log: proc.Logger(t), clock: proc.NewClock(t)}
 	s.store, s.database = dbtest.Fresh(t)
 	s.writer = db.NewWriter(s.store, dbtest.WriterOptions)
 	t.Cleanup(s.writer.Close)
 	address := temporalAddress(t)
-	s.namespace = proc.Namespace(t, address)
 	temporal, err := client.Dial(client.Options{
 		HostPort: address, Namespace: s.namespace, Identity: "test", Logger: s.log,
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(s.noteLostBeat, workflows.AskAgain)}},

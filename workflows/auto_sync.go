@@ -12,19 +12,18 @@ import (
 
 // AutoSyncInput names the tenant, and how far earlier parts of the run have come.
 type AutoSyncInput struct {
-	TenantID  metering.TenantID   `json:"tenant_id"`
-	After     metering.CustomerID `json:"after"`
-	SoFar     BulkSyncResult      `json:"so_far"`
-	Unindexed bool                `json:"unindexed"`
-	Paused    bool                `json:"paused,omitempty"`
-	Closed    bool                `json:"closed,omitempty"` // only customers with a closed period of which the provider does not know all
+	TenantID metering.TenantID   `json:"tenant_id"`
+	After    metering.CustomerID `json:"after"`
+	SoFar    BulkSyncResult      `json:"so_far"`
+	Paused   bool                `json:"paused,omitempty"`
+	Closed   bool                `json:"closed,omitempty"` // only customers with a closed period of which the provider does not know all
 }
 
 // AutoSync brings every customer whose usage the provider does not know of up
 // to date, and then closes the periods that are due. Whom it had to leave it
 // tries again, with everybody who is out of sync by then.
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
-	b := &bulkSync{tenant: in.TenantID, unindexed: in.Unindexed, after: in.After, result: in.SoFar}
+	b := &bulkSync{tenant: in.TenantID, after: in.After, result: in.SoFar}
 	b.paused, b.closed = in.Paused, in.Closed
 	listing := func() error { return nil }
 	if in.After == 0 && !in.Paused && !in.Closed {
@@ -66,7 +65,7 @@ func (b *bulkSync) listEvents(ctx workflow.Context) error {
 			return err
 		}
 		for _, e := range page.Missed {
-			if err := handleProviderEventStart(b.tenant, e.CustomerID, e.RowID).withoutAttributes(b.unindexed).apart(ctx); err != nil {
+			if err := handleProviderEventStart(b.tenant, e.CustomerID, e.RowID).apart(ctx); err != nil {
 				return err
 			}
 		}
@@ -99,7 +98,7 @@ func (b *bulkSync) startClosing(ctx workflow.Context) error {
 	if err != nil || !due.More {
 		return err
 	}
-	return closePeriodStart(b.tenant).withoutAttributes(b.unindexed).apart(ctx)
+	return closePeriodStart(b.tenant).apart(ctx)
 }
 
 // AutoSyncID is the id of a tenant's schedule, and what the ids of its runs
@@ -118,5 +117,3 @@ func autoSyncStart(tenant metering.TenantID) start {
 		priority:   background,
 	}
 }
-
-func (in AutoSyncInput) unindexed() any { in.Unindexed = true; return in }

@@ -37,11 +37,10 @@ type BulkSyncResult struct {
 // get runs of their own; where the provider fails, all of it waits.
 type bulkSync struct {
 	operators
-	tenant    metering.TenantID
-	unindexed bool
-	closed    bool                // only customers with a closed period that is not complete
-	after     metering.CustomerID // the last one of the pages that are done
-	result    BulkSyncResult
+	tenant metering.TenantID
+	closed bool                // only customers with a closed period that is not complete
+	after  metering.CustomerID // the last one of the pages that are done
+	result BulkSyncResult
 }
 
 // pages has act work on one page of customers after the other, as find lists
@@ -188,7 +187,7 @@ func (b *bulkSync) add(ctx workflow.Context, batch activities.SyncBatchResult) e
 }
 
 func (b *bulkSync) startSync(ctx workflow.Context, customer metering.CustomerID) error {
-	return syncCustomerStart(b.tenant, customer, metering.Scheduled).withoutAttributes(b.unindexed).apart(ctx)
+	return syncCustomerStart(b.tenant, customer, metering.Scheduled).apart(ctx)
 }
 
 func (b *bulkSync) report(ctx workflow.Context) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -25,19 +24,12 @@ const startTimeout = 10 * time.Second
 const askAgainAfter = 100 * time.Millisecond
 
 // by has the client begin the run, or join the one that is open, and does not
-// wait for it: no worker has to be alive. Where search attributes are not
-// registered it goes without: then operators find less, but the work is done.
-// CodeUnavailable when Temporal does not answer; it may have begun all the same.
+// wait for it: no worker has to be alive. It returns CodeUnavailable if Temporal does
+// not answer, and then the run may have begun all the same.
 func (s start) by(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := s.once(ctx, c)
-	var invalid *serviceerror.InvalidArgument
-	if errors.As(err, &invalid) {
-		slog.WarnContext(ctx, "the search attributes are not registered; the workflow run starts without them", "workflow_id", s.id)
-		err = s.withoutAttributes(true).once(ctx, c)
-	}
-	if err != nil {
+	if err := s.once(ctx, c); err != nil {
 		return unreachable(s.id, err)
 	}
 	return nil
@@ -74,7 +66,14 @@ func AskAgain(ctx context.Context, method string, request, answer any, conn *grp
 	}
 }
 
+// unreachable returns CodeUnavailable, since a repetition may succeed. Temporal calls an argument
+// invalid while it does not know our search attributes, which a worker registers.
 func unreachable(workflowID string, cause error) error {
+	var invalid *serviceerror.InvalidArgument
+	if errors.As(cause, &invalid) {
+		return metering.Errorf(metering.CodeUnavailable, "Temporal does not know the search attributes yet; start a worker, and try again").
+			Because(fmt.Errorf("%s: %w", workflowID, cause))
+	}
 	return metering.Errorf(metering.CodeUnavailable, "Temporal does not answer; try again").
 		Because(fmt.Errorf("%s: %w", workflowID, cause))
 }

@@ -24,7 +24,7 @@ type ClosePeriodInput struct {
 // whatever a provider knows of them: it waits for none. What they leave to be
 // reported is for a run of its own. What waits for a meter stays due.
 func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, error) {
-	b := &bulkSync{tenant: in.TenantID, unindexed: true, after: in.After, result: in.SoFar}
+	b := &bulkSync{tenant: in.TenantID, after: in.After, result: in.SoFar}
 	b.paused = in.Paused
 	more, err := b.pages(ctx, do.DuePeriods, "find periods to close", b.close)
 	if more {
@@ -64,7 +64,7 @@ func (b *bulkSync) startReporting(ctx workflow.Context) error {
 	if err != nil || len(lacking.Customers) == 0 {
 		return err
 	}
-	return reportClosedStart(b.tenant).withoutAttributes(b.unindexed).apart(ctx)
+	return reportClosedStart(b.tenant).apart(ctx)
 }
 
 // reportClosedStart is a sync of the customers who have something unreported of a

@@ -16,9 +16,8 @@ import (
 
 // HandleProviderEventInput names the event's row.
 type HandleProviderEventInput struct {
-	TenantID  metering.TenantID        `json:"tenant_id"`
-	RowID     metering.ProviderEventID `json:"row_id"`
-	Unindexed bool                     `json:"unindexed"`
+	TenantID metering.TenantID        `json:"tenant_id"`
+	RowID    metering.ProviderEventID `json:"row_id"`
 }
 
 // HandleProviderEventResult is what came of it.
@@ -67,7 +66,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	var invoice activities.ReadInvoiceResult
 	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	if err == nil && invoice.Hold != 0 {
-		_, err = holdInvoiceStart(h.in.TenantID, h.event.CustomerID, invoice.Hold).withoutAttributes(h.in.Unindexed).childOrSignal(ctx)
+		_, err = holdInvoiceStart(h.in.TenantID, h.event.CustomerID, invoice.Hold).childOrSignal(ctx)
 	}
 	switch {
 	case err != nil:
@@ -95,7 +94,7 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
 		return "", err
 	}
-	run, err := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).withoutAttributes(h.in.Unindexed).childOrSignal(ctx)
+	run, err := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).childOrSignal(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -113,9 +112,6 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 	}
 	if sync.Excluded > 0 {
 		outcome += fmt.Sprintf("; meters excluded: %d", sync.Excluded)
-	}
-	if h.in.Unindexed {
-		return outcome, nil
 	}
 	found := failed
 	if sync.Status == metering.SyncSucceeded {
@@ -210,5 +206,3 @@ func handleProviderEventStart(tenant metering.TenantID, customer metering.Custom
 func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID) error {
 	return handleProviderEventStart(tenant, customer, row).by(ctx, c)
 }
-
-func (in HandleProviderEventInput) unindexed() any { in.Unindexed = true; return in }

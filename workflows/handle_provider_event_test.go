@@ -31,8 +31,6 @@ type happening struct {
 	answer  activities.ReadSyncResult
 	closed  activities.CloseBatchResult
 
-	unindexed bool
-
 	holds           []workflows.HoldInvoiceInput // that were begun
 	requests, looks int
 	recorded        []string // outcomes
@@ -54,7 +52,7 @@ func newHappening(t *testing.T) *happening {
 	}
 	h.RegisterWorkflow(workflows.HandleProviderEvent)
 	h.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.SyncCustomerInput) (workflows.SyncCustomerResult, error) {
-		require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: h.unindexed}, in)
+		require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2}, in)
 		return workflows.SyncCustomerResult{}, h.sync(ctx)
 	}, workflow.RegisterOptions{Name: "SyncCustomer"})
 	h.RegisterWorkflowWithOptions(func(_ workflow.Context, in workflows.HoldInvoiceInput) (workflows.HoldInvoiceResult, error) {

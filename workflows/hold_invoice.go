@@ -27,10 +27,9 @@ const (
 
 // HoldInvoiceInput names the hold, and how far earlier parts of the run have come.
 type HoldInvoiceInput struct {
-	TenantID  metering.TenantID `json:"tenant_id"`
-	HoldID    metering.HoldID   `json:"hold_id"`
-	SyncID    *uuid.UUID        `json:"sync_id,omitempty"` // that was requested last; nil: none was
-	Unindexed bool              `json:"unindexed"`
+	TenantID metering.TenantID `json:"tenant_id"`
+	HoldID   metering.HoldID   `json:"hold_id"`
+	SyncID   *uuid.UUID        `json:"sync_id,omitempty"` // that was requested last; nil: none was
 }
 
 // HoldInvoiceResult is how the invoice became final, or why it was left alone.
@@ -157,7 +156,7 @@ func (h *holdInvoice) sync(ctx workflow.Context) error {
 		return err
 	}
 	h.SyncID = &requested.SyncID
-	run, err := syncCustomerStart(h.TenantID, h.found.CustomerID, metering.ByProvider).withoutAttributes(h.Unindexed).childOrSignal(ctx)
+	run, err := syncCustomerStart(h.TenantID, h.found.CustomerID, metering.ByProvider).childOrSignal(ctx)
 	h.syncing, h.moved = run, true
 	return err
 }
@@ -233,7 +232,7 @@ func (h *holdInvoice) index(ctx workflow.Context) error {
 	case h.found.State.Ended():
 		outcome = succeeded
 	}
-	if h.Unindexed || outcome == h.outcome {
+	if outcome == h.outcome {
 		return nil
 	}
 	h.outcome = outcome
@@ -282,5 +281,3 @@ func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.Te
 	defer cancel()
 	return askRun(ctx, c, HoldInvoiceID(tenant, hold), releaseUpdate, by)
 }
-
-func (in HoldInvoiceInput) unindexed() any { in.Unindexed = true; return in }

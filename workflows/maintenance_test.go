@@ -130,27 +130,8 @@ func TestAnEventWhoseOutcomeIsUnknownFails(t *testing.T) {
 	h.invoice = func() (activities.ReadInvoiceResult, error) {
 		return activities.ReadInvoiceResult{}, errors.New("a bug")
 	}
-	h.ExecuteWorkflow(workflows.HandleProviderEvent, workflows.HandleProviderEventInput{TenantID: 1, RowID: 7, Unindexed: true})
+	h.ExecuteWorkflow(workflows.HandleProviderEvent, workflows.HandleProviderEventInput{TenantID: 1, RowID: 7})
 	require.Error(t, h.GetWorkflowError())
 	require.NotContains(t, h.GetWorkflowError().Error(), "a bug", "texts that nobody has written for operators stay in the log")
 	require.Empty(t, h.recorded)
-}
-
-// Where the search attributes are not registered, setting one would fail the
-// run's task again and again.
-func TestARunThatCannotBeIndexedIsNot(t *testing.T) {
-	h := newHappening(t)
-	h.unindexed = true
-	h.ExecuteWorkflow(workflows.HandleProviderEvent, workflows.HandleProviderEventInput{TenantID: 1, RowID: 7, Unindexed: true})
-	require.NoError(t, h.GetWorkflowError())
-	require.Equal(t, []string{"the period's last usage was sent"}, h.recorded)
-	require.Empty(t, h.indexed)
-
-	w := newWorld(t)
-	w.total = 5
-	w.request(0)
-	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: true})
-	require.NoError(t, w.GetWorkflowError())
-	require.Equal(t, 5, w.reported)
-	w.AssertNotCalled(t, "workflow.UpsertTypedSearchAttributes", mock.Anything)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -82,17 +81,11 @@ func EnsureSchedules(ctx context.Context, c client.Client) error {
 
 // ensureSchedule creates a schedule of runs, or gives the one that is there its
 // timing, action and policy; what operators have paused stays paused, unless
-// setPaused. Without registered search attributes, its runs go without.
+// setPaused.
 func ensureSchedule(ctx context.Context, c client.Client, runs start, options client.ScheduleOptions, setPaused bool) error {
 	options.ID, options.Action = runs.id, runs.action()
 	options.Overlap, options.CatchupWindow = enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, catchUp
-	err := createOrUpdate(ctx, c, options, setPaused)
-	var invalid *serviceerror.InvalidArgument
-	if errors.As(err, &invalid) && runs.tenant != 0 {
-		options.Action = runs.withoutAttributes(true).action()
-		err = createOrUpdate(ctx, c, options, setPaused)
-	}
-	if err != nil {
+	if err := createOrUpdate(ctx, c, options, setPaused); err != nil {
 		return unreachable(runs.id, err)
 	}
 	return nil

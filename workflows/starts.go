@@ -24,7 +24,6 @@ type start struct {
 	attributes []temporal.SearchAttributeUpdate // beside the tenant's
 	priority   int
 	signal     string // a client sends it to the run, open or new; "": a run that is open is left alone
-	unindexed  bool   // search attributes are not registered
 }
 
 // Priorities of task queues: what a person waits for comes first.
@@ -32,21 +31,6 @@ const (
 	interactive = 1
 	background  = 4
 )
-
-// indexable inputs tell their run whether it may set search attributes.
-type indexable interface{ unindexed() any }
-
-// withoutAttributes is the start where search attributes are not registered.
-func (s start) withoutAttributes(unindexed bool) start {
-	if !unindexed {
-		return s
-	}
-	s.unindexed = true
-	if in, ok := s.input.(indexable); ok {
-		s.input = in.unindexed()
-	}
-	return s
-}
 
 // inAPI is where the API has the customer, in the details of its runs.
 func inAPI(customer metering.CustomerID) string {
@@ -69,7 +53,7 @@ func (s start) args() []any {
 }
 
 func (s start) searchAttributes() temporal.SearchAttributes {
-	if s.unindexed || s.tenant == 0 {
+	if s.tenant == 0 {
 		return temporal.SearchAttributes{}
 	}
 	return attributesOf(s.tenant, s.attributes...)

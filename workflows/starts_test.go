@@ -34,18 +34,6 @@ func TestAClientAParentAndAScheduleBeginTheSameRun(t *testing.T) {
 	}
 }
 
-func TestARunBegunWithoutAttributesSetsNone(t *testing.T) {
-	for _, s := range []start{syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), handleProviderEventStart(1, 2, 7), backfillMeterStart(1, 3)} {
-		plain := s.withoutAttributes(true)
-		require.Zero(t, plain.clientOptions().TypedSearchAttributes.Size())
-		require.Equal(t, s.clientOptions().Priority, plain.clientOptions().Priority)
-		require.Equal(t, s.args(), s.withoutAttributes(false).args())
-	}
-	require.Equal(t, []any{SyncCustomerInput{TenantID: 1, CustomerID: 2, Unindexed: true}}, syncCustomerStart(1, 2, metering.Manual).withoutAttributes(true).args())
-	require.Equal(t, []any{AutoSyncInput{TenantID: 1, Unindexed: true}}, autoSyncStart(1).withoutAttributes(true).args())
-	require.Equal(t, []any{HandleProviderEventInput{TenantID: 1, RowID: 7, Unindexed: true}}, handleProviderEventStart(1, 2, 7).withoutAttributes(true).args())
-}
-
 func TestARunAboutOneCustomerLeadsToIt(t *testing.T) {
 	for _, s := range []start{syncCustomerStart(1, 2, metering.Manual), handleProviderEventStart(1, 2, 7), holdInvoiceStart(1, 2, 5), eraseCustomerStart(1, 2)} {
 		customer, _ := s.searchAttributes().GetKeyword(customerAttribute)

@@ -26,12 +26,10 @@ const Interrupted = "the sync was interrupted; sync again"
 // passesPerRun bounds a run's history where requests keep coming.
 const passesPerRun = 200
 
-// SyncCustomerInput names the customer. Unindexed says that the search
-// attributes are not registered.
+// SyncCustomerInput names the customer.
 type SyncCustomerInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	CustomerID metering.CustomerID `json:"customer_id"`
-	Unindexed  bool                `json:"unindexed"`
 	Excluded   []metering.MeterID  `json:"excluded,omitempty"` // what operators have asked an earlier part of the run to leave out
 	Paused     bool                `json:"paused,omitempty"`
 }
@@ -146,12 +144,12 @@ var errPaused = errors.New("the customer is paused")
 func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) {
 	if s.waits {
 		s.show(ctx, "| run | |", "the customer is paused: its syncs wait until it is resumed")
-		return s.result, s.index(ctx, outcomeAttribute.ValueSet(paused))
+		return s.result, workflow.UpsertTypedSearchAttributes(ctx, outcomeAttribute.ValueSet(paused))
 	}
 	if s.failure == "" {
-		return s.result, s.index(ctx, outcomeAttribute.ValueSet(succeeded))
+		return s.result, workflow.UpsertTypedSearchAttributes(ctx, outcomeAttribute.ValueSet(succeeded))
 	}
-	if err := s.index(ctx, outcomeAttribute.ValueSet(failed)); err != nil {
+	if err := workflow.UpsertTypedSearchAttributes(ctx, outcomeAttribute.ValueSet(failed)); err != nil {
 		return s.result, err
 	}
 	return s.result, temporal.NewNonRetryableApplicationError(s.failure, "sync_failed", nil)
@@ -221,7 +219,7 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	if slices.Contains(s.excluded, r.MeterID) {
 		return activities.Ending{Left: true}, nil
 	}
-	if err := s.index(s.ctx, periodAttribute.ValueSet(r.PeriodStart.Format(time.DateOnly))); err != nil {
+	if err := workflow.UpsertTypedSearchAttributes(s.ctx, periodAttribute.ValueSet(r.PeriodStart.Format(time.DateOnly))); err != nil {
 		return activities.Ending{}, err
 	}
 	name := nameOf(r)
@@ -356,13 +354,6 @@ func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 		s.result.Passes, linked(s.CustomerID, s.page), strings.Join(s.progress, "\n")))
 }
 
-func (s *syncCustomer) index(ctx workflow.Context, update temporal.SearchAttributeUpdate) error {
-	if s.Unindexed {
-		return nil
-	}
-	return workflow.UpsertTypedSearchAttributes(ctx, update)
-}
-
 // SyncCustomerID is the workflow id of a customer's sync: one run at a time.
 func SyncCustomerID(tenant metering.TenantID, customer metering.CustomerID) string {
 	return fmt.Sprintf("sync-customer/%d/%d", tenant, customer)
@@ -403,5 +394,3 @@ func RestartSyncCustomer(ctx context.Context, c client.Client, tenant metering.T
 	s.signal = ""
 	return s.by(ctx, c)
 }
-
-func (in SyncCustomerInput) unindexed() any { in.Unindexed = true; return in }

@@ -13,14 +13,37 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/worker"
 )
 
 var namespaces atomic.Int64
 
 // Namespace makes a Temporal namespace of the test's own. Ids of tenants begin
 // at 1 in every database, so that two tests in one namespace would meet in the
-// same workflow. Where Temporal does not answer, it returns "default".
+// same workflow. It has the search attributes, as a worker needs them. Where Temporal does not
+// answer, it returns "default".
 func Namespace(t testing.TB, address string) string {
+	t.Helper()
+	name := BareNamespace(t, address)
+	if name == client.DefaultNamespace {
+		return name
+	}
+	c, err := client.Dial(client.Options{HostPort: address, Namespace: name})
+	if err != nil {
+		t.Fatalf("temporal: %v", err)
+	}
+	defer c.Close()
+	if _, _, err := worker.PrepareNamespace(t.Context(), c, name, shortestRetention); err != nil {
+		t.Fatalf("prepare namespace: %v", err)
+	}
+	return name
+}
+
+// shortestRetention is the least that Temporal allows.
+const shortestRetention = 24 * time.Hour
+
+// BareNamespace is Namespace without search attributes.
+func BareNamespace(t testing.TB, address string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
@@ -34,7 +57,7 @@ func Namespace(t testing.TB, address string) string {
 	defer registrar.Close()
 	name := fmt.Sprintf("test-%d-%d", os.Getpid(), namespaces.Add(1))
 	err = registrar.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
-		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(shortestRetention),
 	})
 	if err != nil {
 		t.Fatalf("register namespace: %v", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	passwordvalidator "github.com/wagslane/go-password-validator"
 )
 
@@ -108,4 +109,59 @@ func (m Member) Validate() error {
 		return err
 	}
 	return ValidName(m.Name)
+}
+
+// InvitationLasts is for how long an invitation can be accepted.
+const InvitationLasts = 7 * 24 * time.Hour
+
+// Invitation is a link that waits to be accepted: by somebody who becomes a member
+// by it or, with a MemberID, by a member who gets another way to sign in.
+type Invitation struct {
+	ID        InvitationID
+	TenantID  TenantID
+	MemberID  *MemberID
+	Email     string
+	Name      string
+	Role      Role
+	LastFour  string // of the token
+	CreatedAt time.Time
+	CreatedBy Actor
+	ExpiresAt time.Time
+}
+
+// Session is one sign-in of a member, from which its token was made. Its id is
+// random: a token cannot be made by guessing one, even with the signing key.
+type Session struct {
+	ID        uuid.UUID
+	TenantID  TenantID
+	MemberID  MemberID
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	EndedAt   *time.Time
+}
+
+// Live reports whether the session is accepted at now.
+func (s Session) Live(now time.Time) bool { return s.EndedAt == nil && now.Before(s.ExpiresAt) }
+
+// OIDC is how a tenant's members sign in at an issuer of its own.
+type OIDC struct {
+	Issuer       string
+	ClientID     string
+	SealedSecret []byte // nil for a public client
+	UpdatedAt    time.Time
+}
+
+// Identity is an account at an issuer, which means something in one tenant alone.
+type Identity struct {
+	Issuer  string
+	Subject string
+}
+
+// SignIn is a sign-in at an issuer that has begun, and for a short time waits
+// for the browser to come back.
+type SignIn struct {
+	TenantID     TenantID
+	StateHash    []byte        // of what names it in the browser
+	InvitationID *InvitationID // which is accepted by it; nil: none
+	ExpiresAt    time.Time
 }

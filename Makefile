@@ -13,7 +13,9 @@ in_each = for module in $(modules); do (cd $$module && set -x && $(1)) || exit; 
 each = @$(in_each)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^##@ /\n/p; s/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+##@ Run it
 
 run: ## the whole system in the foreground; Ctrl-C stops it
 	@dev/up run
@@ -26,6 +28,8 @@ down: ## stop it; the data stay
 
 clean-dev: ## stop it and forget the data
 	@dev/up clean
+
+##@ See it work
 
 outage: ## Stripe fails, a worker is killed, and the proof that nothing was lost or billed twice
 	@dev/up start >/dev/null
@@ -51,8 +55,18 @@ newcomer: ## the first day of somebody who follows the dashboard's labels, from 
 	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
 	@dev/up start >/dev/null # gives the demo tenant its own provider back
 
+##@ Build it
+
 build: dashboard ## bin/odometer, with the dashboard in it
 	go build -o bin/odometer ./cmd/odometer
+
+# What api serves at /. Without it, a program has a page in its place that says so: go build needs no Node.
+dashboard: dashboard/dist/built/index.html ## the dashboard, for the next go build; needs Node 20.19, 22.12 or newer
+
+dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard client/typescript -type d \( -name node_modules -o -name dist \) -prune -o -type f -print)
+	npm run --silent --prefix dashboard build
+
+##@ Test it
 
 test: test-setup ## every rule, contract, property, replay and interface, against servers of their own
 	@$(call run_tests,-skip '^TestDrill')
@@ -83,12 +97,6 @@ run_tests = DATABASE_SETTINGS="$(test_settings) $$DATABASE_SETTINGS" dev/up test
 		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."; \
 	exit $$status
 
-# What api serves at /. Without it, a program has a page in its place that says so: go build needs no Node.
-dashboard: dashboard/dist/built/index.html ## the dashboard, for the next go build; needs Node 20.19, 22.12 or newer
-
-dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard client/typescript -type d \( -name node_modules -o -name dist \) -prune -o -type f -print)
-	npm run --silent --prefix dashboard build
-
 test-dates: ## the tests of the rules on twelve other days: each weekday, and where months, years and offsets change
 	dev/up test dev/test-dates
 
@@ -110,6 +118,8 @@ recount: ## EVENTS events through meters over properties, with KILLS kills of th
 mutate: ## faults put into the rules of billing one at a time, all or ONLY=plans.go; exit 1 where the tests notice too few; FAULTS=. puts known ones back, which lives have to find
 	go run ./dev/mutate $(if $(FAULTS),-faults '$(FAULTS)' -lives 20000,-only '$(ONLY)')
 
+##@ Measure it
+
 bench: ## the measured figures
 	dev/up test go run ./dev/bench
 	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncDoesOnlyWhatHasChanged -v -timeout 20m
@@ -119,6 +129,8 @@ large_settings = -c shared_buffers=6GB -c max_wal_size=16GB -c checkpoint_timeou
 LARGE_EVENTS = 100000000
 bench-large: ## ingest and reads with LARGE_EVENTS events there; 10^8, as it is, need 60 GB and up to an hour to fill
 	DATABASE_SETTINGS="$(large_settings)" dev/up test env LARGE_EVENTS=$(LARGE_EVENTS) go run ./dev/bench large
+
+##@ Change it
 
 # Workflow histories are recordings of how open runs began: only a person decides to make new ones.
 generate: $(typescript)/node_modules ## what is made from something else

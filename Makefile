@@ -148,7 +148,9 @@ breaking: ## what would break clients of the last release, or of BASE=ref
 	$(if $(BASE),$(tool) oasdiff breaking --fail-on WARN $(BASE):api/openapi-3.0.json api/openapi-3.0.json,@echo "There is no release to break.")
 
 GOVULNDB ?= https://vuln.go.dev
-lint: ## formatting, what reads the code for mistakes, and known vulnerabilities where GOVULNDB answers
+lint: ## formatting, subjects of the last commits, what reads the code for mistakes, and known vulnerabilities where GOVULNDB answers
+	@git log -20 --format=%s | awk 'length($$0) > 72 || !/^[[:alnum:]_.\/-]+(, [[:alnum:]_.\/-]+)*: [^ ]/ \
+		{ print "This commit has not the subject \"part: what it does\" of at most 72 characters: " $$0; bad = 1 } END { exit bad }'
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$unformatted" ] || \
 		{ echo "Not formatted (gofmt -w them):"; echo "$$unformatted"; exit 1; }
 	$(call each,go vet ./...)

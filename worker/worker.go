@@ -54,10 +54,7 @@ func Run(ctx context.Context, config Config) error {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if err := checkNamespace(ctx, config); err != nil {
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was stopped while it waited
-		}
+	if err := checkNamespace(ctx, config); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("check the Temporal namespace: %w", err)
 	}
 

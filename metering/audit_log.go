@@ -12,34 +12,34 @@ import (
 	"unicode/utf8"
 )
 
-// AuditEntry says who changed what. It never holds a secret.
+// AuditEntry is a change and its actor. It never contains a secret.
 type AuditEntry struct {
-	ID        AuditID // 1, 2, 3, … of a tenant
+	ID        AuditID // counts from 1 for each tenant
 	At        time.Time
 	Actor     Actor
 	Action    string // "meter.create"
-	Resource  string // the internal id of what changed
-	Reason    string // why, in the actor's words; "": they were not asked
-	Address   string // where the request came from; "": it was none
-	RequestID string // the same
+	Resource  string // internal id of the changed object
+	Reason    string // given by the actor; "": none was asked for
+	Address   string // IP address of the request; "": no request
+	RequestID string // "": no request
 
-	// The fields that were changed, as they were and as they are; nil: none is told.
+	// The changed fields before and after; nil: not recorded.
 	Before, After json.RawMessage
 }
 
-// AuditHead is where a tenant's audit log ends: its last entry, and a MAC that
-// depends on every entry until then.
+// AuditHead identifies the state of a tenant's audit log: the last entry, and a MAC over all entries
+// up to it.
 type AuditHead struct {
 	Last AuditID
 	MAC  []byte
 }
 
-// String is how a head is noted.
+// String returns the head as operators note it: "42:" and the MAC in hexadecimal.
 func (h AuditHead) String() string {
 	return fmt.Sprintf("%d:%s", int64(h.Last), hex.EncodeToString(h.MAC))
 }
 
-// ParseAuditHead reads what a head was noted as, "42:" and its MAC in hexadecimals.
+// ParseAuditHead parses the result of AuditHead.String.
 func ParseAuditHead(text string) (h AuditHead, err error) {
 	var mac string
 	if _, err = fmt.Sscanf(text, "%d:%s", &h.Last, &mac); err == nil {
@@ -51,37 +51,37 @@ func ParseAuditHead(text string) (h AuditHead, err error) {
 	return h, nil
 }
 
-// Actor is who asked for a change: "key_12", "sec_3", "member_12", or
-// "operator" at the command line.
+// Actor is the caller that requests a change: "key_12", "sec_3", "member_12", or "operator" for the
+// command line.
 type Actor string
 
-// Operator is whoever runs the odometer command itself.
+// Operator is the actor of changes by the odometer command.
 const Operator Actor = "operator"
 
-// Stranger is whoever has not proved who they are.
+// Stranger is the actor of requests without a valid credential.
 const Stranger Actor = "stranger"
 
-// Scheduler is the service itself, when it is time.
+// Scheduler is the actor of scheduled changes.
 const Scheduler Actor = "schedule"
 
-// Asked is who asks something of a run, and why. Nobody has checked who it is:
-// the Temporal server knows no users.
+// Asked is the name and the reason of an operator who updates a run. The name is not verified: the
+// Temporal server knows no users.
 type Asked struct {
 	By     string `json:"by"`     // 1 to 64 letters, digits, ".", "_" and "-": a user's name, or an Actor
-	Reason string `json:"reason"` // in their words, 1 to 500 characters; it is plain text to whoever sees the run
+	Reason string `json:"reason"` // 1 to 500 characters; plain text for every viewer of the run
 }
 
 const maxReason = 500
 
 var userPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// secretPattern is what keys and tokens look like, ours and others'.
+// secretPattern matches keys and tokens of Odometer and of other services.
 var secretPattern = regexp.MustCompile(`\b(svc_(adm|rw|ro|ink)_|whsec_|(sk|rk|pk)_(live|test)_)[A-Za-z0-9+/]{8}|\beyJ[A-Za-z0-9_-]{8,}\.|(?i:\b(bearer|basic|hmac)\s+\S{16})`)
 
-// HoldsSecret says whether a text looks as if there were a key or token in it.
+// HoldsSecret reports whether a text seems to contain a key or a token.
 func HoldsSecret(text string) bool { return secretPattern.MatchString(text) }
 
-// Validate refuses what does not say who asks and why, or says a secret.
+// Validate returns an error if the name or the reason is missing, or contains a secret.
 func (a Asked) Validate() error {
 	if !userPattern.MatchString(a.By) || HoldsSecret(a.By) {
 		return Invalid("by", "must be the operator's user name: 1 to 64 letters, digits, '.', '_' and '-', not an e-mail")
@@ -89,7 +89,7 @@ func (a Asked) Validate() error {
 	return ValidReason("reason", a.Reason)
 }
 
-// ValidReason refuses a reason that says nothing, or a secret. location is its field.
+// ValidReason returns an error if the reason is empty or contains a secret. The field is location.
 func ValidReason(location, reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":

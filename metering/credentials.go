@@ -2,7 +2,7 @@ package metering
 
 import "time"
 
-// Scope is what an API key was made for.
+// Scope is the set of permissions of an API key or an HMAC secret.
 type Scope string
 
 const (
@@ -12,11 +12,11 @@ const (
 	ScopeIngestOnly Scope = "ingest_only"
 )
 
-// MaxAPIKeys is how many keys of a tenant are live at once, with the old and the new one
-// of a rotation.
+// MaxAPIKeys is the maximum number of valid keys of a tenant. In a rotation, the old and the new key
+// both count.
 const MaxAPIKeys = 1000
 
-// APIKey is a credential's record; the key itself is shown once and not kept.
+// APIKey is the record of an API key. The key itself is shown once and not stored.
 type APIKey struct {
 	ID         KeyID
 	TenantID   TenantID
@@ -25,34 +25,34 @@ type APIKey struct {
 	LastFour   string
 	CreatedAt  time.Time
 	CreatedBy  Actor
-	HandedTo   *Actor // who answers for it since the maker was removed
+	HandedTo   *Actor // the member who is responsible for it since its creator was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
 
-	SuccessorID   *KeyID     // of the key that replaces it; it expires when their overlap ends
+	SuccessorID   *KeyID     // the key that replaces it; this key expires when their overlap ends
 	OldLastUsedAt *time.Time // the key that it replaces, while both are valid
 }
 
 // Live reports whether the key is accepted at now.
 func (k APIKey) Live(now time.Time) bool { return live(k.RevokedAt, k.ExpiresAt, now) }
 
-// MaxHMACSecrets is how many secrets of a tenant are live at once: the old one
-// and the new one of a rotation.
+// MaxHMACSecrets is the maximum number of valid secrets of a tenant: the old and the new secret of a
+// rotation.
 const MaxHMACSecrets = 2
 
-// Signatures are the versions of signatures that a secret is for.
+// Signatures are the versions of signatures that a secret may make.
 type Signatures string
 
 const (
 	SignaturesV1AndV2 Signatures = "v1_and_v2"
-	SignaturesV2      Signatures = "v2" // which also cover where a request goes
+	SignaturesV2      Signatures = "v2" // these also cover the request's host
 )
 
-// Values are all that a secret can be for.
+// Values returns all of them.
 func (Signatures) Values() []Signatures { return []Signatures{SignaturesV1AndV2, SignaturesV2} }
 
-// HMACSecret is what a tenant's services sign their requests with.
+// HMACSecret is a secret with which a tenant's services sign requests.
 type HMACSecret struct {
 	ID         HMACSecretID
 	TenantID   TenantID
@@ -63,12 +63,12 @@ type HMACSecret struct {
 	LastFour   string
 	CreatedAt  time.Time
 	CreatedBy  Actor
-	HandedTo   *Actor // who answers for it since the maker was removed
+	HandedTo   *Actor // the member who is responsible for it since its creator was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 
 	LastUsedAt    *time.Time
-	SuccessorID   *HMACSecretID // of the secret that replaces it; it expires when their overlap ends
+	SuccessorID   *HMACSecretID // the secret that replaces it; this secret expires when their overlap ends
 	OldLastUsedAt *time.Time    // the secret that it replaces, while both are valid
 }
 
@@ -79,66 +79,65 @@ func live(revokedAt, expiresAt *time.Time, now time.Time) bool {
 	return revokedAt == nil && (expiresAt == nil || now.Before(*expiresAt))
 }
 
-// CredentialKind says what a credential is.
+// CredentialKind is the kind of a credential.
 type CredentialKind string
 
-// Kinds of credentials that are rotated one by one.
+// Kinds of credentials that a tenant rotates.
 const (
 	APIKeyCredential     CredentialKind = "api_key"
 	HMACSecretCredential CredentialKind = "hmac_secret"
-	WebhookCredential    CredentialKind = "webhook_secret" // what messages to an endpoint are signed with
+	WebhookCredential    CredentialKind = "webhook_secret" // signs the messages to an endpoint
 )
 
-// Values are all kinds.
+// Values returns all kinds.
 func (CredentialKind) Values() []CredentialKind {
 	return []CredentialKind{APIKeyCredential, HMACSecretCredential, WebhookCredential}
 }
 
-// Bounds of how long an old credential stays valid beside the new one, and how
-// long a secret does unless the request says.
+// Bounds of the overlap, in which the old and the new credential are both valid, and the default for
+// secrets.
 const (
 	DefaultOverlap = 24 * time.Hour
 	MaxOverlap     = 7 * 24 * time.Hour
 )
 
-// ExpiryNotice is how long before its expiry a credential is reported.
+// ExpiryNotice is the time before its expiry at which a credential is reported.
 const ExpiryNotice = 7 * 24 * time.Hour
 
-// RotationOutcome is how the time in which both credentials are valid has ended.
+// RotationOutcome is the way in which an overlap has ended.
 type RotationOutcome string
 
 const (
-	RotationExpired    RotationOutcome = "expired"    // it was over: the old one is not valid any more
-	RotationFinished   RotationOutcome = "finished"   // an operator has ended the old one early
-	RotationRevoked    RotationOutcome = "revoked"    // somebody has revoked the old one
-	RotationKept       RotationOutcome = "kept"       // an operator has called it off: the old one is as if it had not been rotated
-	RotationSuperseded RotationOutcome = "superseded" // the old one was rotated again
+	RotationExpired    RotationOutcome = "expired"    // the overlap is over
+	RotationFinished   RotationOutcome = "finished"   // an operator ended the old credential early
+	RotationRevoked    RotationOutcome = "revoked"    // the old credential was revoked
+	RotationKept       RotationOutcome = "kept"       // an operator cancelled the rotation: the old credential stays valid
+	RotationSuperseded RotationOutcome = "superseded" // the old credential was rotated again
 )
 
-// Values are all outcomes.
+// Values returns all outcomes.
 func (RotationOutcome) Values() []RotationOutcome {
 	return []RotationOutcome{RotationExpired, RotationFinished, RotationRevoked, RotationKept, RotationSuperseded}
 }
 
-// Rotation puts a new credential in the place of an old one. Both are valid
-// until Until, which is also the old one's own end: whether a rotation is
-// looked after makes no difference to what is accepted.
+// Rotation replaces an old credential by a new one. Both are valid until Until. Until is also stored
+// as the expiry of the old credential, so it ends even if no workflow runs.
 type Rotation struct {
 	TenantID     TenantID
 	ID           RotationID
 	Kind         CredentialKind
-	OldID        int64 // of a webhook's secret, the webhook's
+	OldID        int64 // for a webhook's secret, the id of the webhook
 	NewID        int64
 	CreatedAt    time.Time
 	Until        time.Time
-	OldExpiresAt *time.Time // when the old one would have expired by itself
-	LastUsedAt   *time.Time // the old one; of a webhook's secret only its receiver knows
-	WarnedAt     *time.Time // that the old one is still used
+	OldExpiresAt *time.Time // the old credential's own expiry
+	LastUsedAt   *time.Time // of the old credential; nil for a webhook's secret, whose use is not visible here
+	WarnedAt     *time.Time // the time of the warning that the old credential is still used
 	EndedAt      *time.Time
-	Outcome      RotationOutcome // "": both are valid, or it is not recorded yet that they are not
+	Outcome      RotationOutcome // "": not ended, or the end is not recorded yet
 }
 
-// Old names the old credential as the API does.
+// Old returns the id of the old credential in the API.
 func (r Rotation) Old() string {
 	if r.Kind == WebhookCredential {
 		return "the previous secret of " + EndpointID(r.OldID).String()
@@ -146,7 +145,7 @@ func (r Rotation) Old() string {
 	return r.name(r.OldID)
 }
 
-// New names the new credential as the API does.
+// New returns the id of the new credential in the API.
 func (r Rotation) New() string {
 	if r.Kind == WebhookCredential {
 		return "the secret of " + EndpointID(r.NewID).String()
@@ -161,12 +160,11 @@ func (r Rotation) name(id int64) string {
 	return HMACSecretID(id).String()
 }
 
-// WarnAt is when the end is near: whoever still uses the old credential then
-// has a quarter of the overlap left to change that.
+// WarnAt returns the time of the warning, when a quarter of the overlap is left.
 func (r Rotation) WarnAt() time.Time { return r.Until.Add(-r.Until.Sub(r.CreatedAt) / 4) }
 
-// StillUsed says whether the old credential was used in the overlap's later
-// half. In the earlier one its users are expected to change over.
+// StillUsed reports whether the old credential was used in the second half of the overlap. In the
+// first half, its users are expected to change over.
 func (r Rotation) StillUsed() bool {
 	return r.LastUsedAt != nil && r.LastUsedAt.After(r.CreatedAt.Add(r.Until.Sub(r.CreatedAt)/2))
 }

@@ -10,7 +10,7 @@ import (
 	passwordvalidator "github.com/wagslane/go-password-validator"
 )
 
-// Role is what a member of a tenant may do.
+// Role is the set of permissions of a member.
 type Role string
 
 const (
@@ -21,12 +21,12 @@ const (
 	RoleViewer    Role = "viewer"
 )
 
-// Values are all roles.
+// Values returns all roles.
 func (Role) Values() []Role {
 	return []Role{RoleOwner, RoleAdmin, RoleDeveloper, RoleBilling, RoleViewer}
 }
 
-// MaxMembers is how many members and pending invitations a tenant may have.
+// MaxMembers is the maximum number of members and pending invitations of a tenant.
 const MaxMembers = 1_000
 
 // Member is a person in one tenant, with a role there.
@@ -36,7 +36,7 @@ type Member struct {
 	Email     string
 	Name      string
 	Role      Role
-	PersonID  *PersonID // who signs in with a password, perhaps to other tenants too; nil: this member has none
+	PersonID  *PersonID // the person, who may be a member of several tenants and has one password; nil: no password
 	CreatedAt time.Time
 }
 
@@ -46,16 +46,15 @@ type Membership struct {
 	Tenant Tenant
 }
 
-// KeysChoice is what becomes of the live credentials that somebody has made who is
-// removed.
+// KeysChoice decides what happens to the valid credentials of a member who is removed.
 type KeysChoice string
 
 const (
-	HandOverKeys KeysChoice = "hand_over" // who removes the maker answers for them
+	HandOverKeys KeysChoice = "hand_over" // the member who removes the creator becomes responsible for them
 	RevokeKeys   KeysChoice = "revoke"
 )
 
-// Values are all choices.
+// Values returns all choices.
 func (KeysChoice) Values() []KeysChoice { return []KeysChoice{HandOverKeys, RevokeKeys} }
 
 const (
@@ -64,11 +63,11 @@ const (
 	maxPassword = 256
 )
 
-// emailPattern lets through what a mail server could take. It is no more
-// exact than that: only an issuer that has verified an address knows it.
+// emailPattern accepts every address that a mail server could accept. Whether an address exists, only
+// an issuer that has verified it knows.
 var emailPattern = regexp.MustCompile(`^[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+@[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+$`)
 
-// ValidEmail names the rule that an e-mail address breaks.
+// ValidEmail returns an error if the text is no e-mail address.
 func ValidEmail(location, text string) error {
 	if longerThan(maxEmail, text) || !utf8.ValidString(text) || !emailPattern.MatchString(text) {
 		return Invalid(location, "must be an e-mail address of at most %d characters", maxEmail)
@@ -76,8 +75,8 @@ func ValidEmail(location, text string) error {
 	return nil
 }
 
-// FoldEmail returns the address by which an e-mail is compared: in lower case, as
-// far as it is ASCII. What Unicode folds together may be two people's addresses.
+// FoldEmail returns the form in which addresses are compared: ASCII letters in lower case. Addresses
+// that Unicode would fold together may belong to two people.
 func FoldEmail(email string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -87,12 +86,12 @@ func FoldEmail(email string) string {
 	}, email)
 }
 
-// leastEntropy is below that of what people choose who do not think: rows of keys,
-// repeats, a word and its digits. In bits.
+// leastEntropy, in bits, is above that of common weak passwords: rows of keys, repeats, a word with
+// digits.
 const leastEntropy = 55
 
-// ValidPassword names the rule that a new password breaks: it is long enough, and
-// none of those that are guessed first (NIST SP 800-63B, 3.1.1.2).
+// ValidPassword returns an error if a new password is too short or easy to guess (NIST SP 800-63B,
+// 3.1.1.2).
 func ValidPassword(location, text string) error {
 	if !utf8.ValidString(text) || utf8.RuneCountInString(text) < minPassword || longerThan(maxPassword, text) {
 		return Invalid(location, "must have %d to %d characters, in UTF-8", minPassword, maxPassword)
@@ -103,7 +102,7 @@ func ValidPassword(location, text string) error {
 	return nil
 }
 
-// Validate checks what may be chosen for a member.
+// Validate checks the fields that a caller may choose.
 func (m Member) Validate() error {
 	if err := ValidEmail("body.email", m.Email); err != nil {
 		return err
@@ -111,11 +110,11 @@ func (m Member) Validate() error {
 	return ValidName(m.Name)
 }
 
-// InvitationLasts is for how long an invitation can be accepted.
+// InvitationLasts is the time in which an invitation can be accepted.
 const InvitationLasts = 7 * 24 * time.Hour
 
-// Invitation is a link that waits to be accepted: by somebody who becomes a member
-// by it or, with a MemberID, by a member who gets another way to sign in.
+// Invitation is a pending link. The person who accepts it becomes a member. With a MemberID, it
+// resets that member's way to sign in.
 type Invitation struct {
 	ID        InvitationID
 	TenantID  TenantID
@@ -129,8 +128,8 @@ type Invitation struct {
 	ExpiresAt time.Time
 }
 
-// Session is one sign-in of a member, from which its token was made. Its id is
-// random: a token cannot be made by guessing one, even with the signing key.
+// Session is one sign-in of a member. Its token is made from the id, which is random, so the signing
+// key alone makes no token.
 type Session struct {
 	ID        uuid.UUID
 	TenantID  TenantID
@@ -143,7 +142,7 @@ type Session struct {
 // Live reports whether the session is accepted at now.
 func (s Session) Live(now time.Time) bool { return s.EndedAt == nil && now.Before(s.ExpiresAt) }
 
-// OIDC is how a tenant's members sign in at an issuer of its own.
+// OIDC is the OpenID Connect issuer at which a tenant's members sign in.
 type OIDC struct {
 	Issuer       string
 	ClientID     string
@@ -151,17 +150,16 @@ type OIDC struct {
 	UpdatedAt    time.Time
 }
 
-// Identity is an account at an issuer, which means something in one tenant alone.
+// Identity is an account at an issuer. It is known to one tenant only.
 type Identity struct {
 	Issuer  string
 	Subject string
 }
 
-// SignIn is a sign-in at an issuer that has begun, and for a short time waits
-// for the browser to come back.
+// SignIn is a sign-in at an issuer that waits for the browser to return.
 type SignIn struct {
 	TenantID     TenantID
-	StateHash    []byte        // of what names it in the browser
-	InvitationID *InvitationID // which is accepted by it; nil: none
+	StateHash    []byte        // of the state parameter, which identifies the sign-in in the browser
+	InvitationID *InvitationID // the invitation that the sign-in accepts; nil: none
 	ExpiresAt    time.Time
 }

@@ -2,80 +2,79 @@ package metering
 
 import "time"
 
-// ProviderKind is how usage reaches a billing provider.
+// ProviderKind is the type of a billing provider.
 type ProviderKind string
 
-// The kinds that come with the service.
+// Kinds of the built-in providers.
 const (
 	Webhook ProviderKind = "webhook" // signed statements to any HTTPS endpoint
 	Stripe  ProviderKind = "stripe"  // usage records and meter events
 )
 
-// Provider is where a tenant's usage is billed.
+// Provider is a tenant's connection to the billing provider that bills its usage.
 type Provider struct {
 	ID           ConnectionID
 	Kind         ProviderKind
-	Statements   bool   // it takes the bill of a period in one report
-	Invoices     bool   // its final invoices say what is billed
-	Account      string // whom the secret belongs to; "": nobody, it is whoever is at the address
-	Livemode     *bool  // whether what is reported is charged; nil: the provider does not tell
-	Address      string // the URL that is called, where the tenant sets it
+	Statements   bool   // it receives the bill of a period in one report
+	Invoices     bool   // its final invoices contain the billed quantities
+	Account      string // account of the secret; "": the provider has no accounts
+	Livemode     *bool  // whether reports are charged; nil: unknown
+	Address      string // URL of a webhook; "": the provider has its own
 	SealedSecret []byte
-	LastFour     string // all of the secret that is ever shown
+	LastFour     string // of the secret; the rest is never shown
 
-	// Of Stripe only.
+	// Only of Stripe.
 	SealedWebhookSecret []byte
 	WebhookLastFour     string
-	Mapping             map[string]string // of meter slugs to prices
+	Mapping             map[string]string // from meter slugs to prices at Stripe
 
-	// Of one that makes invoices.
-	Bills       Bills // in what periods are billed that begin from BillsSince on
-	BillsBefore Bills // those that began before
+	// Only of providers with invoices.
+	Bills       Bills // of periods that begin at BillsSince or later
+	BillsBefore Bills // of earlier periods
 	BillsSince  time.Time
-	Text        InvoiceText // of the lines that it is given where it bills amounts
+	Text        InvoiceText // of invoice lines, when amounts are billed
 
 	ValidatedAt time.Time
 	CreatedAt   time.Time
 }
 
-// ProviderEvent is what a billing provider told us of: only what it takes to
-// look up the rest.
+// ProviderEvent is an event of a billing provider, reduced to the fields that identify its object.
 type ProviderEvent struct {
-	Connection ConnectionID // that it came for
+	Connection ConnectionID // that the event belongs to
 	EventID    string
-	Kind       string // the provider's word
-	Invoice    bool   // it is about an invoice, else about a subscription
+	Kind       string // event type at the provider
+	Invoice    bool   // about an invoice; otherwise about a subscription
 	ObjectID   string
-	Customer   string // at the provider
+	Customer   string // customer id at the provider
 	MadeAt     time.Time
 }
 
-// Bills is in what a provider that makes invoices bills.
+// Bills is the form in which usage reaches the invoices of a provider.
 type Bills string
 
-// What it bills in.
+// Forms of usage on invoices.
 const (
-	BillsQuantities Bills = "quantities" // units go to its prices, which charge them
-	BillsAmounts    Bills = "amounts"    // what they come to here goes to its invoices
+	BillsQuantities Bills = "quantities" // units, which the provider's prices charge
+	BillsAmounts    Bills = "amounts"    // the charges, calculated by Odometer
 )
 
-// Values are all that a tenant may choose.
+// Values returns all forms.
 func (Bills) Values() []Bills { return []Bills{BillsQuantities, BillsAmounts} }
 
-// InvoiceText is what the lines that go to a provider's invoices say there, and the
-// invoices that are made here.
+// InvoiceText contains the product, tax and payment fields of the invoice lines and invoices that
+// Odometer creates at a provider.
 type InvoiceText struct {
-	Product     string            `json:"product,omitempty"`      // of meters that are not in Products
-	Products    map[string]string `json:"products,omitempty"`     // of meters, by slug
-	TaxBehavior string            `json:"tax_behavior,omitempty"` // in the provider's words; "": its own default
-	TaxCode     string            `json:"tax_code,omitempty"`     // "": that of the product
+	Product     string            `json:"product,omitempty"`      // of meters without an entry in Products
+	Products    map[string]string `json:"products,omitempty"`     // by the slug of the meter
+	TaxBehavior string            `json:"tax_behavior,omitempty"` // a value of the provider; "": the provider's default
+	TaxCode     string            `json:"tax_code,omitempty"`     // "": the tax code of the product
 
-	// Of invoices that are made here.
-	CollectionMethod string `json:"collection_method,omitempty"` // in the provider's words; "": they are charged automatically
-	DaysUntilDue     int64  `json:"days_until_due,omitempty"`    // of those that are sent; 0: of none
+	// Only of invoices that Odometer creates.
+	CollectionMethod string `json:"collection_method,omitempty"` // a value of the provider; "": charge automatically
+	DaysUntilDue     int64  `json:"days_until_due,omitempty"`    // of invoices that are sent to the customer; 0: none are
 }
 
-// ProductOf is the product that a meter's lines name; "": none.
+// ProductOf returns the product of a meter's lines, or "".
 func (t InvoiceText) ProductOf(slug string) string {
 	if product, has := t.Products[slug]; has {
 		return product

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxEndpoints is how many endpoints a tenant may have.
+// MaxEndpoints is the maximum number of endpoints of a tenant.
 const MaxEndpoints = 20
 
 // MessageKind is the type of a message: a noun and a participle.
@@ -47,7 +47,7 @@ type Message struct {
 	Data json.RawMessage
 }
 
-// MessageOf is what a message looks like to its receiver.
+// MessageOf is the JSON form of a message.
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#payload-structure
 type MessageOf[Data any] struct {
 	Type      MessageKind `json:"type"`
@@ -55,12 +55,12 @@ type MessageOf[Data any] struct {
 	Data      Data        `json:"data"`
 }
 
-// Body is what every delivery of the message sends.
+// Body returns the body of every delivery of the message.
 func (m Message) Body() ([]byte, error) {
 	return json.Marshal(MessageOf[json.RawMessage]{m.Kind, m.At.UTC(), m.Data})
 }
 
-// Endpoint is where a tenant is told of what happens.
+// Endpoint is a URL of the tenant that receives messages.
 type Endpoint struct {
 	ID          EndpointID
 	TenantID    TenantID
@@ -68,15 +68,15 @@ type Endpoint struct {
 	Description string
 	EventTypes  []MessageKind
 
-	Sealed       []byte // what its messages are signed with
+	Sealed       []byte // the secret that signs its messages
 	LastFour     string
-	SealedFormer []byte     // the secret before that one; nil: none
-	FormerUntil  *time.Time // both sign until then; nil: for as long as there is a former one
+	SealedFormer []byte     // the previous secret; nil: none
+	FormerUntil  *time.Time // both secrets sign until then; nil: as long as there is a previous secret
 
 	CreatedAt       time.Time
-	DisabledAt      *time.Time // nothing is kept for it since
+	DisabledAt      *time.Time // no messages are stored for it since then
 	DisabledBecause DisabledBecause
-	FailingSince    *time.Time // nothing has arrived since
+	FailingSince    *time.Time // no delivery has succeeded since then
 }
 
 // Signing returns the sealed secrets that sign at now, the newest first.
@@ -87,43 +87,41 @@ func (e Endpoint) Signing(now time.Time) [][]byte {
 	return [][]byte{e.Sealed, e.SealedFormer}
 }
 
-// DisabledBecause says who has disabled an endpoint.
+// DisabledBecause is the reason why an endpoint is disabled.
 type DisabledBecause string
 
 const (
 	DisabledByTenant DisabledBecause = "tenant"
-	DisabledGone     DisabledBecause = "gone"    // it has answered 410
-	DisabledFailing  DisabledBecause = "failing" // nothing has arrived for FailingAtMost
+	DisabledGone     DisabledBecause = "gone"    // it returned 410
+	DisabledFailing  DisabledBecause = "failing" // no delivery succeeded for FailingAtMost
 )
 
-// Values are all reasons.
+// Values returns all reasons.
 func (DisabledBecause) Values() []DisabledBecause {
 	return []DisabledBecause{DisabledByTenant, DisabledGone, DisabledFailing}
 }
 
-// Values are all that a delivery may be.
+// Values returns all statuses.
 func (DeliveryStatus) Values() []DeliveryStatus {
 	return []DeliveryStatus{DeliveryPending, DeliveryDelivered, DeliveryFailed}
 }
 
-// DeliveryStatus is where a message stands on its way to an endpoint.
+// DeliveryStatus is the status of the delivery of a message to an endpoint.
 type DeliveryStatus string
 
 const (
 	DeliveryPending   DeliveryStatus = "pending"
 	DeliveryDelivered DeliveryStatus = "delivered"
-	DeliveryFailed    DeliveryStatus = "failed" // it is not tried again unless somebody asks
+	DeliveryFailed    DeliveryStatus = "failed" // it is only tried again on request
 )
 
-// retries is how long after an attempt in vain the next one follows: the
-// example of Standard Webhooks, three days in all.
+// retries are the pauses after failed attempts: the example of Standard Webhooks, three days in all.
 var retries = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// RetryAfter returns how long after attempts in vain a message is tried again;
-// false: never.
+// RetryAfter returns the pause after so many failed attempts, and whether there is another attempt.
 func RetryAfter(attempts int) (time.Duration, bool) {
 	if attempts < 1 || attempts > len(retries) {
 		return 0, false
@@ -131,23 +129,21 @@ func RetryAfter(attempts int) (time.Duration, bool) {
 	return retries[attempts-1], true
 }
 
-// FailingAtMost is how long an endpoint may fail without a break before it is
-// disabled.
+// FailingAtMost is the time after which an endpoint is disabled if no delivery succeeds.
 const FailingAtMost = 5 * 24 * time.Hour
 
-// Backoff returns how long nothing is sent to an endpoint that has failed so
-// often in a row, so that what waits for it does not beat on it.
+// Backoff returns the pause of all deliveries to an endpoint after so many failures in a row.
 func Backoff(failures int) time.Duration {
 	const first, most = 5 * time.Second, 5 * time.Minute
 	return min(first<<min(max(failures, 1)-1, 10), most)
 }
 
-// Delivery is one message on its way to one endpoint.
+// Delivery is the delivery of one message to one endpoint.
 type Delivery struct {
 	Message
 	Status    DeliveryStatus
-	Attempts  int        // since it was asked for
-	DueAt     *time.Time // the next attempt, of a pending one
+	Attempts  int        // since the last request to deliver it
+	DueAt     *time.Time // time of the next attempt; nil unless pending
 	SettledAt *time.Time
 }
 
@@ -155,6 +151,6 @@ type Delivery struct {
 type Attempt struct {
 	At      time.Time
 	Took    time.Duration
-	Status  int    // the HTTP status; 0: there was no answer
-	Problem string // "" when it was delivered
+	Status  int    // HTTP status of the response; 0: no response
+	Problem string // "": delivered
 }

@@ -2,7 +2,9 @@ package billing_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -133,4 +135,27 @@ func TestByDimension(t *testing.T) {
 	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: by("region", "model")})
 	f.Customer.Prices = []billing.Price{{MeterID: 2, Terms: by("model")}, {MeterID: 1, Terms: by("model", "tier")}}
 	require.Equal(t, billing.ByDimension{1: {"model", "region", "tier", "zone"}, 2: {"model"}}, f.ByDimension())
+}
+
+// A breakdown has a step for each of the 100 groups with the most units, and one for the others.
+func TestABreakdownHasSoManyDimensions(t *testing.T) {
+	t.Parallel()
+	for groups, want := range map[int]struct {
+		steps int
+		last  string
+	}{100: {100, "1"}, 101: {101, "1"}, 103: {101, "6"}} {
+		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), billing.Period{Range: february}))
+		f.Prices[1][0].Terms = byModel(t, `{"overage_rate":1}`)
+		usage := billing.Usage{Period: february.Start, MeterID: 1}
+		for n := range groups {
+			usage.Dimensions = append(usage.Dimensions, byGroup(fmt.Sprintf("model-%03d", n), strconv.Itoa(n+1), 1))
+		}
+		f.Usage = []billing.Usage{usage}
+		charge := of(billing.Explain(f, billing.Period{Range: february}, 1), billing.StepDefaultCharge)
+		parts := charge.Of[0].Of
+		require.Len(t, parts, want.steps)
+		require.Equal(t, want.last, parts[len(parts)-1].Amount.String(), groups)
+		require.Equal(t, `{"model":"model-`+fmt.Sprintf("%03d", groups-100)+`"}`, string(parts[99].Dimension))
+		require.Equal(t, groups > 100, parts[len(parts)-1].Dimension == nil)
+	}
 }

@@ -15,7 +15,7 @@ import (
 // step is one step of the working of an amount.
 type step struct {
 	Name          stepName          `json:"name"`
-	Description   string            `json:"description" doc:"Explanation of the amount in one sentence" example:"The units that the base price covers."`
+	Description   string            `json:"description" doc:"Explanation of the amount in one sentence" example:"The included units, which are not charged."`
 	Amount        metering.Decimal  `json:"amount" doc:"Exact amount in 'unit'"`
 	Unit          string            `json:"unit" doc:"'units', 'packages', 'percent', or a currency code" example:"USD"`
 	RoundedTo     *int32            `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if the amount is not rounded"`

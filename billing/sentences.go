@@ -57,7 +57,7 @@ func (s Step) ofUnits() string {
 	case s.Name == StepUnits:
 		return fmt.Sprintf("The usage rounded half to even to %s, the most that the provider accepts.", counted(int64(*s.Digits), "decimal"))
 	case s.Name == StepIncluded:
-		return "The units that the base price covers."
+		return "The included units, which are not charged."
 	}
 	return "The units above the included units, never below zero."
 }

@@ -31,7 +31,7 @@ func TestTheSentenceOfAStep(t *testing.T) {
 		"The usage rounded half to even to 6 decimals, the most that the provider accepts.": {Name: billing.StepUnits, Digits: &digits[2]},
 		"A fixed amount of the provider's price.":                                           {Name: billing.StepPriceLine},
 		"The priced units times the price rate, rounded as the provider rounds each line.":  {Name: billing.StepPriceLine, Of: make([]billing.Step, 2)},
-		"The units that the base price covers.":                                             {Name: billing.StepIncluded},
+		"The included units, which are not charged.":                                        {Name: billing.StepIncluded},
 		"The units above the included units, never below zero.":                             {Name: billing.StepOverage},
 		"The exact charge rounded half to even to the minor unit of CHF.":                   {Name: billing.StepCharge, Unit: "CHF"},
 		"Plus the change in a closed period's amount because of late usage.":                {Name: billing.StepAdjustment, Reason: billing.ReasonLate},

@@ -8888,7 +8888,7 @@ type Step struct {
 
 	// Description Explanation of the amount in one sentence
 	//
-	// Examples: The units that the base price covers.
+	// Examples: The included units, which are not charged.
 	Description string `json:"description"`
 
 	// Dimension Values by property. Present in the step `dimension_units`, unless it sums up the units with other or unknown values

@@ -8397,7 +8397,7 @@ export interface components {
             closed_period?: components["schemas"]["UsagePeriod"];
             /**
              * @description Explanation of the amount in one sentence
-             * @example The units that the base price covers.
+             * @example The included units, which are not charged.
              */
             description: string;
             /** @description Values by property. Present in the step `dimension_units`, unless it sums up the units with other or unknown values */

@@ -203,5 +203,6 @@ test("terms that the API refuses are not charged, and say why", async () => {
   answers["POST /v1/pricing/calculate"] = () => [422, { ...problem(422, "refused")[1], errors: [{ location: "body.currency", message: "must be an active ISO 4217 currency code" }] }];
   await priced();
   type("Currency", "XAU");
+  await screen.findByText("There is no curve, because its charges could not be calculated.");
   await screen.findByText("Currency must be an active ISO 4217 currency code");
 });

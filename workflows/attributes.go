@@ -7,17 +7,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Search attributes, by which operators find runs. They are plain text
-// everywhere: internal ids and words of ours only.
+// Search attributes, by which operators find runs. Temporal stores them in plain text, so they
+// contain only internal ids and constants.
 var (
 	tenantAttribute   = temporal.NewSearchAttributeKeyKeyword("OdometerTenant")
 	customerAttribute = temporal.NewSearchAttributeKeyKeyword("OdometerCustomer")
 	triggerAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerTrigger")
-	periodAttribute   = temporal.NewSearchAttributeKeyKeyword("OdometerPeriod")  // its first day, UTC
-	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of a sync, or of the one that an event has asked for: running, paused, succeeded, failed
+	periodAttribute   = temporal.NewSearchAttributeKeyKeyword("OdometerPeriod")  // the period's first day, UTC
+	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of the run's sync or hold: running, paused, succeeded or failed
 )
 
-// SearchAttributes is what has to be registered for them.
+// SearchAttributes returns the search attributes to register, by name.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
 	types := make(map[string]enumspb.IndexedValueType)
 	for _, key := range []temporal.SearchAttributeKeyKeyword{

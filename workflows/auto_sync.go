@@ -10,18 +10,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// AutoSyncInput names the tenant, and how far earlier parts of the run have come.
+// AutoSyncInput names the tenant, and contains the state that a previous run passes on.
 type AutoSyncInput struct {
 	TenantID metering.TenantID   `json:"tenant_id"`
 	After    metering.CustomerID `json:"after"`
 	SoFar    BulkSyncResult      `json:"so_far"`
 	Paused   bool                `json:"paused,omitempty"`
-	Closed   bool                `json:"closed,omitempty"` // only customers with a closed period of which the provider does not know all
+	Closed   bool                `json:"closed,omitempty"` // only customers with an incomplete closed period
 }
 
-// AutoSync brings every customer whose usage the provider does not know of up
-// to date, and then closes the periods that are due. Whom it had to leave it
-// tries again, with everybody who is out of sync by then.
+// AutoSync reports the unreported usage of every customer, and then starts the closing of due
+// periods. If it could not reach some customers because the provider failed for too long, it starts
+// again with all customers that have unreported usage by then.
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, after: in.After, result: in.SoFar}
 	b.paused, b.closed = in.Paused, in.Closed
@@ -51,12 +51,12 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	return b.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
 }
 
-// eventPagesPerRun bounds how much of the provider's list of events a run reads;
-// the next one goes on.
+// eventPagesPerRun bounds the pages of the provider's list of events that one run reads. The next
+// run reads the following pages.
 const eventPagesPerRun = 20
 
-// listEvents has the events acted on that the provider never sent, or that did
-// not arrive. Where it cannot list them, nobody waits for it: the next run does.
+// listEvents reads the provider's list of events, and starts a run for each event that did not
+// arrive. A failure of the list does not end the run, because the next run reads it again.
 func (b *bulkSync) listEvents(ctx workflow.Context) error {
 	for range eventPagesPerRun {
 		var page activities.ListEventsResult
@@ -76,8 +76,9 @@ func (b *bulkSync) listEvents(ctx workflow.Context) error {
 	return nil
 }
 
-// listInvoices has the invoices of customers listed of which something is not
-// known, beside everything else; await waits for it.
+// listInvoices starts to list the invoices of customers with open reconciliations. The list is read
+// while the run does its other work. await waits for the end, and returns an error only if the run
+// is cancelled.
 func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
 	listing := workflow.ExecuteActivity(listingOnce(ctx, "list invoices of open reconciliations"), do.ListInvoices, activities.TenantInput{TenantID: b.tenant})
 	return func() error {
@@ -86,11 +87,11 @@ func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
 		if b.result.Listed += listed.Customers; temporal.IsCanceledError(err) {
 			return err
 		}
-		return nil // the next run goes on
+		return nil // the next run lists the remaining customers
 	}
 }
 
-// startClosing leaves the periods that are due to a run of their own.
+// startClosing starts a run that closes due periods, if there are any.
 func (b *bulkSync) startClosing(ctx workflow.Context) error {
 	var due activities.CustomerPageResult
 	err := workflow.ExecuteActivity(storing(ctx, "check for periods to close"), do.DuePeriods,
@@ -101,8 +102,8 @@ func (b *bulkSync) startClosing(ctx workflow.Context) error {
 	return closePeriodStart(b.tenant).apart(ctx)
 }
 
-// AutoSyncID is the id of a tenant's schedule, and what the ids of its runs
-// begin with.
+// AutoSyncID returns the ID of a tenant's schedule. It is also the prefix of the workflow IDs of
+// its runs.
 func AutoSyncID(tenant metering.TenantID) string { return fmt.Sprintf("auto-sync/%d", tenant) }
 
 func autoSyncStart(tenant metering.TenantID) start {

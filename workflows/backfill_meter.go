@@ -13,27 +13,27 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// daysPerStep is how many days one activity counts: few enough that progress
-// shows, many enough that five years stay a short history.
+// daysPerStep is the number of days that one activity counts. It is small enough to show progress,
+// and large enough to keep the history of a backfill of five years short.
 const daysPerStep = 30
 
-// BackfillMeterInput names the meter version whose past is to be counted.
+// BackfillMeterInput names the meter version to backfill.
 type BackfillMeterInput struct {
 	TenantID       metering.TenantID       `json:"tenant_id"`
 	MeterVersionID metering.MeterVersionID `json:"meter_version_id"`
-	Paused         bool                    `json:"paused,omitempty"` // as an earlier part of the run was
+	Paused         bool                    `json:"paused,omitempty"` // the previous run was paused
 }
 
-// BackfillMeterResult is what was counted.
+// BackfillMeterResult counts the work of a run.
 type BackfillMeterResult struct {
 	Days   int   `json:"days"`
 	Events int64 `json:"events"`
 }
 
-// BackfillMeter counts the events that came before a meter version was published,
-// day by day, and then makes reads and billing use it. When workers die again and again
-// while they count a day, it is paused until an operator resumes it. Archiving the meter,
-// or counting it in another way, ends it.
+// BackfillMeter counts the events that arrived before a meter version was published, day by day,
+// and then makes reads and billing use the version. If workers are killed repeatedly while they
+// count the same day, the backfill is paused until an operator resumes it. Archiving the meter or
+// changing how it counts ends the backfill.
 func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterResult, error) {
 	b := backfillMeter{version: activities.BackfillInput{TenantID: in.TenantID, MeterVersionID: in.MeterVersionID}}
 	b.paused = in.Paused
@@ -87,8 +87,8 @@ func (b *backfillMeter) count(ctx workflow.Context, days []time.Time, resumed bo
 	return counted, err
 }
 
-// rest waits while the backfill is paused, and reports whether it was and is resumed.
-// Interrupted: workers were killed again and again while they counted the next day.
+// rest waits while the backfill is paused, and reports whether it was paused and then resumed.
+// interrupted means that workers were killed repeatedly while they counted the next day.
 func (b *backfillMeter) rest(ctx workflow.Context, interrupted bool) (resumed bool, err error) {
 	if longHistory(ctx) {
 		return false, errLongHistory
@@ -109,7 +109,7 @@ func (b *backfillMeter) show(ctx workflow.Context, state string) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d of %d days counted, %d events. %s", b.result.Days, b.total, b.result.Events, state))
 }
 
-// BackfillMeterID is the workflow id of a meter version's backfill.
+// BackfillMeterID returns the workflow ID of a meter version's backfill.
 func BackfillMeterID(tenant metering.TenantID, version metering.MeterVersionID) string {
 	return fmt.Sprintf("backfill-meter/%d/%d", tenant, version)
 }
@@ -127,7 +127,7 @@ func backfillMeterStart(tenant metering.TenantID, version metering.MeterVersionI
 	}
 }
 
-// StartBackfillMeter makes sure that a run counts the meter version's past.
+// StartBackfillMeter starts a run that backfills the meter version, unless one is open.
 func StartBackfillMeter(ctx context.Context, c client.Client, tenant metering.TenantID, version metering.MeterVersionID) error {
 	return backfillMeterStart(tenant, version).by(ctx, c)
 }

@@ -14,37 +14,38 @@ import (
 
 const (
 	customersPerBatch = 50
-	// customersPerPage are synced at once, in batches side by side.
+	// customersPerPage is the number of customers that are synced at the same time, in concurrent
+	// batches.
 	customersPerPage = 4 * customersPerBatch
 	// pagesPerRun bounds a run's history.
 	pagesPerRun = 100
 )
 
-// BulkSyncResult is what a run over many customers did.
+// BulkSyncResult counts the work of a run over many customers.
 type BulkSyncResult struct {
 	Customers int `json:"customers"`
-	Sent      int `json:"sent"`           // reports
-	Busy      int `json:"busy"`           // customers that somebody else was syncing
-	Failed    int `json:"failed"`         // customers that have a run of their own now
-	Left      int `json:"left,omitempty"` // customers of batches in which the provider answered nobody for an hour
-	Closed    int `json:"closed"`         // periods
+	Sent      int `json:"sent"`           // accepted reports
+	Busy      int `json:"busy"`           // customers that another run was syncing
+	Failed    int `json:"failed"`         // customers that now have their own runs
+	Left      int `json:"left,omitempty"` // customers of batches that did not finish within batchLimit
+	Closed    int `json:"closed"`         // closed periods
 	Open      int `json:"open"`           // customers with a due period that waits for a meter
-	Missed    int `json:"missed"`         // events of the provider's that had not come
-	Listed    int `json:"listed"`         // customers whose invoices were listed
+	Missed    int `json:"missed"`         // provider events that had not arrived
+	Listed    int `json:"listed"`         // customers with a list of invoices that was read
 }
 
-// bulkSync syncs many customers of one tenant. The customers who fail on their own
-// get runs of their own; where the provider fails, all of it waits.
+// bulkSync syncs many customers of one tenant. A customer that fails alone gets its own run. While
+// the provider fails for all customers, each batch retries for up to batchLimit.
 type bulkSync struct {
 	operators
 	tenant metering.TenantID
-	closed bool                // only customers with a closed period that is not complete
-	after  metering.CustomerID // the last one of the pages that are done
+	closed bool                // only customers with an incomplete closed period
+	after  metering.CustomerID // last customer of the finished pages
 	result BulkSyncResult
 }
 
-// pages has act work on one page of customers after the other, as find lists
-// them. more says that the run has to be continued as new.
+// pages calls act with one page of customers after the other, as the activity find lists them. more
+// reports whether the workflow has to continue as a new run.
 func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
 	if err := b.heed(ctx, b.tenant); err != nil {
 		return false, err
@@ -68,7 +69,7 @@ func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act fun
 	return true, nil
 }
 
-// page is the next one, once the run is not paused.
+// page returns the next page of customers, and waits first if the run is paused.
 func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page activities.CustomerPageResult, err error) {
 	if err := b.hold(ctx); err != nil {
 		return page, err
@@ -78,7 +79,7 @@ func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page ac
 	return page, err
 }
 
-// hold is awaitResume, visibly.
+// hold is awaitResume, and shows operators that the run is paused.
 func (b *bulkSync) hold(ctx workflow.Context) error {
 	if !b.paused {
 		return nil
@@ -89,8 +90,8 @@ func (b *bulkSync) hold(ctx workflow.Context) error {
 	return err
 }
 
-// sync brings a page of customers up to date. Its error says what an operator
-// has to do before anybody can be synced.
+// sync reports the usage of a page of customers. Its error tells an operator how to fix the problem
+// that affects all customers.
 func (b *bulkSync) sync(ctx workflow.Context, customers []metering.CustomerID) error {
 	left := slices.Collect(slices.Chunk(customers, customersPerBatch))
 	for len(left) > 0 {
@@ -106,8 +107,8 @@ func (b *bulkSync) sync(ctx workflow.Context, customers []metering.CustomerID) e
 	return nil
 }
 
-// try syncs batches side by side until all are done or an operator asks for
-// something; then it returns those that are not.
+// try syncs batches concurrently until all are finished, one fails or an operator sends an update.
+// It returns the unfinished batches.
 func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (undone [][]metering.CustomerID, err error) {
 	b.forget()
 	trying, stop := workflow.WithCancel(ctx)
@@ -164,14 +165,14 @@ func failedFuture(ctx workflow.Context) func(workflow.Future) bool {
 	}
 }
 
-// timeIsOver says whether a step failed because it was tried for long enough.
+// timeIsOver reports whether a step failed because its retries took too long.
 func timeIsOver(err error) bool {
 	_, _, somebodyHasToAct := failureOf(err)
 	return err != nil && !somebodyHasToAct && !temporal.IsCanceledError(err)
 }
 
-// add counts what a batch did, and gives each customer that failed a run of
-// its own, where operators see what is wrong.
+// add adds the result of a batch, and starts a run for each failed customer, where operators see
+// the reason.
 func (b *bulkSync) add(ctx workflow.Context, batch activities.SyncBatchResult) error {
 	b.result.Customers += batch.Customers
 	b.result.Sent += batch.Sent

@@ -16,16 +16,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// startTimeout bounds how long a caller waits for Temporal to accept a start. The SDK keeps half of
-// it for retries: one that finds Temporal silent fails after 5 seconds.
+// startTimeout bounds the wait of a caller until Temporal accepts a start. The SDK reserves half of
+// it for a retry, so a start fails after 5 seconds if Temporal does not answer.
 const startTimeout = 10 * time.Second
 
-// askAgainAfter is how long after Temporal gave up it is asked the same again.
+// askAgainAfter is the pause before a request that Temporal gave up is repeated.
 const askAgainAfter = 100 * time.Millisecond
 
-// by has the client begin the run, or join the one that is open, and does not
-// wait for it: no worker has to be alive. It returns CodeUnavailable if Temporal does
-// not answer, and then the run may have begun all the same.
+// by starts the run or joins the open one. It does not wait for the run, so no worker has to be
+// running. It returns CodeUnavailable if Temporal does not answer; the run may have started
+// nevertheless.
 func (s start) by(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -41,17 +41,19 @@ func (s start) once(ctx context.Context, c client.Client) error {
 		_, err := c.ExecuteWorkflow(ctx, options, s.workflow, s.args()...)
 		return err
 	}
-	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED // a signal joins by itself
+	// SignalWithStart always joins an open run.
+	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
 	_, err := c.SignalWithStartWorkflow(ctx, s.id, s.signal, nil, options, s.workflow, s.args()...)
 	return err
 }
 
-// AskAgain is for a client's connection. A server that is busy may give up long
-// before its caller would: it says that a deadline has passed, of its own, and the
-// SDK takes that for the caller's. So it is asked again until the caller's passes
-// or it says something else. What begins or changes something carries an id of the
-// request, by which Temporal knows a repeat. Where the run that a signal has begun is
-// over by then, another may begin, which finds nothing to do.
+// AskAgain is a gRPC interceptor that repeats a request that the server gave up. A busy Temporal
+// server returns DeadlineExceeded when its own deadline passes, which can be long before the
+// caller's. The SDK takes this for the caller's deadline and does not retry. AskAgain repeats the
+// request until ctx ends or the server returns another status.
+//
+// Repeats are safe, because requests that start or change a run contain a request ID. If a run that
+// a signal started has already ended, the repeat may start another run, which finds nothing to do.
 func AskAgain(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, ask grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	for {
 		err := ask(ctx, method, request, answer, conn, options...)
@@ -66,8 +68,8 @@ func AskAgain(ctx context.Context, method string, request, answer any, conn *grp
 	}
 }
 
-// unreachable returns CodeUnavailable, since a repetition may succeed. Temporal calls an argument
-// invalid while it does not know our search attributes, which a worker registers.
+// unreachable returns CodeUnavailable, because a repeat may succeed. Temporal returns
+// InvalidArgument until a worker has registered the search attributes.
 func unreachable(workflowID string, cause error) error {
 	var invalid *serviceerror.InvalidArgument
 	if errors.As(cause, &invalid) {
@@ -78,7 +80,7 @@ func unreachable(workflowID string, cause error) error {
 		Because(fmt.Errorf("%s: %w", workflowID, cause))
 }
 
-// missing says that Temporal has no such thing: no schedule, or no open run.
+// missing reports whether Temporal has no such schedule or no such open run.
 func missing(err error) bool {
 	var none *serviceerror.NotFound
 	return errors.As(err, &none)

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ClosePeriodInput names the tenant, and how far earlier parts of the run have come.
+// ClosePeriodInput names the tenant, and contains the state that a previous run passes on.
 type ClosePeriodInput struct {
 	TenantID metering.TenantID   `json:"tenant_id"`
 	After    metering.CustomerID `json:"after"`
@@ -20,9 +20,9 @@ type ClosePeriodInput struct {
 	Paused   bool                `json:"paused,omitempty"`
 }
 
-// ClosePeriod closes a tenant's billing periods whose end and grace are over,
-// whatever a provider knows of them: it waits for none. What they leave to be
-// reported is for a run of its own. What waits for a meter stays due.
+// ClosePeriod closes a tenant's billing periods after their grace periods. It does not wait for the
+// provider: another run reports the remaining usage. A period that waits for the backfill of a
+// meter stays due.
 func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, after: in.After, result: in.SoFar}
 	b.paused = in.Paused
@@ -52,14 +52,14 @@ func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) 
 	return nil
 }
 
-// startReporting leaves what closed periods lack to a run of its own, which may
-// wait for a provider.
+// startReporting starts a run that reports the remaining usage of closed periods, if there is any.
+// That run may wait for the provider.
 func (b *bulkSync) startReporting(ctx workflow.Context) error {
 	var lacking activities.CustomerPageResult
 	err := workflow.ExecuteActivity(storing(ctx, "check for closed periods to report"), do.FindOutOfSync,
 		activities.CustomerPageInput{TenantID: b.tenant, Limit: 1, Closed: true}).Get(ctx, &lacking)
 	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNoProvider) {
-		return nil // there is nobody to report to
+		return nil // without a provider, usage is not reported
 	}
 	if err != nil || len(lacking.Customers) == 0 {
 		return err
@@ -67,8 +67,8 @@ func (b *bulkSync) startReporting(ctx workflow.Context) error {
 	return reportClosedStart(b.tenant).apart(ctx)
 }
 
-// reportClosedStart is a sync of the customers who have something unreported of a
-// closed period, of tenants without Auto-Sync too.
+// reportClosedStart returns the start of a sync of all customers with unreported usage in a closed
+// period. It also serves tenants without auto-sync.
 func reportClosedStart(tenant metering.TenantID) start {
 	return start{
 		workflow: AutoSync,
@@ -81,7 +81,7 @@ func reportClosedStart(tenant metering.TenantID) start {
 	}
 }
 
-// ClosePeriodID is the workflow id of the closing of a tenant's periods.
+// ClosePeriodID returns the workflow ID of the run that closes a tenant's periods.
 func ClosePeriodID(tenant metering.TenantID) string { return fmt.Sprintf("close-period/%d", tenant) }
 
 func closePeriodStart(tenant metering.TenantID) start {
@@ -96,7 +96,7 @@ func closePeriodStart(tenant metering.TenantID) start {
 	}
 }
 
-// StartClosePeriod makes sure that a run closes the tenant's due periods.
+// StartClosePeriod starts a run that closes the tenant's due periods, unless one is open.
 func StartClosePeriod(ctx context.Context, c client.Client, tenant metering.TenantID) error {
 	return closePeriodStart(tenant).by(ctx, c)
 }

@@ -14,29 +14,28 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// messagesDue tells a DeliverWebhooks run that something is due.
+// messagesDue signals a DeliverWebhooks run that a message is due.
 const messagesDue = "messages-due"
 
-// DeliverWebhooksInput names the endpoint, and says what an earlier part of the
-// run has done.
+// DeliverWebhooksInput names the endpoint, and contains the state that a previous run passes on.
 type DeliverWebhooksInput struct {
 	TenantID   metering.TenantID     `json:"tenant_id"`
 	EndpointID metering.EndpointID   `json:"endpoint_id"`
 	Paused     bool                  `json:"paused,omitempty"`
-	AtOnce     bool                  `json:"at_once,omitempty"` // an operator has asked not to wait
+	AtOnce     bool                  `json:"at_once,omitempty"` // an operator requested an attempt without waiting
 	Result     DeliverWebhooksResult `json:"result"`
 }
 
-// DeliverWebhooksResult is what a run did.
+// DeliverWebhooksResult counts the work of a run.
 type DeliverWebhooksResult struct {
 	Delivered int `json:"delivered"` // messages
-	Failed    int `json:"failed"`    // attempts in vain
+	Failed    int `json:"failed"`    // failed attempts
 }
 
-// DeliverWebhooks tells one endpoint what happened, until nothing was left to
-// tell for idleFor. While the endpoint fails, the run waits with it. A message is a
-// committed row before it is a signal, and rows say when it is due: the run
-// shows it, and lets operators pause it or try at once.
+// DeliverWebhooks delivers messages to one endpoint until none has been waiting for idleFor. While
+// the endpoint fails, the run waits for the next attempt. A message's row is committed before its
+// signal is sent, and the rows contain when each message is due. The run shows its state to
+// operators. Operators can pause the run or request an attempt without waiting.
 func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebhooksResult, error) {
 	d := deliverWebhooks{DeliverWebhooksInput: in, due: workflow.GetSignalChannel(ctx, messagesDue)}
 	d.paused, d.atOnce = in.Paused, in.AtOnce
@@ -46,11 +45,11 @@ func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebh
 	return d.run(ctx)
 }
 
-// idleFor is how long a run stays when nothing is left to tell: without it each message
-// of an endpoint that is seldom told something would be a run of its own.
+// idleFor is the time for which a run stays open without messages. Without it, each message to an
+// endpoint with few messages would need its own run.
 const idleFor = 10 * time.Minute
 
-// errDeleted ends a run whose endpoint is no more.
+// errDeleted ends a run because its endpoint was deleted.
 var errDeleted = errors.New("the endpoint was deleted")
 
 type deliverWebhooks struct {
@@ -71,7 +70,7 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 			return d.Result, workflow.NewContinueAsNewError(ctx, DeliverWebhooks, d.DeliverWebhooksInput)
 		case err != nil:
 			return d.Result, err
-		case sent.Disabled != "" && d.due.Len() == 0: // else it has been enabled since
+		case sent.Disabled != "" && d.due.Len() == 0: // a signal means that the endpoint may be enabled again
 			return d.Result, temporal.NewNonRetryableApplicationError(disabledText(sent.Disabled), "webhook_disabled", nil)
 		case sent.Next == nil && d.due.Len() == 0:
 			more, err := d.idle(ctx)
@@ -86,7 +85,7 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 	}
 }
 
-// send delivers what is due.
+// send delivers the messages that are due.
 func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessagesResult, err error) {
 	if d.paused {
 		d.show(ctx, sent, "paused by an operator")
@@ -111,20 +110,22 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 	return sent, err
 }
 
-// wait waits until the next message is due, or one more is, or an operator asks.
+// wait waits until the next message is due, a new message arrives or an operator sends an update.
 func (d *deliverWebhooks) wait(ctx workflow.Context, sent activities.SendMessagesResult) error {
 	now := workflow.Now(ctx)
+	// Send more due messages at once, but only after progress. Otherwise wait: the clock of the
+	// worker that sends may be behind, and it may find the message not due again and again.
 	if !sent.Next.After(now) && sent.Delivered+sent.Failed > 0 {
-		return nil // a worker whose clock is behind would find nothing due again and again
+		return nil
 	}
 	_, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
-		Timeout:      max(time.Second, sent.Next.Sub(now)), // the rows have the last word on what is due
+		Timeout:      max(time.Second, sent.Next.Sub(now)), // the activity reads from the rows which messages are due
 		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%d waiting; %s", sent.Waiting, sent.Problem)},
 	}, d.isWanted)
 	return err
 }
 
-// idle waits for one more message, or an operator, and says whether there was one.
+// idle waits up to idleFor for a message or an update, and reports whether one arrived.
 func (d *deliverWebhooks) idle(ctx workflow.Context) (more bool, err error) {
 	return workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
 		Timeout:      idleFor,
@@ -153,7 +154,7 @@ func disabledText(because metering.DisabledBecause) string {
 	return "the tenant disabled the webhook; its waiting messages are not delivered"
 }
 
-// DeliverWebhooksID is the workflow id of what is told to an endpoint.
+// DeliverWebhooksID returns the workflow ID of the deliveries to an endpoint.
 func DeliverWebhooksID(endpoint metering.EndpointID) string {
 	return fmt.Sprintf("deliver-webhooks/%d", endpoint)
 }
@@ -171,7 +172,8 @@ func deliverWebhooksStart(tenant metering.TenantID, endpoint metering.EndpointID
 	}
 }
 
-// StartDeliverWebhooks makes sure that a run looks at what is due for the endpoint.
+// StartDeliverWebhooks signals the open run or starts a new one, so that it checks for due
+// messages.
 func StartDeliverWebhooks(ctx context.Context, c client.Client, tenant metering.TenantID, endpoint metering.EndpointID) error {
 	return deliverWebhooksStart(tenant, endpoint).by(ctx, c)
 }

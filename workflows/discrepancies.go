@@ -9,20 +9,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// AuditUsageInput is how far earlier parts of the run have come.
+// AuditUsageInput contains the state that a previous run passes on.
 type AuditUsageInput struct {
 	After metering.TenantID `json:"after"`
 	SoFar AuditUsageResult  `json:"so_far"`
 }
 
-// AuditUsageResult is what was found.
+// AuditUsageResult counts the work of a run.
 type AuditUsageResult struct {
 	Tenants       int `json:"tenants"`
 	Discrepancies int `json:"discrepancies"`
 }
 
-// AuditUsage compares, for every tenant, the usage of the last finished days
-// with an independent count.
+// AuditUsage compares every tenant's usage of recent complete days with an independent count.
 func AuditUsage(ctx workflow.Context, in AuditUsageInput) (AuditUsageResult, error) {
 	for pages := 0; ; pages++ {
 		if pages == pagesPerRun || longHistory(ctx) {

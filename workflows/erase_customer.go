@@ -12,15 +12,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EraseCustomerInput names the customer, who has another name already.
+// EraseCustomerInput names the customer, which no longer has its external id.
 type EraseCustomerInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	CustomerID metering.CustomerID `json:"customer_id"`
 }
 
-// EraseCustomer takes what is personal of a customer out of the database, step by
-// step. Each step may be repeated, and every number stays: groups come before
-// events, because what stays of an event is what its groups keep.
+// EraseCustomer erases a customer's personal data from the database, step by step. Each step may be
+// repeated, and all numbers stay. Groups come before events, because the new keys of the groups
+// determine which property values an event keeps.
 func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 	customer := activities.CustomerInput{TenantID: in.TenantID, CustomerID: in.CustomerID}
 	var found activities.EraseGroupsResult
@@ -46,7 +46,7 @@ func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 	return nil
 }
 
-// EraseCustomerID is the workflow id of a customer's erasure.
+// EraseCustomerID returns the workflow ID of a customer's erasure.
 func EraseCustomerID(tenant metering.TenantID, customer metering.CustomerID) string {
 	return fmt.Sprintf("erase-customer/%d/%d", tenant, customer)
 }
@@ -64,8 +64,8 @@ func eraseCustomerStart(tenant metering.TenantID, customer metering.CustomerID) 
 	}
 }
 
-// StartEraseCustomer makes sure that a run erases the customer. The row says that
-// it is to be erased.
+// StartEraseCustomer starts a run that erases the customer, unless one is open. The caller commits
+// the erasure's row first.
 func StartEraseCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
 	return eraseCustomerStart(tenant, customer).by(ctx, c)
 }

@@ -20,14 +20,14 @@ type HandleProviderEventInput struct {
 	RowID    metering.ProviderEventID `json:"row_id"`
 }
 
-// HandleProviderEventResult is what came of it.
+// HandleProviderEventResult contains the outcome in words.
 type HandleProviderEventResult struct {
 	Outcome string `json:"outcome"`
 }
 
-// HandleProviderEvent acts on what a billing provider told us of. It looks at
-// how things stand now, not at how they stood when the event was made: events
-// come more than once and in any order.
+// HandleProviderEvent handles an event from a billing provider. It reads the current state of the
+// subscription or the invoice instead of the event's content, because providers deliver events more
+// than once and in any order.
 func HandleProviderEvent(ctx workflow.Context, in HandleProviderEventInput) (HandleProviderEventResult, error) {
 	h := handleProviderEvent{in: in, row: activities.ProviderEventInput{TenantID: in.TenantID, RowID: in.RowID}}
 	outcome, err := h.run(ctx)
@@ -88,8 +88,8 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	return "the invoice was stored and its period closed", err
 }
 
-// sync makes sure that a pass over the customer begins after now, and says what
-// came of it: whether it was done or undone, and why.
+// sync requests a sync and waits for its end. The outcome begins with done if the sync succeeded,
+// and with undone and the reason otherwise.
 func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, undone string) (outcome string, err error) {
 	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
 		return "", err
@@ -121,14 +121,15 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 }
 
 const (
-	// finalization is how long a provider leaves an invoice a draft, unless told otherwise.
+	// finalization is the default time for which a provider keeps an invoice a draft.
 	finalization = time.Hour
-	// longestLook is the longest pause between two looks at a sync.
+	// longestLook is the longest pause between two reads of a sync, or two comparisons of a held
+	// invoice.
 	longestLook = 5 * time.Minute
 )
 
-// awaitSync waits until the sync has ended, or the invoice that was made at
-// since takes no more usage.
+// awaitSync waits until the sync ends, or the invoice that was created at since accepts no more
+// usage.
 func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, run workflow.Future) (sync activities.ReadSyncResult, err error) {
 	began := workflow.Now(ctx)
 	until := began.Add(finalization)
@@ -154,19 +155,19 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 			return sync, err
 		}
 		if ended {
-			run = nil // look once more; what another run answers is waited for
+			run = nil // poll from now on: another run may have taken the request
 		}
 	}
 }
 
-// show keeps whom the event is about, and what is waited for, before the operators' eyes.
+// show shows operators the event's customer and the reason for the wait.
 func (h *handleProviderEvent) show(ctx workflow.Context, waits ...string) {
 	about := fmt.Sprintf("Customer: %s.", linked(h.event.CustomerID, h.event.Page))
 	workflow.SetCurrentDetails(ctx, strings.Join(append([]string{about}, waits...), " "))
 }
 
-// stillDraft says whether the event's invoice still takes usage, as far as the
-// provider answers.
+// stillDraft reports whether the event's invoice still accepts usage. It returns false if the event
+// is about a subscription, or the provider does not answer.
 func (h *handleProviderEvent) stillDraft(ctx workflow.Context) bool {
 	if !h.event.Invoice {
 		return false
@@ -176,12 +177,13 @@ func (h *handleProviderEvent) stillDraft(ctx workflow.Context) bool {
 	return err == nil && !invoice.Final
 }
 
-// HandleProviderEventID is the workflow id of an event of a provider's.
+// HandleProviderEventID returns the workflow ID of a provider event.
 func HandleProviderEventID(tenant metering.TenantID, row metering.ProviderEventID) string {
 	return fmt.Sprintf("provider-event/%d/%d", tenant, row)
 }
 
-// handleProviderEventStart is of an event about the customer; 0: about none of ours.
+// handleProviderEventStart returns the start of the event's run. The customer is 0 if the event
+// concerns no customer in Odometer.
 func handleProviderEventStart(tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID) start {
 	s := start{
 		workflow: HandleProviderEvent,
@@ -201,8 +203,8 @@ func handleProviderEventStart(tenant metering.TenantID, customer metering.Custom
 	return s
 }
 
-// StartHandleProviderEvent makes sure that a run acts on the event, whose row
-// was committed before. The customer is who it is about; 0: none of ours.
+// StartHandleProviderEvent starts a run that handles the event, unless one is open. The caller
+// commits the event's row first. The customer is 0 if the event concerns no customer in Odometer.
 func StartHandleProviderEvent(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, row metering.ProviderEventID) error {
 	return handleProviderEventStart(tenant, customer, row).by(ctx, c)
 }

@@ -19,31 +19,31 @@ import (
 )
 
 const (
-	// releaseUpdate has the run release the invoice, whatever was found.
+	// releaseUpdate releases the invoice, even if it does not match the usage.
 	releaseUpdate = "release"
-	// holdChanged tells a HoldInvoice run that something has changed.
+	// holdChanged signals a HoldInvoice run that the provider sent an event about its invoice.
 	holdChanged = "hold-changed"
 )
 
-// HoldInvoiceInput names the hold, and how far earlier parts of the run have come.
+// HoldInvoiceInput names the hold, and contains the state that a previous run passes on.
 type HoldInvoiceInput struct {
 	TenantID metering.TenantID `json:"tenant_id"`
 	HoldID   metering.HoldID   `json:"hold_id"`
-	SyncID   *uuid.UUID        `json:"sync_id,omitempty"` // that was requested last; nil: none was
+	SyncID   *uuid.UUID        `json:"sync_id,omitempty"` // last sync that the workflow requested; nil: none
 }
 
-// HoldInvoiceResult is how the invoice became final, or why it was left alone.
+// HoldInvoiceResult contains the final state of the hold.
 type HoldInvoiceResult struct {
 	State billing.HoldState `json:"state"`
 }
 
-// HoldInvoice keeps a draft invoice from becoming final until its period takes
-// no more usage, all of that is reported and counted, and what is on the invoice
-// agrees. Then it has it become final. What disagrees waits for an operator, or
-// for the deadline, which the provider keeps: nobody has to be alive for that.
+// HoldInvoice keeps an invoice a draft until three conditions hold: its period accepts no more
+// usage, all usage of the period is reported and counted, and the invoice matches the usage. Then
+// it releases the invoice. An invoice that differs waits for an operator or for the deadline. The
+// provider finalizes the invoice at the deadline, even if no worker is running.
 //
-// Each look finds out anew how things stand and writes down what is to be done
-// before it is done, so that a run may end anywhere and another goes on.
+// Each step reads the current state again, and stores its decision before it acts. A run may
+// therefore end at any point, and another run continues.
 func HoldInvoice(ctx workflow.Context, in HoldInvoiceInput) (HoldInvoiceResult, error) {
 	h := holdInvoice{HoldInvoiceInput: in, changed: workflow.GetSignalChannel(ctx, holdChanged), outcome: running}
 	if err := h.heed(ctx); err != nil {
@@ -75,16 +75,15 @@ func HoldInvoice(ctx workflow.Context, in HoldInvoiceInput) (HoldInvoiceResult, 
 type holdInvoice struct {
 	HoldInvoiceInput
 	changed workflow.ReceiveChannel
-	asked   bool // by an operator, for another look
-	moved   bool // the last step has done something
+	asked   bool // an operator requested another comparison
+	moved   bool // the last step sent a report or requested a sync
 	found   activities.LookAtHoldResult
-	failure string          // of the last step; it is tried again
-	outcome string          // as a search attribute
-	syncing workflow.Future // the run that takes the sync that was asked for; nil: it is not a child of this one
+	failure string          // error of the last step, which is retried
+	outcome string          // last value of the search attribute
+	syncing workflow.Future // child run of the requested sync; nil: the sync has no run that is a child of this one
 }
 
-// heed lets operators have the invoice released, whatever was found, and have
-// it looked at again.
+// heed registers the handlers of the updates retry-now and release.
 func (h *holdInvoice) heed(ctx workflow.Context) error {
 	return errors.Join(
 		listen(ctx, retryNowUpdate, func(ctx workflow.Context, in metering.Asked) error {
@@ -107,8 +106,8 @@ func (h *holdInvoice) input() activities.HoldInput {
 	return activities.HoldInput{TenantID: h.TenantID, HoldID: h.HoldID, SyncID: h.SyncID}
 }
 
-// step looks at the invoice and does what is to be done. What fails is tried
-// again, with another look.
+// step compares the invoice and acts on the decision. A failure is shown to operators; the next
+// step compares the invoice again.
 func (h *holdInvoice) step(ctx workflow.Context) error {
 	drain(h.changed)
 	h.asked, h.moved = false, false
@@ -136,8 +135,8 @@ func (h *holdInvoice) step(ctx workflow.Context) error {
 	return h.index(ctx)
 }
 
-// send has the report sent once: before it is sent again the invoice is looked
-// at, because somebody may have changed it.
+// send makes one attempt to send the report. Another attempt needs another comparison, because an
+// operator may have changed the invoice at the provider in the meantime.
 func (h *holdInvoice) send(ctx workflow.Context, report uuid.UUID) error {
 	summary := "hold the invoice"
 	if h.found.State != billing.HoldPlanned {
@@ -149,7 +148,8 @@ func (h *holdInvoice) send(ctx workflow.Context, report uuid.UUID) error {
 	return err
 }
 
-// sync has the customer synced by its own run. What came of it the next looks see.
+// sync requests a sync of the customer, which has a run of its own. The next comparisons read its
+// result.
 func (h *holdInvoice) sync(ctx workflow.Context) error {
 	var requested activities.RequestSyncResult
 	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSyncOfHold, h.input()).Get(ctx, &requested); err != nil {
@@ -161,8 +161,8 @@ func (h *holdInvoice) sync(ctx workflow.Context) error {
 	return err
 }
 
-// longestHeldPause is the longest pause between two looks at an invoice that
-// disagrees; what has to be done in time is looked at more often.
+// longestHeldPause is the longest pause between two comparisons of an invoice that differs. All
+// other invoices are compared at least every longestLook.
 const longestHeldPause = 30 * time.Minute
 
 func (h *holdInvoice) longestPause() time.Duration {
@@ -172,7 +172,8 @@ func (h *holdInvoice) longestPause() time.Duration {
 	return longestLook
 }
 
-// wait waits for the next look.
+// wait waits for the next comparison. asked reports whether an update, a signal or the end of the
+// sync ended the pause early.
 func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (asked bool, err error) {
 	if h.found.Until != nil && h.failure == "" {
 		pause = max(time.Second, h.found.Until.Sub(workflow.Now(ctx)))
@@ -187,12 +188,12 @@ func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (asked boo
 	return asked, err
 }
 
-// finish ends the run once everybody who asked for something is answered.
+// finish ends the run after all update handlers have finished.
 func (h *holdInvoice) finish(ctx workflow.Context) (HoldInvoiceResult, error) {
 	return HoldInvoiceResult{h.found.State}, answered(ctx, nil)
 }
 
-// nexts is what happens next in each state, for the operators' eyes.
+// nexts describes the next step of each state for operators.
 var nexts = map[billing.HoldState]string{
 	billing.HoldPlanned:   "the run asks the provider to keep the invoice a draft until the deadline",
 	billing.Held:          "the run compares the reported usage, the counted usage and the invoice",
@@ -200,7 +201,7 @@ var nexts = map[billing.HoldState]string{
 	billing.HoldReleasing: "the run asks the provider to finalize the invoice",
 }
 
-// show keeps what was found before the operators' eyes.
+// show shows operators the result of the last comparison.
 func (h *holdInvoice) show(ctx workflow.Context) {
 	text := []string{fmt.Sprintf("| field | value |\n|---|---|\n| customer | %s |\n| state | **%s** |\n| deadline | %s |",
 		linked(h.found.CustomerID, h.found.Page), h.found.State, h.found.Deadline.UTC().Format(time.RFC3339))}
@@ -223,7 +224,7 @@ func (h *holdInvoice) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, strings.Join(text, "\n")+"\n")
 }
 
-// index lets operators find the invoices that disagree.
+// index updates the search attribute by which operators find invoices that differ.
 func (h *holdInvoice) index(ctx workflow.Context) error {
 	outcome := running
 	switch {
@@ -239,8 +240,8 @@ func (h *holdInvoice) index(ctx workflow.Context) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, outcomeAttribute.ValueSet(outcome))
 }
 
-// HoldInvoiceID is the workflow id of a held invoice: a hold is one connection's
-// of one invoice.
+// HoldInvoiceID returns the workflow ID of a hold. A hold belongs to one connection and one
+// invoice.
 func HoldInvoiceID(tenant metering.TenantID, hold metering.HoldID) string {
 	return fmt.Sprintf("hold-invoice/%d/%d", tenant, hold)
 }
@@ -263,16 +264,17 @@ func holdInvoiceStart(tenant metering.TenantID, customer metering.CustomerID, ho
 	}
 }
 
-// RestartHoldInvoice makes sure that a run looks after a customer's held invoice. It leaves
-// a run that is open alone.
+// RestartHoldInvoice starts a run for a customer's held invoice, unless one is open.
 func RestartHoldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID) error {
 	s := holdInvoiceStart(tenant, customer, hold)
 	s.signal = ""
 	return s.by(ctx, c)
 }
 
-// ReleaseHeldInvoice has the invoice's run release it, as was written down
-// before by whom the API knows. CodeUnavailable when nobody answers: it happens all the same.
+// ReleaseHeldInvoice sends the release to the invoice's run, and starts the run if none is open.
+// The caller stores the release first. ReleaseHeldInvoice returns CodeConflict if the run has
+// ended, and CodeUnavailable if Temporal or the worker does not answer. In the latter case, the
+// invoice is released later.
 func ReleaseHeldInvoice(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, hold metering.HoldID, by metering.Asked) error {
 	if err := RestartHoldInvoice(ctx, c, tenant, customer, hold); err != nil {
 		return err

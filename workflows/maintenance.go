@@ -8,13 +8,12 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 )
 
-// MaintainResult is what an hour's maintenance did.
+// MaintainResult counts the work of an hourly maintenance.
 type MaintainResult struct {
 	Dropped int `json:"dropped"` // chunks of events
 }
 
-// Maintain is the hourly maintenance. What one part fails at does not keep the
-// others from being done.
+// Maintain does the hourly maintenance. If a step fails, the others still run.
 func Maintain(ctx workflow.Context) (MaintainResult, error) {
 	var dropped activities.DropEventsResult
 	err := errors.Join(

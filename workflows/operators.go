@@ -14,31 +14,31 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Updates with which operators steer a run that is open.
+// Names of the updates with which operators control an open run.
 const (
-	pauseUpdate        = "pause"         // start nothing more; what waits for the provider stops waiting
-	resumeUpdate       = "resume"        // go on
-	retryNowUpdate     = "retry-now"     // do not wait any longer for the provider: try again at once
-	excludeMeterUpdate = "exclude-meter" // SyncCustomer: leave the meter as it was reported
+	pauseUpdate        = "pause"         // start no new step and stop waiting for the provider
+	resumeUpdate       = "resume"        // end the pause
+	retryNowUpdate     = "retry-now"     // end the pause and the wait for the next attempt
+	excludeMeterUpdate = "exclude-meter" // SyncCustomer only: send no more reports of the meter in this run
 )
 
-// stateQuery asks a run for what nobody else knows.
+// stateQuery is the name of the query that returns a RunState.
 const stateQuery = "state"
 
-// RunState is what a run says of itself.
+// RunState is the state of a run that only the run itself knows.
 type RunState struct {
 	Paused bool `json:"paused"`
 }
 
-// operators is what operators have asked of a run.
+// operators holds the updates that operators have sent to a run.
 type operators struct {
 	paused   bool
-	atOnce   bool // DeliverWebhooks: not to wait for what is not due
+	atOnce   bool // DeliverWebhooks: the next activity also sends messages that are not due yet
 	excluded []metering.MeterID
-	asked    workflow.Channel // gets something whenever they ask
+	asked    workflow.Channel // receives a value for each update
 }
 
-// heed makes the run listen.
+// heed registers the handlers of the updates pause, resume and retry-now, and of the state query.
 func (o *operators) heed(ctx workflow.Context, tenant metering.TenantID) error {
 	o.asked = workflow.NewNamedBufferedChannel(ctx, "asked", 100)
 	set := func(name string, change func()) error {
@@ -56,14 +56,14 @@ func (o *operators) heed(ctx workflow.Context, tenant metering.TenantID) error {
 	)
 }
 
-// listen has a run do something where an operator says who asks for it and why.
-// What is refused leaves no trace in the history.
+// listen registers an update handler that calls do with a valid input. The history does not contain
+// updates with an invalid input, because the validator rejects them.
 func listen[In interface{ Validate() error }](ctx workflow.Context, name string, do func(workflow.Context, In) error) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, name, do, workflow.UpdateHandlerOptions{Validator: func(in In) error { return in.Validate() }})
 }
 
-// record has the audit log keep who has asked for what, whether or not the run
-// is cancelled meanwhile. meter is the one that is named; 0: none is.
+// record stores an update in the audit log, even if the run is cancelled meanwhile. The meter is 0
+// if the update names none.
 func record(ctx workflow.Context, tenant metering.TenantID, name string, in metering.Asked, meter metering.MeterID) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	run := workflow.GetInfo(ctx).WorkflowExecution
@@ -72,8 +72,9 @@ func record(ctx workflow.Context, tenant metering.TenantID, name string, in mete
 	}).Get(ctx, nil)
 }
 
-// answered is how a run, or a part of it, ends, once nobody waits for the answer
-// to an update: what was asked is written down before.
+// answered waits until all update handlers have finished, and then returns err. A run calls it
+// before it ends, so that each update gets its response and its audit log entry. If err is nil,
+// answered returns the error of the wait.
 func answered(ctx workflow.Context, err error) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	waited := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
@@ -89,7 +90,8 @@ type ExcludeMeterInput struct {
 	MeterID metering.MeterID `json:"meter_id"`
 }
 
-// Validate refuses what names no meter, or does not say who asks and why.
+// Validate returns an error if the meter id is not positive, or if the operator or the reason is
+// missing or invalid.
 func (in ExcludeMeterInput) Validate() error {
 	if in.MeterID <= 0 {
 		return errors.New("meter_id must be a positive number")
@@ -97,7 +99,8 @@ func (in ExcludeMeterInput) Validate() error {
 	return in.Asked.Validate()
 }
 
-// UnmarshalJSON reads the id also as the API shows it, and says how it looks.
+// UnmarshalJSON accepts the meter id as a number, such as 137, and as the API writes it, such as
+// "mtr_137".
 func (in *ExcludeMeterInput) UnmarshalJSON(text []byte) error {
 	var sent struct {
 		metering.Asked
@@ -114,7 +117,7 @@ func (in *ExcludeMeterInput) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// heedExclusions lets operators name meters that the run leaves as they are.
+// heedExclusions registers the handler of the update exclude-meter.
 func (o *operators) heedExclusions(ctx workflow.Context, tenant metering.TenantID) error {
 	return listen(ctx, excludeMeterUpdate, func(ctx workflow.Context, in ExcludeMeterInput) error {
 		if err := record(ctx, tenant, excludeMeterUpdate, in.Asked, in.MeterID); err != nil {
@@ -128,7 +131,8 @@ func (o *operators) heedExclusions(ctx workflow.Context, tenant metering.TenantI
 	})
 }
 
-// forOperators makes what somebody has to act on the run's, or the update's, own failure.
+// forOperators converts a non-retryable activity failure, which an operator has to resolve, into
+// the failure of the run or of the update. It returns any other error unchanged.
 func forOperators(err error) error {
 	if code, message, ok := failureOf(err); ok {
 		return temporal.NewNonRetryableApplicationError(message, code, nil)
@@ -136,13 +140,13 @@ func forOperators(err error) error {
 	return err
 }
 
-// errLongHistory ends a run before its work is done: the next run goes on.
+// errLongHistory ends a run because its history is long. The workflow continues as a new run.
 var errLongHistory = errors.New("the history has become long")
 
 func longHistory(ctx workflow.Context) bool { return workflow.GetInfo(ctx).GetContinueAsNewSuggested() }
 
-// awaitResume returns at once unless the run is paused, and errLongHistory
-// where it has to wait on in another run.
+// awaitResume waits until the run is not paused. It returns errLongHistory if the history becomes
+// too long during the pause.
 func (o *operators) awaitResume(ctx workflow.Context) error {
 	err := workflow.Await(ctx, func() bool { return !o.paused || longHistory(ctx) })
 	if err == nil && o.paused {
@@ -151,10 +155,10 @@ func (o *operators) awaitResume(ctx workflow.Context) error {
 	return err
 }
 
-// forget drops what was asked before now.
+// forget discards the notifications of earlier updates.
 func (o *operators) forget() { drain(o.asked) }
 
-// drain drops what has been received before now.
+// drain discards all values that the channel has received.
 func drain(c workflow.ReceiveChannel) {
 	for c.ReceiveAsync(nil) {
 	}

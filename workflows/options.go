@@ -1,6 +1,7 @@
-// Package workflows says what happens next, when, how often and until when.
-// A workflow does no I/O, reads no clock and no configuration, and holds
-// nothing but what its history holds: internal ids and numbers.
+// Package workflows defines the workflows: the order of their steps, and the time, frequency and
+// retries of each step. A workflow does no I/O and reads neither the system clock nor the
+// configuration. Its state comes from its history only: internal ids, but no external ids or
+// secrets.
 package workflows
 
 import (
@@ -14,62 +15,63 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 )
 
-// Task queues: calls to providers have one of their own, with a rate limit, and so has
-// heavy work of tenants, which waits for its turn in the worker and would take the places
-// of everything else.
+// Task queues. Calls to providers have their own queue because it has a rate limit. Heavy work of
+// tenants has its own because it waits for its turn in the worker, and would occupy the slots of
+// all other activities.
 const (
 	TaskQueue         = "odometer"
 	ProviderTaskQueue = "odometer-providers"
 	HeavyTaskQueue    = "odometer-heavy"
 )
 
-// All are the workflows that a worker runs.
+// All returns the workflows that a worker registers.
 func All() []any {
 	return []any{SyncCustomer, AutoSync, ClosePeriod, BackfillMeter, RotateCredential, Maintain, AuditUsage, RotateSecrets, HandleProviderEvent, HoldInvoice, DeliverWebhooks, EraseCustomer}
 }
 
-// do names the activities; their methods are never called here.
+// do provides the activities' names to the SDK. Its methods are never called here.
 var do *activities.Activities
 
-// How steps are tried again, by what fails in them. One without a last attempt
-// is tried until it succeeds or somebody has to act.
+// Retry policies of steps. A policy without MaximumAttempts retries until the step succeeds, fails
+// with a non-retryable error, or reaches its ScheduleToCloseTimeout.
 var (
 	untilStored   = temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
-	untilAnswered = temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute} // by a provider
+	untilAnswered = temporal.RetryPolicy{InitialInterval: 2 * time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute} // for calls to providers
 	untilNextHour = temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second, MaximumAttempts: 10}
 	notTriedAgain = temporal.RetryPolicy{MaximumAttempts: 1}
 )
 
-// storing is for a step in the database.
+// storing returns the context of a short database step.
 func storing(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, Summary: summary})
 }
 
-// counting is for a long step in the database that reports its progress.
+// counting returns the context of a long database step that reports its progress in heartbeats.
 func counting(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: 2 * time.Hour, Summary: summary})
 }
 
-// heavy is for a long step in the database for one tenant.
+// heavy returns the context of a long database step for one tenant.
 func heavy(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithTaskQueue(counting(ctx, summary), HeavyTaskQueue)
 }
 
-// maintenance makes a step one that the next hour would do as well.
+// maintenance limits the attempts of a step, because the next hour's run repeats it.
 func maintenance(ctx workflow.Context) workflow.Context {
 	return workflow.WithRetryPolicy(ctx, untilNextHour)
 }
 
-// sending is for a while of calls to tenants' webhooks. What they bring is no
-// failure of the step: its own are the database's.
+// sending returns the context of a step that calls a tenant's webhook. Failed deliveries are part
+// of the step's result. Its errors are errors of the database.
 func sending(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithTaskQueue(storing(ctx, summary), ProviderTaskQueue)
 }
 
-// minRetryWindow is how long a provider is tried although the deadline is near or over.
+// minRetryWindow is the minimum time for which a call to a provider is retried, even if its
+// deadline is sooner or in the past.
 const minRetryWindow = time.Hour
 
-// calling is for a call to a provider: it is tried, visibly, until the deadline.
+// calling returns the context of a call to a provider, which Temporal retries until the deadline.
 func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.Context {
 	return step(ctx, untilAnswered, workflow.ActivityOptions{
 		TaskQueue:              ProviderTaskQueue,
@@ -79,29 +81,32 @@ func calling(ctx workflow.Context, deadline time.Time, summary string) workflow.
 	})
 }
 
-// batchLimit is how long a batch holds up the customers after it while the
-// provider answers nobody in it.
+// batchLimit bounds the time for which a batch delays the next customers while the provider answers
+// none of its calls.
 const batchLimit = time.Hour
 
-// batching is for a batch of customers: while the provider fails, it is tried
-// again, visibly, until others have waited long enough.
+// batching returns the context of a batch of customers. While the provider fails, Temporal retries
+// the batch for up to batchLimit.
 func batching(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilAnswered, workflow.ActivityOptions{
 		TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, ScheduleToCloseTimeout: batchLimit, Summary: summary,
 	})
 }
 
-// looking is for a call that only reads, of whose failure nobody has to know.
+// looking returns the context of a call to a provider that Temporal does not retry. The caller
+// either ignores a failure or repeats the step itself.
 func looking(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: time.Minute, Summary: summary})
 }
 
-// listingOnce is for many calls that only read: what is left of them the next run does.
+// listingOnce returns the context of a step with many calls that only read. Temporal does not retry
+// it, because the next run reads the rest.
 func listingOnce(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
 }
 
-// heartbeat is how soon the work of a worker that was killed is given to another.
+// heartbeat is the time without a heartbeat after which Temporal gives an activity to another
+// worker.
 const heartbeat = 10 * time.Second
 
 func step(ctx workflow.Context, again temporal.RetryPolicy, options workflow.ActivityOptions) workflow.Context {
@@ -111,8 +116,8 @@ func step(ctx workflow.Context, again temporal.RetryPolicy, options workflow.Act
 	return workflow.WithActivityOptions(ctx, options)
 }
 
-// failureOf is what an activity that is not tried again says should be done.
-// ok is false where the failure says nothing of that kind.
+// failureOf returns the code and the message of a non-retryable activity failure. For any other
+// error, ok is false.
 func failureOf(err error) (code, message string, ok bool) {
 	var failure *temporal.ApplicationError
 	if errors.As(err, &failure) && failure.NonRetryable() {

@@ -14,28 +14,27 @@ import (
 )
 
 const (
-	// finishNowUpdate ends the old credential at once.
+	// finishNowUpdate revokes the old credential at once.
 	finishNowUpdate = "finish-now"
-	// rotationChanged tells a RotateCredential run that a row was committed.
+	// rotationChanged signals a RotateCredential run that a rotation was committed.
 	rotationChanged = "rotation-changed"
 )
 
-// RotateCredentialInput names the rotation, whose row names both credentials.
+// RotateCredentialInput names the rotation. Its row names both credentials.
 type RotateCredentialInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	RotationID metering.RotationID `json:"rotation_id"`
 }
 
-// RotateCredentialResult is how the time in which both are valid has ended.
+// RotateCredentialResult contains the outcome of the rotation.
 type RotateCredentialResult struct {
 	Outcome metering.RotationOutcome `json:"outcome"`
 }
 
-// RotateCredential watches over an API key, an HMAC secret or a webhook's secret
-// that is valid beside its successor. Both came with the row, and so did the old
-// one's end: the run shows it, warns where the old one is still used near its
-// end, records the end, and lets operators end it early or, by cancelling, keep
-// both.
+// RotateCredential follows the rotation of an API key, an HMAC secret or a webhook's secret. The
+// rotation's row contains both credentials and the time at which the old one ends. The run shows
+// that time, warns if the old credential is still used shortly before it, and records the end. An
+// operator can revoke the old credential early, or keep both by cancelling the run.
 func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCredentialResult, error) {
 	r := rotateCredential{in: activities.RotationInput(in), changed: workflow.GetSignalChannel(ctx, rotationChanged)}
 	err := listen(ctx, finishNowUpdate, func(ctx workflow.Context, asked metering.Asked) error {
@@ -60,8 +59,8 @@ func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCre
 type rotateCredential struct {
 	in        activities.RotationInput
 	changed   workflow.ReceiveChannel
-	finishing bool // an operator has asked for the end
-	warned    bool // if there was a reason to
+	finishing bool // an operator requested the early end
+	warned    bool // the time of the warning has passed
 	ended     bool
 }
 
@@ -81,8 +80,8 @@ func (r *rotateCredential) run(ctx workflow.Context) (now activities.RotationRes
 	}
 }
 
-// wait waits until it is time to warn or to end the old credential, or for
-// whoever changes it, and does what it is time for.
+// wait waits until the time of the warning, the time of the end, an update or a signal. At its
+// time, it warns of remaining use or ends the old credential.
 func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationResult) (activities.RotationResult, error) {
 	until := now.WarnAt
 	if r.warned {
@@ -90,7 +89,7 @@ func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationRes
 	}
 	workflow.SetCurrentDetails(ctx, detailsOfRotation(now))
 	asked, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
-		Timeout:      max(time.Second, until.Sub(workflow.Now(ctx))), // the database has the last word on whether it is time
+		Timeout:      max(time.Second, until.Sub(workflow.Now(ctx))), // the database decides whether the time has come
 		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%s ends %s", now.Old, now.Until.UTC().Format(time.RFC3339))},
 	}, func() bool { return r.finishing || r.changed.Len() > 0 })
 	switch {
@@ -106,7 +105,7 @@ func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationRes
 	return now, err
 }
 
-// keep calls the rotation off.
+// keep ends the rotation and leaves both credentials valid.
 func (r *rotateCredential) keep(ctx workflow.Context) (now activities.RotationResult, err error) {
 	disconnected, _ := workflow.NewDisconnectedContext(ctx)
 	err = workflow.ExecuteActivity(storing(disconnected, "keep both credentials"), do.KeepBoth, r.in).Get(disconnected, &now)
@@ -129,7 +128,7 @@ func detailsOfRotation(now activities.RotationResult) string {
 	return now.Old + " is revoked"
 }
 
-// RotateCredentialID is the workflow id of a rotation.
+// RotateCredentialID returns the workflow ID of a rotation.
 func RotateCredentialID(tenant metering.TenantID, rotation metering.RotationID) string {
 	return fmt.Sprintf("rotate-credential/%d/%d", tenant, rotation)
 }
@@ -148,8 +147,8 @@ func rotateCredentialStart(tenant metering.TenantID, rotation metering.RotationI
 	}
 }
 
-// StartRotateCredential makes sure that a run watches over a rotation, and
-// looks at it after now. The old credential ends in time all the same.
+// StartRotateCredential signals the open run or starts a new one, so that it reads the rotation
+// again. The old credential expires on time even without a run.
 func StartRotateCredential(ctx context.Context, c client.Client, tenant metering.TenantID, rotation metering.RotationID) error {
 	return rotateCredentialStart(tenant, rotation).by(ctx, c)
 }

@@ -9,21 +9,20 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 )
 
-// RotateSecretsInput names the key that is to seal everything: its id, which
-// is no secret.
+// RotateSecretsInput contains the id of the new encryption key. The id is not secret.
 type RotateSecretsInput struct {
 	KeyID string `json:"key_id"`
 }
 
-// RotateSecretsResult is what came of it. Once nothing is unopened, the keys
-// behind the first one are not needed any more.
+// RotateSecretsResult counts the secrets that were encrypted again, and those that could not be
+// decrypted. If Unopened is 0, the previous keys are no longer needed.
 type RotateSecretsResult struct {
 	Sealed   int `json:"sealed"`
 	Unopened int `json:"unopened"`
 }
 
-// RotateSecrets seals every secret in the database under a new key. It waits
-// for a worker that has it.
+// RotateSecrets encrypts every secret in the database with a new key. It waits for a worker that
+// has the key.
 func RotateSecrets(ctx workflow.Context, in RotateSecretsInput) (RotateSecretsResult, error) {
 	var done activities.RewrapSecretsResult
 	err := workflow.ExecuteActivity(counting(ctx, "encrypt every secret with the new key"), do.RewrapSecrets,
@@ -41,8 +40,8 @@ func rotateSecretsStart(keyID string) start {
 	}
 }
 
-// RunRotateSecrets has every secret sealed under the key of that id and waits
-// for the end of it, in the run that is open if there is one.
+// RunRotateSecrets encrypts every secret with the given key and waits for the end. If a run is open
+// for the key, it waits for that run.
 func RunRotateSecrets(ctx context.Context, c client.Client, keyID string) (done RotateSecretsResult, err error) {
 	s := rotateSecretsStart(keyID)
 	run, err := c.ExecuteWorkflow(ctx, s.clientOptions(), s.workflow, s.args()...)

@@ -13,14 +13,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// catchUp is how long after its time a run that was missed is still begun. One
-// is enough: it does all that is due.
+// catchUp is the catch-up window: Temporal starts a missed run up to this long after its scheduled
+// time. One such run is enough, because it does all work that is due.
 const catchUp = 2 * time.Hour
 
-// ApplyAutoSync makes the tenant's schedule follow its settings. Whether the
-// schedule is paused stays as it is, except where setPaused says that the
-// tenant has just decided. Disabling it cancels its open run, too. CodeUnavailable when
-// Temporal does not answer.
+// ApplyAutoSync updates the tenant's schedule to match its settings. It changes whether the
+// schedule is paused only if setPaused is set, because the tenant has just changed that setting. If
+// auto-sync is disabled, ApplyAutoSync deletes the schedule and cancels its open runs. It returns
+// CodeUnavailable if Temporal does not answer.
 func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant, settings metering.AutoSync, setPaused bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -39,8 +39,8 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 	}, setPaused)
 }
 
-// deleteSchedule cancels the open runs of a schedule, then deletes it. A schedule that does
-// not exist is no error. A run that begins in between goes on.
+// deleteSchedule cancels the open runs of a schedule, and then deletes the schedule. It returns no
+// error if the schedule does not exist. A run that starts between the two steps is not cancelled.
 func deleteSchedule(ctx context.Context, c client.Client, handle client.ScheduleHandle) error {
 	described, err := handle.Describe(ctx)
 	if missing(err) {
@@ -67,7 +67,7 @@ func specOf(schedule metering.Schedule, timezone string) client.ScheduleSpec {
 	return client.ScheduleSpec{CronExpressions: []string{schedule.Cron()}, TimeZoneName: timezone, Jitter: schedule.Jitter()}
 }
 
-// EnsureSchedules makes the schedules of the service itself.
+// EnsureSchedules creates or updates the schedules of the service itself.
 func EnsureSchedules(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -79,9 +79,8 @@ func EnsureSchedules(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// ensureSchedule creates a schedule of runs, or gives the one that is there its
-// timing, action and policy; what operators have paused stays paused, unless
-// setPaused.
+// ensureSchedule creates a schedule of runs, or updates the spec, action and policies of the
+// existing one. An existing schedule stays paused or active, unless setPaused is set.
 func ensureSchedule(ctx context.Context, c client.Client, runs start, options client.ScheduleOptions, setPaused bool) error {
 	options.ID, options.Action = runs.id, runs.action()
 	options.Overlap, options.CatchupWindow = enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, catchUp
@@ -91,9 +90,9 @@ func ensureSchedule(ctx context.Context, c client.Client, runs start, options cl
 	return nil
 }
 
-// createOrUpdate pauses and resumes by an update: Temporal keeps one pending
-// request to trigger, pause or resume a schedule, so that resuming one that
-// was just triggered would make it forget the run.
+// createOrUpdate creates a schedule or updates the existing one. It pauses and resumes with an
+// update, because Temporal keeps only one pending request to trigger, pause or resume a schedule. A
+// request to resume would replace a pending trigger, and its run would be lost.
 func createOrUpdate(ctx context.Context, c client.Client, options client.ScheduleOptions, setPaused bool) error {
 	_, err := c.ScheduleClient().Create(ctx, options)
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
@@ -117,8 +116,8 @@ func createOrUpdate(ctx context.Context, c client.Client, options client.Schedul
 	return followed(ctx, handle, options.Note)
 }
 
-// followed says whether the schedule has taken a change: of two that cross,
-// Temporal drops the later one without a word.
+// followed returns an error if the schedule does not have the change with the note. Of two
+// concurrent changes, Temporal drops the later one without an error.
 func followed(ctx context.Context, handle client.ScheduleHandle, note string) error {
 	described, err := handle.Describe(ctx)
 	if err != nil {
@@ -130,22 +129,22 @@ func followed(ctx context.Context, handle client.ScheduleHandle, note string) er
 	return nil
 }
 
-// ScheduleState is what Temporal says of a tenant's schedule.
+// ScheduleState is the state of a tenant's schedule in Temporal.
 type ScheduleState struct {
 	Paused bool
 	Next   []time.Time
 	Last   []ScheduledRun // oldest first
 }
 
-// ScheduledRun is one that a schedule has begun.
+// ScheduledRun is a run that a schedule started.
 type ScheduledRun struct {
 	WorkflowID string
 	StartedAt  time.Time
-	Status     metering.SyncStatus // failed also where somebody has ended it; "" where Temporal does not say
-	Result     BulkSyncResult      // of one that has succeeded
+	Status     metering.SyncStatus // also failed if the run was cancelled, terminated or timed out; "": unknown
+	Result     BulkSyncResult      // of a succeeded run
 }
 
-// DescribeAutoSync returns the state of the tenant's schedule; none is no error.
+// DescribeAutoSync returns the state of the tenant's schedule, or the zero value if there is none.
 func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.TenantID) (ScheduleState, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -173,9 +172,9 @@ func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.Tena
 	return state, nil
 }
 
-// ask says what has become of a run. Temporal keeps it for a while alone.
+// ask reads the run's status and result. The status stays empty if Temporal no longer has the run.
 func (r *ScheduledRun) ask(ctx context.Context, c client.Client) {
-	described, err := c.DescribeWorkflowExecution(ctx, r.WorkflowID, "") // the last of those by which it was continued
+	described, err := c.DescribeWorkflowExecution(ctx, r.WorkflowID, "") // without a run ID: the latest run, if the workflow continued as new
 	if err != nil {
 		return
 	}
@@ -192,7 +191,7 @@ func (r *ScheduledRun) ask(ctx context.Context, c client.Client) {
 	}
 }
 
-// TriggerAutoSync begins a run now, or after the one that is open.
+// TriggerAutoSync starts a run now, or after the open run ends.
 func TriggerAutoSync(ctx context.Context, c client.Client, tenant metering.TenantID) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

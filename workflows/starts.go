@@ -12,32 +12,33 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// start says how a run is begun, whoever begins it: a client, another run or a
-// schedule. Beside each workflow stands the one function that makes its start.
+// start contains the options with which a client, another run or a schedule starts a run. Each
+// workflow has one function that returns its start.
 type start struct {
 	workflow   any
-	input      any // nil: the workflow takes none
+	input      any // nil: the workflow takes no input
 	id         string
 	summary    string
 	details    string
 	tenant     metering.TenantID                // 0: the run is for all tenants
-	attributes []temporal.SearchAttributeUpdate // beside the tenant's
+	attributes []temporal.SearchAttributeUpdate // in addition to the tenant's
 	priority   int
-	signal     string // a client sends it to the run, open or new; "": a run that is open is left alone
+	signal     string // sent by a client to the open or new run; "": an open run gets no signal
 }
 
-// Priorities of task queues: what a person waits for comes first.
+// Priority keys of tasks. Tasks that a person waits for come first.
 const (
 	interactive = 1
 	background  = 4
 )
 
-// inAPI is where the API has the customer, in the details of its runs.
+// inAPI returns a sentence with the API request that reads the customer, for the details of its
+// runs.
 func inAPI(customer metering.CustomerID) string {
 	return fmt.Sprintf("The customer: `GET /v1/customers/by-id?id=%s`.", customer)
 }
 
-// linked is the customer, with a link to its page in the API where that is known.
+// linked returns the customer's id, as a Markdown link if the page is known.
 func linked(customer metering.CustomerID, page string) string {
 	if page == "" {
 		return customer.String()
@@ -67,7 +68,7 @@ func (s start) fairPriority() temporal.Priority {
 	return p
 }
 
-// clientOptions are those of a client, which joins a run that is open.
+// clientOptions returns the options for a start by a client. If a run is open, the start joins it.
 func (s start) clientOptions() client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID:                       s.id,
@@ -80,7 +81,8 @@ func (s start) clientOptions() client.StartWorkflowOptions {
 	}
 }
 
-// childOptions are those of another run, which may end before this one.
+// childOptions returns the options for a start by another run. The child continues after its parent
+// ends.
 func (s start) childOptions() workflow.ChildWorkflowOptions {
 	return workflow.ChildWorkflowOptions{
 		WorkflowID:            s.id,
@@ -93,7 +95,7 @@ func (s start) childOptions() workflow.ChildWorkflowOptions {
 	}
 }
 
-// action is what a schedule does.
+// action returns the action of a schedule that starts the run.
 func (s start) action() *client.ScheduleWorkflowAction {
 	return &client.ScheduleWorkflowAction{
 		ID:                    s.id,
@@ -107,15 +109,15 @@ func (s start) action() *client.ScheduleWorkflowAction {
 	}
 }
 
-// child begins the run as a child.
+// child starts the run as a child of the current run.
 func (s start) child(ctx workflow.Context) workflow.ChildWorkflowFuture {
 	return workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, s.childOptions()), s.workflow, s.args()...)
 }
 
-// childOrSignal begins the run as a child, or signals the one that is open. The
-// run is nil where it is not a child of this one. Where neither works because
-// runs end and begin meanwhile, the row that was committed before is enough: it
-// is looked after.
+// childOrSignal starts the run as a child, or signals the open run. The returned run is nil if it
+// is not a child of the current run. Starts and signals can fail repeatedly while runs end and
+// begin. In that case, childOrSignal returns no error: the worker starts a run for the committed
+// row later.
 func (s start) childOrSignal(ctx workflow.Context) (run workflow.Future, err error) {
 	const tries = 3
 	for range tries {
@@ -133,7 +135,7 @@ func (s start) childOrSignal(ctx workflow.Context) (run workflow.Future, err err
 	return nil, nil
 }
 
-// apart returns once a run of its own has begun, or was there already.
+// apart starts an independent run, and returns when it has started or if one is already open.
 func (s start) apart(ctx workflow.Context) error {
 	err := s.child(ctx).GetChildWorkflowExecution().Get(ctx, nil)
 	var running *temporal.ChildWorkflowExecutionAlreadyStartedError

@@ -12,20 +12,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// stateTimeout bounds how long a caller waits for what only Temporal knows.
+// stateTimeout bounds the wait for the state of a run in Temporal.
 const stateTimeout = time.Second
 
-// SyncState is what only Temporal knows of a customer's run. Of one that is not
-// open it is zero.
+// SyncState is the state of a customer's run that only Temporal knows. It is zero if no run is
+// open.
 type SyncState struct {
 	Paused      bool
-	Attempts    int       // of the step that is being tried
-	LastError   string    // of that step
-	NextAttempt time.Time // zero: it is being tried now, or nothing is
+	Attempts    int       // of the pending step, including a running attempt
+	LastError   string    // of the pending step
+	NextAttempt time.Time // zero: an attempt is running, or no retry is scheduled
 }
 
-// DescribeSyncCustomer says how the customer's run stands. What it found out
-// before an error holds: without a worker only Paused is not known.
+// DescribeSyncCustomer returns the state of the customer's run. A result that comes with an error
+// is still valid: for example, only Paused is unknown if no worker is running.
 func DescribeSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) (SyncState, error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func DescribeSyncCustomer(ctx context.Context, c client.Client, tenant metering.
 	return state, err
 }
 
-// triedBy is how a run's pending step stands: SyncCustomer takes one at a time.
+// triedBy returns the state of a run's pending step. SyncCustomer has at most one pending step.
 func triedBy(pending []*workflowpb.PendingActivityInfo) (state SyncState) {
 	for _, step := range pending {
 		switch step.GetState() {
@@ -61,7 +61,8 @@ func triedBy(pending []*workflowpb.PendingActivityInfo) (state SyncState) {
 	return state
 }
 
-// shownOf is what tenants may see of a failure: the words of our own codes only.
+// shownOf returns the part of a failure that tenants may see. It returns the message only for codes
+// with messages that Odometer writes, and a general text for all others.
 func shownOf(failure *failurepb.Failure) string {
 	if failure == nil {
 		return ""
@@ -88,14 +89,14 @@ func isPaused(ctx context.Context, c client.Client, id string) (bool, error) {
 	return said.Paused, nil
 }
 
-// RetrySyncCustomer has the customer's run try the provider at once. Where no run
-// is open for the requests, it begins one.
+// RetrySyncCustomer makes the customer's run call the provider at once, and resumes a paused run.
+// It starts a run if none is open for the requests.
 func RetrySyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, by metering.Asked) error {
 	return steerSync(ctx, c, tenant, customer, retryNowUpdate, by)
 }
 
-// ResumeSyncCustomer has the customer's run go on, which was paused in the
-// Temporal UI. CodeConflict where it is not paused.
+// ResumeSyncCustomer resumes a run of the customer that an operator paused in the Temporal UI. It
+// returns CodeConflict if the run is not paused.
 func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, by metering.Asked) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -110,7 +111,7 @@ func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 	return askRun(ctx, c, id, resumeUpdate, by)
 }
 
-// CancelSyncCustomer ends the customer's run, if one is open.
+// CancelSyncCustomer requests the cancellation of the customer's run, if one is open.
 func CancelSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -121,8 +122,8 @@ func CancelSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 	return nil
 }
 
-// steerSync asks the customer's run for an update. One that is closed has left
-// the request to another, which begins here.
+// steerSync sends an update to the customer's run. If no run is open, it starts one for the open
+// requests first.
 func steerSync(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, update string, by metering.Asked) error {
 	if err := RestartSyncCustomer(ctx, c, tenant, customer); err != nil {
 		return err
@@ -132,8 +133,9 @@ func steerSync(ctx context.Context, c client.Client, tenant metering.TenantID, c
 	return askRun(ctx, c, SyncCustomerID(tenant, customer), update, by)
 }
 
-// askRun returns once the run has taken the update. CodeUnavailable when nobody
-// answers; it may take it all the same.
+// askRun sends an update to a run and waits until the run has processed it. It returns CodeConflict
+// if the run is not open. It returns CodeUnavailable for any other error; if no worker answered,
+// the run may still process the update later.
 func askRun(ctx context.Context, c client.Client, id, update string, by metering.Asked) error {
 	asked, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: id, UpdateName: update, Args: []any{by}, WaitForStage: client.WorkflowUpdateStageCompleted,

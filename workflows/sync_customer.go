@@ -17,36 +17,36 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// syncRequested tells a SyncCustomer run that a request row was committed.
+// syncRequested signals a SyncCustomer run that a sync request was committed.
 const syncRequested = "sync-requested"
 
-// Interrupted is the error of a sync whose run was cancelled.
+// Interrupted is the error of a sync that ended because its run was cancelled.
 const Interrupted = "the sync was interrupted; sync again"
 
-// passesPerRun bounds a run's history where requests keep coming.
+// passesPerRun bounds a run's history while new requests keep arriving.
 const passesPerRun = 200
 
-// SyncCustomerInput names the customer.
+// SyncCustomerInput names the customer, and contains the state that a previous run passes on.
 type SyncCustomerInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	CustomerID metering.CustomerID `json:"customer_id"`
-	Excluded   []metering.MeterID  `json:"excluded,omitempty"` // what operators have asked an earlier part of the run to leave out
+	Excluded   []metering.MeterID  `json:"excluded,omitempty"` // meters that operators excluded in a previous run
 	Paused     bool                `json:"paused,omitempty"`
 }
 
-// SyncCustomerResult is what a run did.
+// SyncCustomerResult counts the work of a run.
 type SyncCustomerResult struct {
 	Passes int `json:"passes"`
-	Sent   int `json:"sent"` // reports
+	Sent   int `json:"sent"` // accepted reports
 }
 
-// SyncCustomer brings a customer's usage to the billing provider, once for all
-// requests that are open, and again for those that come meanwhile.
+// SyncCustomer reports a customer's usage to the billing provider. One pass answers all open
+// requests. Requests that arrive during a pass cause another pass.
 //
-// A request is a committed row before it is a signal. A pass takes all rows
-// first and plans after that, so that every answer comes from a pass that began
-// after its request; the run ends only when no row and no signal is left. One that
-// is cancelled answers what it has taken, and leaves what came since to another.
+// A request's row is committed before its signal is sent. A pass first takes all rows and then
+// plans, so each answer comes from a pass that began after its request. The run ends only when no
+// row and no signal is left. A cancelled run answers the requests that it has taken, and continues
+// as a new run if others have arrived since.
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
 	s.excluded, s.paused = in.Excluded, in.Paused
@@ -54,7 +54,7 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 		return s.result, err
 	}
 	for {
-		drain(s.requests) // the pass takes every request row
+		drain(s.requests) // the pass takes all committed rows, so their signals are not needed
 		more, err := s.pass(ctx)
 		err = answered(ctx, err)
 		if temporal.IsCanceledError(err) && (more || s.requests.Len() > 0) {
@@ -73,7 +73,7 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 	}
 }
 
-// leave leaves the requests that are open to another run.
+// leave continues the workflow as a new run, which takes the open requests.
 func (s *syncCustomer) leave(ctx workflow.Context) error {
 	drain(s.requests)
 	s.Excluded, s.Paused = s.excluded, s.paused
@@ -85,14 +85,14 @@ type syncCustomer struct {
 	operators
 	requests workflow.ReceiveChannel
 	result   SyncCustomerResult
-	page     string   // of the customer in the API
-	failure  string   // of the last pass
-	waits    bool     // the customer is paused: the requests stay open for the run that begins when it is resumed
-	progress []string // rows of the table that operators see
+	page     string   // the customer's URL in the API
+	failure  string   // error of the last pass
+	waits    bool     // the customer is paused: requests stay open for the run that starts after the pause
+	progress []string // table rows for operators, at most 20
 }
 
-// pass takes the open requests, brings the customer's usage to the provider
-// and answers them. more says that others have come since.
+// pass takes the open requests, reports the customer's usage to the provider and answers the
+// requests. more reports whether requests are open for another pass.
 func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	customer := activities.CustomerInput{TenantID: s.TenantID, CustomerID: s.CustomerID}
 	var begun activities.BeginSyncResult
@@ -105,7 +105,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	passed, interrupted := activities.Pass(&syncSteps{syncCustomer: s, ctx: ctx, customer: customer, begun: begun}, begun.Reads)
 	s.result.Sent += passed.Sent
 	if errors.Is(interrupted, errLongHistory) {
-		return true, interrupted // the requests stay with the next run
+		return true, interrupted // the next run answers the requests
 	}
 	if errors.Is(interrupted, errPaused) {
 		s.waits = true
@@ -113,7 +113,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	}
 	if s.failure = passed.Failure; interrupted != nil {
 		s.failure = Interrupted
-		drain(s.requests) // FinishSync says whether their rows are still open
+		drain(s.requests) // FinishSync reports whether their rows are still open
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 	}
 	var finished activities.FinishSyncResult
@@ -127,7 +127,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	return finished.More, err
 }
 
-// showUnresolved shows what the invoices of closed periods do not agree with.
+// showUnresolved shows the closed periods that the provider's invoices do not match.
 func (s *syncCustomer) showUnresolved(ctx workflow.Context, all []activities.Unresolved) {
 	for _, u := range all {
 		state := string(u.State)
@@ -138,7 +138,7 @@ func (s *syncCustomer) showUnresolved(ctx workflow.Context, all []activities.Unr
 	}
 }
 
-// errPaused ends a pass because an operator has paused the customer.
+// errPaused ends a pass because an operator paused the customer.
 var errPaused = errors.New("the customer is paused")
 
 func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) {
@@ -155,23 +155,24 @@ func (s *syncCustomer) finish(ctx workflow.Context) (SyncCustomerResult, error) 
 	return s.result, temporal.NewNonRetryableApplicationError(s.failure, "sync_failed", nil)
 }
 
-// syncSteps are those of a pass over the customer, each an activity.
+// syncSteps implements activities.Steps. Each step runs as activities of the workflow.
 type syncSteps struct {
 	*syncCustomer
 	ctx      workflow.Context
 	customer activities.CustomerInput
 	begun    activities.BeginSyncResult
-	readAt   time.Time // when the provider's side was read; zero: it was not
+	readAt   time.Time // last read of the customer's state at the provider; zero: none yet
 }
 
 const (
-	// readFor is how long what the customer is at the provider is taken for known.
+	// readFor is the time for which the customer's state at the provider is not read again.
 	readFor = 5 * time.Minute
-	// readingLimit is how long an outage is waited out before there is a period to go by.
+	// readingLimit bounds the wait for a provider when no period's deadline is known.
 	readingLimit = 72 * time.Hour
 )
 
-// Read reads what the customer is at the provider, and where its usage goes.
+// Read reads the customer's state at the provider and the destination of each meter's usage.
+// Without again, it does nothing if the last read is less than readFor ago.
 func (s *syncSteps) Read(again bool) (failure string, err error) {
 	const row = "| provider | |"
 	now := workflow.Now(s.ctx)
@@ -196,7 +197,7 @@ func (s *syncSteps) Read(again bool) (failure string, err error) {
 	return "", nil
 }
 
-// Plan has the next reports written down.
+// Plan plans and stores the next reports.
 func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, err error) {
 	if err := s.wait(s.ctx, func(state string) { s.show(s.ctx, "| run | |", state) }); err != nil {
 		return plan, "", err
@@ -214,7 +215,8 @@ func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, e
 	return plan, "", err
 }
 
-// Send sends one report until the provider has decided on it.
+// Send sends one report, and retries it until the provider has accepted or rejected it or its
+// deadline has passed.
 func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	if slices.Contains(s.excluded, r.MeterID) {
 		return activities.Ending{Left: true}, nil
@@ -234,7 +236,9 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	switch {
 	case refused && code == string(metering.CodeConflict):
 		show("no longer needed: " + message)
-		return activities.Ending{Refused: true}, nil // it was decided on or its connection replaced meanwhile: another plan finds what is left
+		// The report was decided or its connection was replaced in the meantime. The next plan
+		// contains the remaining usage.
+		return activities.Ending{Refused: true}, nil
 	case code == string(metering.CodePaused):
 		show("waits until the customer is resumed")
 		return activities.Ending{}, errPaused
@@ -243,7 +247,7 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 		return activities.Ending{Failure: message}, nil
 	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
 		return activities.Ending{}, err
-	case err != nil: // what is tried again ends only when its time is over
+	case err != nil: // Temporal retries until the ScheduleToCloseTimeout
 		show("the provider did not answer before the deadline")
 		return activities.Ending{Failure: "the provider did not answer before the period's deadline; sync again once it answers", Stop: true}, nil //nolint:nilerr // the requests are answered with it
 	}
@@ -255,7 +259,7 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	return ending, nil
 }
 
-// nameOf is what operators see of a report.
+// nameOf returns the description of a report for operators.
 func nameOf(r activities.Report) string {
 	switch r.Kind {
 	case billing.StatementReport:
@@ -268,8 +272,8 @@ func nameOf(r activities.Report) string {
 	return fmt.Sprintf("quantity %d: %s through %s for %s", r.Number, r.Quantity, r.Method, r.MeterID)
 }
 
-// Count looks for what was accepted in what the provider has counted. What it
-// does not find now, a later pass will.
+// Count checks which accepted reports the provider has counted. A later pass checks the others
+// again.
 func (s *syncSteps) Count() error {
 	var read activities.ReadProviderResult
 	err := workflow.ExecuteActivity(looking(s.ctx, "read the provider's counts"), do.ReadProvider,
@@ -283,13 +287,13 @@ func (s *syncSteps) Count() error {
 	return nil
 }
 
-// silence is how long a provider may take before a new request makes the run
-// try again at once: until then the first attempt may still be under way.
+// silence is the time without an answer after which a new request cancels the attempt and starts
+// another. Until then, the first attempt may still be running.
 const silence = 30 * time.Second
 
-// await waits for the provider's decision. The activity tries again by itself,
-// after longer and longer pauses; who asks for a sync meanwhile need not wait
-// for the pause to end.
+// await calls the provider until the activity ends. Temporal retries the activity with increasing
+// pauses. A sync request or an update by an operator ends such a pause: await cancels the activity
+// and starts it again.
 func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary string, call, input, answer any, show func(state string)) error {
 	for {
 		if err := s.wait(ctx, show); err != nil {
@@ -303,7 +307,7 @@ func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary s
 			workflow.NewSelector(ctx).
 				AddFuture(answered, func(workflow.Future) {}).
 				AddReceive(s.requests, func(requests workflow.ReceiveChannel, _ bool) {
-					requests.Receive(ctx, nil) // its row is what the next pass goes by
+					requests.Receive(ctx, nil) // the next pass takes the request's row
 					asked = workflow.Now(ctx).Sub(began) > silence
 				}).
 				AddReceive(s.asked, func(updates workflow.ReceiveChannel, _ bool) {
@@ -326,7 +330,7 @@ func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary s
 	}
 }
 
-// wait is awaitResume, visibly.
+// wait is awaitResume, and shows operators that the run is paused.
 func (s *syncCustomer) wait(ctx workflow.Context, show func(state string)) error {
 	if !s.paused {
 		return nil
@@ -339,7 +343,8 @@ func (s *syncCustomer) wait(ctx workflow.Context, show func(state string)) error
 	return err
 }
 
-// show keeps the run's latest steps before the operators' eyes.
+// show updates the table of the run's latest steps for operators. It replaces the last row if that
+// describes the same step.
 func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 	const shown = 20
 	row := what + " " + state + " |"
@@ -354,7 +359,7 @@ func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 		s.result.Passes, linked(s.CustomerID, s.page), strings.Join(s.progress, "\n")))
 }
 
-// SyncCustomerID is the workflow id of a customer's sync: one run at a time.
+// SyncCustomerID returns the workflow ID of a customer's sync. At most one run of it is open.
 func SyncCustomerID(tenant metering.TenantID, customer metering.CustomerID) string {
 	return fmt.Sprintf("sync-customer/%d/%d", tenant, customer)
 }
@@ -380,15 +385,14 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 	return s
 }
 
-// StartSyncCustomer makes sure that a pass begins after now, in the run that
-// is open or in a new one. The request's row is committed before.
+// StartSyncCustomer signals the open run or starts a new one, so that a pass begins after this
+// call. The caller commits the request's row first.
 func StartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, trigger metering.Trigger) error {
 	return syncCustomerStart(tenant, customer, trigger).by(ctx, c)
 }
 
-// RestartSyncCustomer is StartSyncCustomer for requests that nobody waits for
-// any longer. It leaves a run that is open alone, because that takes every
-// request before it ends.
+// RestartSyncCustomer starts a run at background priority for requests that are open without a run.
+// It does not signal a run that is open, because that run takes every request before it ends.
 func RestartSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) error {
 	s := syncCustomerStart(tenant, customer, metering.Scheduled)
 	s.signal = ""

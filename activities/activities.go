@@ -1,10 +1,9 @@
-// Package activities holds the outside effects that workflows are made of, one
-// each: reading or changing the ledger, counting a day, calling a provider.
+// Package activities contains the activities of the workflows. Each has one side effect: it reads
+// or changes the ledger, counts a day or calls a provider.
 //
-// Every one of them may run twice, or twice at once. Their inputs and results
-// stay in Temporal's history, so they hold internal ids and numbers, never a
-// secret, an external id or a URL, but for those of our own API. They decide neither when nor how often they
-// run.
+// An activity may run more than once, even concurrently. Inputs and results stay in Temporal's
+// history, so they contain internal ids and numbers. They contain no secrets, no external ids and
+// no URLs except those of Odometer's API. Workflows decide when and how often an activity runs.
 package activities
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// Activities are the effects and what they reach.
+// Activities implements all activities of a worker.
 type Activities struct {
 	store     *db.DB
 	keyring   db.Keyring
@@ -32,34 +31,34 @@ type Activities struct {
 	heavy     *db.Shares[metering.TenantID]
 }
 
-// Config is what the activities of a worker reach.
+// Config contains the dependencies of Activities.
 type Config struct {
 	Store     *db.DB
-	Keyring   db.Keyring // of sealed secrets
-	Webhook   deliverer  // to tenants' webhooks
+	Keyring   db.Keyring // opens sealed secrets
+	Webhook   deliverer  // delivers messages to tenants' webhooks
 	Providers providers.Registry
 	Retention metering.Retention
 	Metrics   Metrics
 	Now       func() time.Time
-	BaseURL   string // where clients reach the API; "": that is not known
+	BaseURL   string // base URL of the API for clients; "": unknown
 }
 
-// deliverer sends a message to a webhook and says what the answer means.
+// deliverer sends a message to a webhook and returns the meaning of the answer.
 type deliverer interface {
 	Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (webhook.Answer, error)
 }
 
-// New makes the activities of a worker.
+// New returns the activities of a worker.
 func New(c Config) *Activities {
 	return &Activities{c.Store, c.Keyring, c.Webhook, c.Providers, c.Retention, c.Metrics, c.Now, c.BaseURL, db.NewShares[metering.TenantID](heavyAtOnce)}
 }
 
-// heavyAtOnce is how many parts of heavy work a worker does at once: days that are counted
-// and events that are erased. A tenant has one of them.
+// heavyAtOnce is the number of parts of heavy work that a worker does concurrently: days to count,
+// and erasures of events. A tenant has at most one of them.
 const heavyAtOnce = 2
 
-// inTurn does a part of heavy work in the tenant's turn, so that a tenant with much of it
-// delays another one by a part of it alone.
+// inTurn runs one part of heavy work when it is the tenant's turn. A tenant with much heavy work
+// therefore delays another tenant by at most one part.
 func (a *Activities) inTurn(ctx context.Context, tenant metering.TenantID, part func() error) error {
 	if err := a.heavy.Wait(ctx, tenant); err != nil {
 		return err
@@ -68,8 +67,7 @@ func (a *Activities) inTurn(ctx context.Context, tenant metering.TenantID, part 
 	return part()
 }
 
-// pageOf is where a browser finds the customer in the API; "" where the worker
-// was not told where that is.
+// pageOf returns the customer's URL in the API, or "" if the base URL is unknown.
 func (a *Activities) pageOf(customer metering.CustomerID) string {
 	if a.base == "" || customer == 0 {
 		return ""
@@ -77,16 +75,15 @@ func (a *Activities) pageOf(customer metering.CustomerID) string {
 	return a.base + "/v1/customers/by-id?id=" + customer.String()
 }
 
-// Beat is how often an activity shows that its worker lives, and how far it has come.
+// Beat is the interval of the heartbeats with which an activity reports its progress.
 const Beat = 3 * time.Second
 
-// alive reports that the activity is being worked on, with its progress so
-// far, until the returned function is called: the work of a killed worker is
-// noticed within seconds, however long it may take.
+// alive sends heartbeats with the progress until the returned function is called. Temporal
+// therefore notices a killed worker within seconds, even during long work.
 func alive(ctx context.Context, progress ...any) (stop func()) {
-	// The SDK sends a beat that it has held back in the context of the one
-	// before, and gives the attempt up where that context has ended: it is the
-	// activity's, and stop does not end it.
+	// The SDK sends a delayed heartbeat in the context of the previous one, and cancels the attempt
+	// if that context has ended. Therefore, heartbeats use the activity's context, which stop does
+	// not end.
 	stopped := make(chan struct{})
 	go func() {
 		ticks := time.NewTicker(Beat)
@@ -105,18 +102,18 @@ func alive(ctx context.Context, progress ...any) (stop func()) {
 	return func() { close(stopped) }
 }
 
-// lease outlasts a call to any provider, so that nobody sends a report while
-// another still does.
+// lease returns the length of a report's lease. It is longer than a call to any provider, so that
+// two attempts never send the same report at the same time.
 func (a *Activities) lease() time.Duration { return a.providers.Timeout() + 5*time.Second }
 
-// called is a provider and what it is called with.
+// called is a provider with its description and credentials.
 type called struct {
 	providers.Provider
 	providers.Description
 	credentials providers.Credentials
 }
 
-// open returns the tenant's provider with its secret.
+// open returns the tenant's provider with its decrypted secret.
 func (a *Activities) open(tenant metering.TenantID, p metering.Provider) (called, error) {
 	provider, err := a.providers.Of(p.Kind)
 	if err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// CustomerPageInput asks for a tenant's next customers, by id.
+// CustomerPageInput selects the next page of a tenant's customers, in the order of their ids.
 type CustomerPageInput struct {
 	TenantID metering.TenantID   `json:"tenant_id"`
 	After    metering.CustomerID `json:"after"`
 	Limit    int                 `json:"limit"`
-	Closed   bool                `json:"closed,omitempty"` // only those with a closed period that is not complete
+	Closed   bool                `json:"closed,omitempty"` // only customers with an incomplete closed period
 }
 
-// CustomerPageResult is who has to be looked at. The next page begins after Last.
+// CustomerPageResult is a page of customers. The next page begins after Last.
 type CustomerPageResult struct {
 	Customers []metering.CustomerID `json:"customers"`
 	Last      metering.CustomerID   `json:"last"`
 	More      bool                  `json:"more"`
 }
 
-// FindOutOfSync finds customers whose provider does not know of everything.
+// FindOutOfSync returns the next customers with unreported usage or with a plan that is due.
 func (a *Activities) FindOutOfSync(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
 	defer alive(ctx)()
 	find := a.store.Ledger.OutOfSync
@@ -40,23 +40,22 @@ func (a *Activities) FindOutOfSync(ctx context.Context, in CustomerPageInput) (C
 	return CustomerPageResult(page), err
 }
 
-// BatchInput is some customers of a tenant.
+// BatchInput names some customers of a tenant.
 type BatchInput struct {
 	TenantID  metering.TenantID     `json:"tenant_id"`
 	Customers []metering.CustomerID `json:"customers"`
 }
 
-// SyncBatchResult is what came of a batch. A request of each failed customer is
-// open, so that a run of its own can say what is wrong.
+// SyncBatchResult counts the work of a batch. Each failed customer has an open sync request, so
+// that its own run can show the reason.
 type SyncBatchResult struct {
 	Customers int                   `json:"customers"`
-	Sent      int                   `json:"sent"` // reports
-	Busy      int                   `json:"busy"` // customers that somebody else is syncing
+	Sent      int                   `json:"sent"` // accepted reports
+	Busy      int                   `json:"busy"` // customers that another run is syncing
 	Failed    []metering.CustomerID `json:"failed"`
 }
 
-// sync reports everything that is new about a customer, and keeps a record of it
-// if that was anything.
+// sync reports the unreported usage of a customer. If it sent anything, it records a sync.
 func (b *batch) sync(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
 	steps := &batchSteps{batch: b, ctx: ctx, customer: CustomerInput{b.tenant, customer}, began: b.now()}
 	passed, err := Pass(steps, !b.provider.Statements)
@@ -69,7 +68,7 @@ func (b *batch) sync(ctx context.Context, customer metering.CustomerID) (sent in
 	return passed.Sent, steps.record(passed)
 }
 
-// batchSteps are those of a pass over one customer of a batch.
+// batchSteps implements Steps for one customer of a batch.
 type batchSteps struct {
 	*batch
 	ctx      context.Context
@@ -78,8 +77,8 @@ type batchSteps struct {
 	read     bool
 
 	leased   *db.Leased   // the first report of the plan
-	accepted *db.Accepted // to be recorded together with what comes next
-	kind     billing.Kind // of what was accepted
+	accepted *db.Accepted // last accepted report, which is recorded together with the next change
+	kind     billing.Kind // of the accepted report
 	excluded []metering.ExcludedMeter
 }
 
@@ -102,15 +101,15 @@ func (s *batchSteps) Plan() (plan PlanReportsResult, failure string, err error) 
 	return planOf(planned), "", err
 }
 
-// Send leaves what is refused undecided: the customer gets a run of its own,
-// which shows operators what is wrong.
+// Send leaves a refused report undecided. The customer gets its own run, which shows operators the
+// reason.
 func (s *batchSteps) Send(report Report) (Ending, error) {
 	if err := s.flush(); err != nil {
 		return Ending{}, err
 	}
 	leased, err := s.leaseOf(report)
 	if metering.CodeOf(err) == metering.CodeConflict {
-		return Ending{}, nil // somebody else has decided on it
+		return Ending{}, nil // another attempt has decided the report
 	}
 	if err != nil {
 		return Ending{}, err
@@ -132,7 +131,7 @@ func (s *batchSteps) Send(report Report) (Ending, error) {
 	return Ending{Refused: sent.State == billing.Rejected}, err
 }
 
-// leaseOf leases a report, unless that was done when it was planned.
+// leaseOf leases a report, unless the plan has already leased it.
 func (s *batchSteps) leaseOf(report Report) (db.Leased, error) {
 	if l := s.leased; l != nil && l.ReportID == report.ID {
 		return *l, nil
@@ -140,7 +139,7 @@ func (s *batchSteps) leaseOf(report Report) (db.Leased, error) {
 	return s.store.Ledger.Lease(s.ctx, s.tenant, report.ID, s.now(), s.lease())
 }
 
-// Count may be in vain: what is not found now, a later pass will find.
+// Count ignores an unavailable provider, because a later pass checks the counts again.
 func (s *batchSteps) Count() error {
 	if err := s.flush(); err != nil {
 		return err
@@ -152,7 +151,7 @@ func (s *batchSteps) Count() error {
 	return err
 }
 
-// flush records what was accepted last.
+// flush records the last accepted report.
 func (s *batchSteps) flush() error {
 	if s.accepted == nil {
 		return nil
@@ -163,7 +162,7 @@ func (s *batchSteps) flush() error {
 	return s.metrics.reported(s.kind, billing.Accepted, err)
 }
 
-// record keeps a sync that has succeeded.
+// record stores a successful sync.
 func (s *batchSteps) record(passed Passed) error {
 	answer := db.Answer{Reports: passed.Reports, Excluded: s.excluded}
 	if s.accepted == nil {
@@ -173,25 +172,25 @@ func (s *batchSteps) record(passed Passed) error {
 	return s.metrics.synced("", 1, s.metrics.reported(s.kind, billing.Accepted, err))
 }
 
-// CloseBatchResult is what came of closing.
+// CloseBatchResult counts the closed periods.
 type CloseBatchResult struct {
-	Closed int                   `json:"closed"` // periods
-	Open   []metering.CustomerID `json:"open"`   // customers with a due period that waits for a meter
+	Closed int                   `json:"closed"`
+	Open   []metering.CustomerID `json:"open"` // customers with a due period that waits for the backfill of a meter
 }
 
-// DuePeriods finds customers with a period that should be closed.
+// DuePeriods returns the next customers with a period to close.
 func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
 	defer alive(ctx)()
 	page, err := a.store.Ledger.DuePeriods(ctx, in.TenantID, in.After, in.Limit, a.now())
 	return CustomerPageResult(page), err
 }
 
-// closedAtOnce is how many customers' periods one transaction closes, while
-// the tenant's ingest waits.
+// closedAtOnce is the number of customers that one transaction closes periods for. The tenant's
+// ingest waits for the transaction.
 const closedAtOnce = 3
 
-// CloseBatch closes the due periods of customers, whatever the provider has
-// accepted of them.
+// CloseBatch closes the due periods of customers, even if the provider has not accepted all their
+// usage.
 func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchResult, error) {
 	defer alive(ctx)()
 	var result CloseBatchResult
@@ -207,8 +206,8 @@ func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchR
 	return result, nil
 }
 
-// closeFew closes customers' periods together or, where that fails, one by one:
-// who fails alone stays open, and keeps nobody else from closing.
+// closeFew closes the periods of customers in one transaction. If that fails, it closes them one by
+// one, so that a customer that fails alone does not prevent the others from closing.
 func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few []metering.CustomerID) (db.Closing, error) {
 	closed, err := a.store.Ledger.ClosePeriods(ctx, tenant, few, a.now())
 	if err == nil || ctx.Err() != nil || ofTheDatabase(err) {
@@ -229,7 +228,8 @@ func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few
 	return closed, nil
 }
 
-// ofTheDatabase says whether err is of no customer: it is tried again.
+// ofTheDatabase reports whether an error comes from the database rather than from a customer.
+// Temporal retries the activity then.
 func ofTheDatabase(err error) bool {
 	code := metering.CodeOf(err)
 	return code == metering.CodeUnavailable || code == metering.CodeOverloaded

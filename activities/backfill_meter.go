@@ -11,46 +11,46 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// BackfillInput names the meter version whose past is counted.
+// BackfillInput names the meter version to backfill.
 type BackfillInput struct {
 	TenantID       metering.TenantID       `json:"tenant_id"`
 	MeterVersionID metering.MeterVersionID `json:"meter_version_id"`
 }
 
-// PlanBackfillResult is the days that are left to count, oldest first.
+// PlanBackfillResult contains the remaining days to count, oldest first.
 type PlanBackfillResult struct {
 	Days []time.Time `json:"days"`
 }
 
-// PlanBackfill finds the days that may hold events and are not counted yet.
+// PlanBackfill returns the days that may contain events and are not counted yet.
 func (a *Activities) PlanBackfill(ctx context.Context, in BackfillInput) (PlanBackfillResult, error) {
 	defer alive(ctx)()
 	days, err := a.store.Backfills.Plan(ctx, in.TenantID, in.MeterVersionID)
 	return PlanBackfillResult{days}, err
 }
 
-// CountDaysInput is a chunk of a backfill's days. Resumed: an operator has resumed the
-// paused backfill.
+// CountDaysInput contains a part of a backfill's days. Resumed is set after an operator has resumed
+// the paused backfill.
 type CountDaysInput struct {
 	BackfillInput
 	Days    []time.Time `json:"days"`
 	Resumed bool        `json:"resumed,omitempty"`
 }
 
-// CountDaysResult is the usage that a chunk added. Paused: workers were killed again and
-// again while they counted the day after the Done ones.
+// CountDaysResult counts the finished days and their events. Paused is set if workers were
+// repeatedly killed while they counted the next day.
 type CountDaysResult struct {
 	Done   int   `json:"done"` // days
 	Events int64 `json:"events"`
 	Paused bool  `json:"paused,omitempty"`
 }
 
-// countFor is how long days are counted before the run goes on with the rest.
+// countFor is the time after which CountDays starts no other day, so that the run can show its
+// progress.
 const countFor = time.Minute
 
-// CountDays adds the events of each day to the meter version's usage, each day in the
-// tenant's turn. A repeat goes on after the last day that was reported, and counts no day
-// twice.
+// CountDays adds the events of each day to the meter version's usage, each day in the tenant's
+// turn. A retry continues after the last day in the heartbeat. No day is counted twice.
 func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDaysResult, error) {
 	var progress CountDaysResult
 	if activity.HasHeartbeatDetails(ctx) {
@@ -86,7 +86,7 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 	return progress, nil
 }
 
-// countDay counts one day, if the backfill goes on.
+// countDay counts one day, unless the backfill has ended or is paused.
 func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Time) (events int64, state db.BackfillState, err error) {
 	err = a.inTurn(ctx, in.TenantID, func() error {
 		state, err = a.store.Backfills.Begin(ctx, in.TenantID, in.MeterVersionID)

@@ -14,18 +14,19 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// batchProgress is the heartbeat of SyncBatch: where another attempt goes on.
+// batchProgress is the heartbeat of SyncBatch, from which the next attempt continues.
 type batchProgress struct {
-	Rest   []metering.CustomerID `json:"rest"`   // not tried yet
-	Unsure []metering.CustomerID `json:"unsure"` // tried in vain: is it the customer or the provider?
-	Since  time.Time             `json:"since"`  // when the first of them was
+	Rest   []metering.CustomerID `json:"rest"`   // customers that were not tried yet
+	Unsure []metering.CustomerID `json:"unsure"` // failed customers; the cause is the customer or the provider
+	Since  time.Time             `json:"since"`  // time at which the first unsure customer was tried
 	Result SyncBatchResult       `json:"result"`
 }
 
-// SyncBatch brings customers' usage to the provider, a few at once. A customer
-// that fails while another goes through has failed on its own, and is left to a
-// run of its own. Where nobody goes through it is the provider's failure, which
-// ends the attempt: the next one begins with those that were not tried yet.
+// SyncBatch reports the usage of customers to the provider, a few customers concurrently. If a
+// customer fails while the provider accepts reports of another, the cause is the customer, which
+// gets its own run. If the provider accepts reports of no customer, the cause is the provider, and
+// the attempt ends with an error. The next attempt begins with the customers that were not tried
+// yet.
 func (a *Activities) SyncBatch(ctx context.Context, in BatchInput) (SyncBatchResult, error) {
 	b := &batch{Activities: a, tenant: in.TenantID, progress: progressOf(ctx, in.Customers)}
 	provider, err := a.store.Providers.Active(ctx, in.TenantID)
@@ -55,7 +56,7 @@ func (a *Activities) SyncBatch(ctx context.Context, in BatchInput) (SyncBatchRes
 	return b.progress.Result, err
 }
 
-// progressOf is where the attempt before this one has come to.
+// progressOf returns the progress of the previous attempt.
 func progressOf(ctx context.Context, customers []metering.CustomerID) batchProgress {
 	first := batchProgress{Rest: customers}
 	if !activity.HasHeartbeatDetails(ctx) {
@@ -75,12 +76,12 @@ type batch struct {
 	*Activities
 	tenant   metering.TenantID
 	provider providers.Description
-	numbers  map[metering.CustomerID]int64 // of the last reports before the batch
+	numbers  map[metering.CustomerID]int64 // numbers of the last reports before the batch
 	progress batchProgress
 }
 
-// syncAll syncs the next few customers at once. Its error is one of the provider
-// or the database.
+// syncAll syncs the next few customers concurrently. It returns only errors of the provider or the
+// database.
 func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 	began := b.now()
 	tried, err := b.try(ctx, few, func(customer metering.CustomerID, _ error) error {
@@ -92,7 +93,8 @@ func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 		b.progress.Since = began
 	}
 	if err == nil && !tried.through && len(b.progress.Unsure) > 1 {
-		tried.through, err = b.store.Syncs.ReportedSince(ctx, b.tenant, b.progress.Since) // by another batch or run
+		// Another batch or run may have reported usage in the meantime.
+		tried.through, err = b.store.Syncs.ReportedSince(ctx, b.tenant, b.progress.Since)
 		if err == nil && !tried.through {
 			err = tried.failure
 		}
@@ -103,8 +105,8 @@ func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 	return b.syncUnsure(ctx)
 }
 
-// syncUnsure tries those again who were tried in vain, now that somebody has
-// got through. Who fails again fails on its own.
+// syncUnsure retries the unsure customers after the provider has accepted reports of another. For a
+// customer that fails again, the cause is the customer.
 func (b *batch) syncUnsure(ctx context.Context) error {
 	for few := range slices.Chunk(slices.Clone(b.progress.Unsure), b.provider.AtOnce) {
 		tried, err := b.try(ctx, few, func(customer metering.CustomerID, _ error) error { return b.fail(ctx, customer) })
@@ -117,8 +119,9 @@ func (b *batch) syncUnsure(ctx context.Context) error {
 	return nil
 }
 
-// syncLast tries the one again who was tried in vain and had nobody beside it:
-// perhaps the provider was just away. What it refuses to all is for operators.
+// syncLast retries the customers that are still unsure at the end of the batch, because the
+// provider may have been unavailable for a short time only. A refusal that is not limited to the
+// customer ends the activity, because an operator has to act.
 func (b *batch) syncLast(ctx context.Context) error {
 	_, err := b.try(ctx, b.progress.Unsure, func(customer metering.CustomerID, failure error) error {
 		if metering.CodeOf(failure) == metering.CodeProviderRefuse {
@@ -129,15 +132,16 @@ func (b *batch) syncLast(ctx context.Context) error {
 	return err
 }
 
-// tried is what came of trying a few customers.
+// tried is the result of trying a few customers.
 type tried struct {
-	through bool                  // the provider has answered one of them
-	failure error                 // the last one of those that may be the provider's
-	left    []metering.CustomerID // of whom nothing is known: the database has failed
+	through bool                  // the provider has answered a call for at least one of them
+	failure error                 // the last failure that the provider may have caused
+	left    []metering.CustomerID // customers with an unknown result, because the database failed
 }
 
-// try syncs a few customers at once and judges them in their order; in vain are
-// those whose failure may be theirs or the provider's. Its error is the database's.
+// try syncs a few customers concurrently, and then judges the results in the order of the
+// customers. It calls vain for each failure that the customer or the provider may have caused. Its
+// error comes from the database or from vain.
 func (b *batch) try(ctx context.Context, few []metering.CustomerID, vain func(metering.CustomerID, error) error) (t tried, err error) {
 	sent, failures := make([]int, len(few)), make([]error, len(few))
 	var syncing sync.WaitGroup
@@ -164,15 +168,15 @@ func (b *batch) try(ctx context.Context, few []metering.CustomerID, vain func(me
 	return t, err
 }
 
-// verdict says whose failure it was that a customer was not synced, if it was not.
+// verdict is the result of a customer's sync: success, or the cause of the failure.
 type verdict int
 
 const (
-	done     verdict = iota // and the provider may not have been called
-	answered                // by the provider, and done
-	itsOwn                  // the customer's
-	inVain                  // the customer's or the provider's
-	notOurs                 // the database's: nothing is known of the customer
+	done     verdict = iota // success, or nothing to do: the provider may not have been called
+	answered                // success: the provider has answered
+	itsOwn                  // the customer is the cause
+	inVain                  // the customer or the provider is the cause
+	notOurs                 // the database is the cause: the customer's result is unknown
 )
 
 func (b *batch) judge(ctx context.Context, err error) verdict {
@@ -200,7 +204,7 @@ func (b *batch) judge(ctx context.Context, err error) verdict {
 	return inVain
 }
 
-// fail leaves the customer to a run of its own.
+// fail adds the customer to the failed ones and requests a sync for its own run.
 func (b *batch) fail(ctx context.Context, customer metering.CustomerID) error {
 	b.progress.Result.Customers++
 	if !slices.Contains(b.progress.Result.Failed, customer) {

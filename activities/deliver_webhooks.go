@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	// deliveryLanes are how many messages are on their way to an endpoint at once.
+	// deliveryLanes is the number of concurrent deliveries to an endpoint.
 	deliveryLanes = 8
-	// sendFor is how long messages are taken to be sent, so that the run reports
-	// its progress now and then.
+	// sendFor is the time after which SendMessages starts no more deliveries, so that the run can
+	// report its progress.
 	sendFor = 15 * time.Second
 )
 
-// SendMessagesInput names the endpoint. AtOnce does not wait for what waits.
+// SendMessagesInput names the endpoint. With AtOnce, waiting messages become due immediately.
 type SendMessagesInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	EndpointID metering.EndpointID `json:"endpoint_id"`
 	AtOnce     bool                `json:"at_once,omitempty"`
 }
 
-// SendMessagesResult is what was done, and what is left.
+// SendMessagesResult counts the deliveries and describes the messages that remain.
 type SendMessagesResult struct {
 	Delivered int                      `json:"delivered"`
-	Failed    int                      `json:"failed"`  // attempts in vain
-	Problem   string                   `json:"problem"` // of the last one of those
-	Waiting   int                      `json:"waiting"` // messages
-	Next      *time.Time               `json:"next"`    // when to go on; nil: nothing is left
+	Failed    int                      `json:"failed"`  // failed attempts
+	Problem   string                   `json:"problem"` // of the last failed attempt
+	Waiting   int                      `json:"waiting"` // messages that wait
+	Next      *time.Time               `json:"next"`    // time of the next attempt; nil: no message is left
 	Disabled  metering.DisabledBecause `json:"disabled,omitempty"`
 }
 
-// SendMessages sends the endpoint what is due, several messages at once.
+// SendMessages delivers the endpoint's due messages, up to deliveryLanes of them concurrently.
 func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (SendMessagesResult, error) {
 	defer alive(ctx)()
 	endpoint, err := a.store.Webhooks.Get(ctx, in.TenantID, in.EndpointID)
@@ -44,7 +44,7 @@ func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (Se
 		return SendMessagesResult{}, err
 	}
 	if _, err := a.secretsOf(endpoint); err != nil {
-		return SendMessagesResult{}, err // no fault of the webhook's: nothing is tried
+		return SendMessagesResult{}, err // the webhook is not the cause, so no attempt is made
 	}
 	if in.AtOnce {
 		if err := a.store.Deliveries.Hasten(ctx, in.TenantID, in.EndpointID, a.now()); err != nil && metering.CodeOf(err) != metering.CodeConflict {
@@ -89,8 +89,9 @@ func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (Se
 	return result, err
 }
 
-// sendNext makes one attempt at the message that is due, or none: nil. Without budget
-// for it, the run tries again in a second.
+// sendNext delivers the message that has been due the longest, and returns the attempt. It returns
+// nil if no message can be sent now. If only the delivery budget is used up, the run tries again
+// after a second.
 func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*metering.Attempt, error) {
 	claimed, err := a.store.Deliveries.Claim(ctx, in.TenantID, in.EndpointID, a.now(), webhook.Timeout+5*time.Second)
 	if metering.CodeOf(err) == metering.CodeRateLimited {
@@ -101,13 +102,13 @@ func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*meter
 	}
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err() // it is due again when the lease ends
+		return nil, ctx.Err() // the message is due again when its lease ends
 	case <-time.After(claimed.Wait):
 	}
 	began := a.now()
 	answer, err := a.sendMessage(ctx, *claimed)
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // nobody knows what came of it: it is sent again when the lease ends
+		return nil, ctx.Err() // the result is unknown: the message is sent again when its lease ends
 	}
 	attempt := metering.Attempt{At: began, Took: a.now().Sub(began), Status: answer.Status, Problem: failureText(err)}
 	err = a.store.Deliveries.Settle(ctx, *claimed, attempt, answer.RetryAfter, a.now())
@@ -126,7 +127,7 @@ func (a *Activities) sendMessage(ctx context.Context, c db.ClaimedDelivery) (web
 	return a.webhook.Deliver(ctx, c.Endpoint.URL, secrets, c.ID.String(), a.now(), body)
 }
 
-// secretsOf are what the endpoint's messages are signed with now.
+// secretsOf returns the secrets that currently sign the endpoint's messages.
 func (a *Activities) secretsOf(e metering.Endpoint) (secrets []string, err error) {
 	for _, sealed := range e.Signing(a.now()) {
 		secret, err := a.keyring.Open(e.TenantID, db.EndpointSecret, sealed)
@@ -138,10 +139,10 @@ func (a *Activities) secretsOf(e metering.Endpoint) (secrets []string, err error
 	return secrets, nil
 }
 
-// messagesKept is how long messages, and what came of them, can be looked at.
+// messagesKept is the time for which messages and their delivery attempts are kept.
 const messagesKept = 30 * 24 * time.Hour
 
-// SweepMessages forgets old messages.
+// SweepMessages deletes old messages.
 func (a *Activities) SweepMessages(ctx context.Context) error {
 	defer alive(ctx)()
 	return inParts(sweptAtOnce, func(most int) (int, error) { return a.store.Deliveries.Sweep(ctx, a.now().Add(-messagesKept), most) })

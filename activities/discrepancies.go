@@ -9,13 +9,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// AuditTenantsInput asks for a page of tenants.
+// AuditTenantsInput selects the next page of tenants.
 type AuditTenantsInput struct {
 	After metering.TenantID `json:"after"`
 }
 
-// AuditTenantsResult is what the audit of a page of tenants found. The next
-// page begins after Last; 0: there is none.
+// AuditTenantsResult counts the work for a page of tenants. The next page begins after Last. Last
+// is 0 on the last page.
 type AuditTenantsResult struct {
 	Tenants       int               `json:"tenants"`
 	Discrepancies int               `json:"discrepancies"`
@@ -27,8 +27,8 @@ const (
 	daysPerAudit    = 7
 )
 
-// AuditTenants compares the rollups of each tenant's last finished days with
-// their independent count and keeps the discrepancies that remain.
+// AuditTenants compares the rollups of each tenant's last complete days with an independent count,
+// and stores the discrepancies that remain.
 func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (AuditTenantsResult, error) {
 	defer alive(ctx)()
 	tenants, err := a.store.Tenants.After(ctx, in.After, tenantsPerAudit)

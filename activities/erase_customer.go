@@ -8,12 +8,12 @@ import (
 	"github.com/odometer-metering/odometer/db"
 )
 
-// eventsErased at once hold a transaction up for a second or so.
+// eventsErased is the number of events that one transaction erases, which takes about a second.
 const eventsErased = 2000
 
-// EraseGroupsResult says where the customer is shown.
+// EraseGroupsResult contains the customer's URL for the details of the run.
 type EraseGroupsResult struct {
-	Page string `json:"page,omitempty"` // of the customer in the API
+	Page string `json:"page,omitempty"` // the customer's URL in the API
 }
 
 // EraseGroups replaces the keys of groups that only the customer has used.
@@ -23,12 +23,12 @@ func (a *Activities) EraseGroups(ctx context.Context, in CustomerInput) (EraseGr
 	return EraseGroupsResult{a.pageOf(in.CustomerID)}, err
 }
 
-// EraseEvents erases what the customer's events say. Where it is cut short, the
-// next attempt goes on from the last events of which the server has heard.
+// EraseEvents erases the content of the customer's events. A retry continues after the last events
+// in the heartbeat.
 func (a *Activities) EraseEvents(ctx context.Context, in CustomerInput) error {
 	var after db.EventsAfter
 	if activity.HasHeartbeatDetails(ctx) {
-		_ = activity.GetHeartbeatDetails(ctx, &after) // else from the beginning: what is erased already is passed over
+		_ = activity.GetHeartbeatDetails(ctx, &after) // after an error, start from the beginning: erased events are skipped
 	}
 	for !after.Done {
 		stop := alive(ctx, after)
@@ -45,13 +45,13 @@ func (a *Activities) EraseEvents(ctx context.Context, in CustomerInput) error {
 	return nil
 }
 
-// EraseMessages erases the customer's name from reports, messages and answers.
+// EraseMessages erases the customer's name from reports, messages and stored responses.
 func (a *Activities) EraseMessages(ctx context.Context, in CustomerInput) error {
 	defer alive(ctx)()
 	return a.inTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Messages(ctx, in.TenantID, in.CustomerID) })
 }
 
-// FinishErasure notes that nothing personal of the customer is left.
+// FinishErasure records that the database contains no more personal data of the customer.
 func (a *Activities) FinishErasure(ctx context.Context, in CustomerInput) error {
 	defer alive(ctx)()
 	return a.store.Erasures.Finish(ctx, in.TenantID, in.CustomerID, a.now())

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// retried is the one table of what Temporal may try again. A code that is
-// missing here is not tried again: somebody has to act first.
+// retried contains the codes of errors that Temporal retries. An error with any other code is not
+// retried, because an operator has to act first.
 var retried = map[metering.Code]bool{
 	metering.CodeOverloaded:   true,
 	metering.CodeUnavailable:  true,
@@ -22,8 +22,8 @@ var retried = map[metering.Code]bool{
 	metering.CodeInternal:     true,
 }
 
-// Failure is what Temporal is told of err: the code as the failure's type, a
-// text without secrets or names, and how long to wait. Causes are for the log.
+// Failure converts err for Temporal: the code becomes the failure's type, the message contains
+// neither secrets nor names, and the failure may contain a retry delay. Causes are only logged.
 func Failure(err error) error {
 	if err == nil || temporal.IsCanceledError(err) {
 		return err
@@ -66,7 +66,7 @@ func waitOf(err error) time.Duration {
 	return asked.Wait
 }
 
-// categoryOf keeps what is expected to happen out of the error metrics.
+// categoryOf returns the category that excludes expected errors from Temporal's error metrics.
 func categoryOf(code metering.Code) temporal.ApplicationErrorCategory {
 	switch code {
 	case metering.CodeProviderDown, metering.CodeProviderRefuse, metering.CodeOverloaded, metering.CodeConflict:
@@ -75,8 +75,8 @@ func categoryOf(code metering.Code) temporal.ApplicationErrorCategory {
 	return temporal.ApplicationErrorCategoryUnspecified
 }
 
-// failureText is what tenants are shown of a failure to send, and what is kept
-// of it: no word of a provider's.
+// failureText returns the text of a failure to send that is stored and shown to tenants. It
+// contains no text from a provider.
 func failureText(err error) string {
 	if err == nil {
 		return ""

@@ -15,15 +15,16 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// HoldInput names a held invoice, and the sync that was requested last for it; nil: none was.
+// HoldInput names a held invoice, and the last sync that was requested for it. SyncID is nil if
+// there is none.
 type HoldInput struct {
 	TenantID metering.TenantID `json:"tenant_id"`
 	HoldID   metering.HoldID   `json:"hold_id"`
 	SyncID   *uuid.UUID        `json:"sync_id,omitempty"`
 }
 
-// beginHold writes the hold of a draft down, if its tenant wants drafts held
-// and the provider can. 0: there is no hold that has not ended.
+// beginHold stores a hold for a draft if the tenant holds drafts and the provider supports it. It
+// returns the invoice's open hold, or 0 if there is none.
 func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (metering.HoldID, error) {
 	holds, ok := r.Provider.(providers.Holds)
 	if !ok {
@@ -48,20 +49,20 @@ func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (mete
 	}, r.now())
 }
 
-// LookAtHoldResult is what was found, and what is to be done.
+// LookAtHoldResult contains the result of a comparison, and the next action.
 type LookAtHoldResult struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
-	Page       string              `json:"page,omitempty"` // of the customer in the API
+	Page       string              `json:"page,omitempty"` // the customer's URL in the API
 	State      billing.HoldState   `json:"state"`
-	Found      []string            `json:"found"` // in words, with internal ids
+	Found      []string            `json:"found"` // differences in words, with internal ids
 	Deadline   time.Time           `json:"deadline"`
-	Send       *uuid.UUID          `json:"send,omitempty"`  // the report that holds or releases it
-	Sync       bool                `json:"sync,omitempty"`  // the customer has to be synced
-	Until      *time.Time          `json:"until,omitempty"` // nothing is to be done before
+	Send       *uuid.UUID          `json:"send,omitempty"`  // report to send, which holds or releases the invoice
+	Sync       bool                `json:"sync,omitempty"`  // the customer needs a sync
+	Until      *time.Time          `json:"until,omitempty"` // no action is necessary before this time
 }
 
-// LookAtHold reads a held invoice and what the provider has counted of its
-// period, compares it with what was reported, and writes down what is to be done.
+// LookAtHold reads a held invoice and the provider's counts of its period, compares them with the
+// reported usage, and stores the next action.
 func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldResult, error) {
 	defer alive(ctx)()
 	look, err := a.store.Holds.Look(ctx, in.TenantID, in.HoldID, in.SyncID, a.now())
@@ -93,7 +94,7 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 	return result, nil
 }
 
-// reasonsShown bounds the reasons that a run shows.
+// reasonsShown bounds the number of reasons that a run shows.
 const reasonsShown = 20
 
 func (a *Activities) found(look db.HoldLook, d billing.HoldDecision) LookAtHoldResult {
@@ -110,8 +111,8 @@ func (a *Activities) found(look db.HoldLook, d billing.HoldDecision) LookAtHoldR
 	return result
 }
 
-// readHeld reads the provider's side: the invoice, and, once the customer was
-// synced after the grace, what is counted.
+// readHeld reads the invoice from the provider. After the hold's sync has finished, it also reads
+// the provider's counts.
 func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, look *db.HoldLook) (providers.Holds, error) {
 	wanted, err := a.store.Links.Wanted(ctx, tenant, look.CustomerID)
 	if err != nil {
@@ -157,14 +158,14 @@ func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID
 	return nil
 }
 
-// AskReleaseInput names the held invoice, and says why it is to be released.
+// AskReleaseInput names the held invoice and the reason for its release.
 type AskReleaseInput struct {
 	HoldInput
 	Reason string `json:"reason"`
 }
 
-// AskRelease writes down that an invoice is to be released. Where somebody has
-// asked for it already that stays as it is.
+// AskRelease records that an operator wants the invoice released. It keeps an earlier request
+// unchanged.
 func (a *Activities) AskRelease(ctx context.Context, in AskReleaseInput) error {
 	defer alive(ctx)()
 	_, err := a.store.Holds.AskRelease(ctx, in.TenantID, metering.Operator, in.HoldID, in.Reason, a.now())

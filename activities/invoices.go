@@ -17,7 +17,7 @@ import (
 type invoiceReader struct {
 	*Activities
 	called
-	invoices   providers.Invoices // nil: the provider makes none
+	invoices   providers.Invoices // nil: the provider has no invoices
 	tenant     metering.TenantID
 	customer   metering.CustomerID
 	connection metering.ConnectionID
@@ -39,7 +39,7 @@ func (a *Activities) invoicesOf(ctx context.Context, tenant metering.TenantID, c
 	return r, err
 }
 
-// keep reads an invoice as it is now, and keeps it.
+// keep reads the current state of an invoice and stores it.
 func (r invoiceReader) keep(ctx context.Context, id string) (metering.Invoice, error) {
 	readAt := r.now()
 	r.question.ID = id
@@ -52,24 +52,25 @@ func (r invoiceReader) keep(ctx context.Context, id string) (metering.Invoice, e
 }
 
 const (
-	// listsAtOnce bounds how many customers' invoices a run lists; the next one goes on.
+	// listsAtOnce bounds the number of customers with invoices to list in one run. The next run
+	// continues.
 	listsAtOnce = 200
-	// listedEvery is how often those of one customer are.
+	// listedEvery is the interval between two lists of one customer's invoices.
 	listedEvery = 24 * time.Hour
-	// listedAgainAfter is when they are, where that was in vain.
+	// listedAgainAfter is the interval after a failed list.
 	listedAgainAfter = time.Hour
 )
 
-// ListInvoicesResult is what was listed.
+// ListInvoicesResult counts the work of ListInvoices.
 type ListInvoicesResult struct {
 	Customers int `json:"customers"`
-	Failed    int `json:"failed"` // customers
+	Failed    int `json:"failed"` // customers with a list that failed
 }
 
-// ListInvoices reads the invoices of customers with a closed period of which it is
-// not known what they bill, once a day for each of them, whatever was heard
-// of them, and compares the periods with them. What fails for one customer is
-// tried again later, and stops nobody else; two silences in a row are the provider's.
+// ListInvoices reads the invoices of customers with an open reconciliation, once a day for each
+// customer and even without events, and then reconciles their closed periods. If it fails for one
+// customer, it continues with the next and tries the customer again later. If the provider is
+// unavailable for two customers in a row, ListInvoices returns an error.
 func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result ListInvoicesResult, err error) {
 	defer alive(ctx)()
 	active, err := a.store.Providers.Active(ctx, in.TenantID)
@@ -106,7 +107,7 @@ func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result L
 	return result, nil
 }
 
-// judgeList says whether the failure of one customer's list is everybody's.
+// judgeList reports whether a customer's failure affects all customers. It logs any other failure.
 func (a *Activities) judgeList(ctx context.Context, list db.InvoiceList, err error, silent bool) (everybodys bool) {
 	if err == nil {
 		return false
@@ -126,7 +127,7 @@ func (a *Activities) judgeList(ctx context.Context, list db.InvoiceList, err err
 	return everybodys
 }
 
-// listInvoices reads what invoices there are of a customer at the provider.
+// listInvoices reads and stores all invoices of a customer at the provider.
 func (a *Activities) listInvoices(ctx context.Context, tenant metering.TenantID, list db.InvoiceList) error {
 	reader, err := a.invoicesOf(ctx, tenant, list.Customer)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// MakeChunks prepares the database for the events of the coming weeks.
+// MakeChunks creates the chunks for the events of the coming weeks.
 func (a *Activities) MakeChunks(ctx context.Context) error {
 	defer alive(ctx)()
 	return a.store.Maintenance.MakeChunks(ctx, a.now())
 }
 
-// sweptAtOnce is how many rows one statement forgets.
+// sweptAtOnce is the number of rows that one statement deletes.
 const sweptAtOnce = 10_000
 
-// inParts does something part by part, until less is found than a part has.
+// inParts calls do with a part's size until it returns less than that size.
 func inParts[N int | int64](most int, do func(most int) (N, error)) error {
 	for {
 		n, err := do(most)
@@ -27,14 +27,13 @@ func inParts[N int | int64](most int, do func(most int) (N, error)) error {
 	}
 }
 
-// SweepRequestIDs forgets the ids of signed requests that are too old to be
-// accepted again.
+// SweepRequestIDs deletes the ids of signed requests that are too old to be accepted again.
 func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 	defer alive(ctx)()
 	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.RequestIDs.Sweep(ctx, a.now(), most) })
 }
 
-// reportedAtOnce is how many credentials of a kind one transaction reports.
+// reportedAtOnce is the number of credentials of a kind that one transaction reports.
 const reportedAtOnce = 100
 
 // countsKept is how long counts of events and references to uncounted events are kept.
@@ -61,36 +60,35 @@ func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	)
 }
 
-// ReportExpiringCredentials publishes which API keys and HMAC secrets expire soon.
+// ReportExpiringCredentials publishes messages about API keys and HMAC secrets that expire soon.
 func (a *Activities) ReportExpiringCredentials(ctx context.Context) error {
 	defer alive(ctx)()
 	return inParts(reportedAtOnce, func(most int) (int, error) { return a.store.Maintenance.ReportExpiring(ctx, a.now(), most) })
 }
 
-// RefreshDaily brings the independent count of usage up to date and compresses old
-// events, where the database's edition has either.
+// RefreshDaily updates the independent count of usage and compresses old events. Both require
+// TimescaleDB's Community edition.
 func (a *Activities) RefreshDaily(ctx context.Context) error {
 	defer alive(ctx)()
 	_, err := a.store.Maintenance.Refresh(ctx, a.now())
 	return err
 }
 
-// digestedAtOnce is how many closed periods without digests one query finds.
+// digestedAtOnce is the number of closed periods without digests that one query returns.
 const digestedAtOnce = 100
 
-// DigestPeriods makes the digests of periods that have closed.
+// DigestPeriods computes the digests of closed periods.
 func (a *Activities) DigestPeriods(ctx context.Context) error {
 	defer alive(ctx)()
 	return inParts(digestedAtOnce, func(most int) (int, error) { return a.store.Maintenance.DigestClosed(ctx, most) })
 }
 
-// DropEventsResult is what an hour's maintenance dropped.
+// DropEventsResult counts the deleted chunks of events.
 type DropEventsResult struct {
 	Chunks int `json:"chunks"`
 }
 
-// DropEvents drops the events and the conflicts that need not be kept any longer,
-// where the deployment keeps them for a time only.
+// DropEvents deletes events and conflicts after the retention time, if the deployment has one.
 func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 	if a.keep == 0 {
 		return DropEventsResult{}, nil
@@ -105,10 +103,10 @@ func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 	return DropEventsResult{dropped}, err
 }
 
-// versionsDropped is how many retired meter versions one query finds.
+// versionsDropped is the number of retired meter versions that one query returns.
 const versionsDropped = 100
 
-// DropRetired drops the rollups of meter versions that others have replaced.
+// DropRetired deletes the rollups of replaced meter versions.
 func (a *Activities) DropRetired(ctx context.Context) error {
 	defer alive(ctx)()
 	return inParts(versionsDropped, func(most int) (int, error) { return a.store.Maintenance.DropRetired(ctx, a.now(), most) })

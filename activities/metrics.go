@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Metrics count what the activities do, by what came of it: never by tenant.
+// Metrics counts the work of activities by outcome. It has no label for the tenant.
 type Metrics struct {
 	calls    *prometheus.HistogramVec
 	failed   *prometheus.GaugeVec
@@ -20,7 +20,7 @@ type Metrics struct {
 	gaps     prometheus.Counter
 }
 
-// NewMetrics makes the metrics and registers them; registry may be nil.
+// NewMetrics creates the metrics and registers them with registry, unless that is nil.
 func NewMetrics(registry prometheus.Registerer) Metrics {
 	m := Metrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -46,7 +46,7 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 			Name: "odometer_provider_event_gaps_total", Help: "Times that the worker read a provider's list of events too late to see every event.",
 		}),
 	}
-	for _, outcome := range []string{"succeeded", "failed"} { // shown from 0 on, or the first would be no increase
+	for _, outcome := range []string{"succeeded", "failed"} { // start at 0, so that the first increment is visible as an increase
 		m.syncs.WithLabelValues(outcome)
 		m.webhooks.WithLabelValues(outcome)
 	}
@@ -56,7 +56,7 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 	return m
 }
 
-// measured makes a call to a provider and notes what came of it.
+// measured calls a provider, and records the duration and the outcome.
 func measured[T any](m Metrics, kind metering.ProviderKind, call func() (T, error)) (T, error) {
 	began := time.Now()
 	answer, err := call()

@@ -7,18 +7,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RecordUpdateInput is what was asked of a run.
+// RecordUpdateInput describes an update that an operator sent to a run.
 type RecordUpdateInput struct {
 	metering.Asked
 	TenantID metering.TenantID `json:"tenant_id"`
 	Workflow string            `json:"workflow"`
 	Run      string            `json:"run"`
-	Update   string            `json:"update"` // its id
+	Update   string            `json:"update"` // id of the update
 	Name     string            `json:"name"`
-	MeterID  metering.MeterID  `json:"meter_id,omitempty"` // that it names
+	MeterID  metering.MeterID  `json:"meter_id,omitempty"` // meter that the update names; 0: none
 }
 
-// RecordUpdate has the audit log keep what an operator asks of a run, once.
+// RecordUpdate stores an operator's update in the audit log. A retry stores it only once.
 func (a *Activities) RecordUpdate(ctx context.Context, in RecordUpdateInput) error {
 	defer alive(ctx)()
 	return a.store.AuditLog.RecordUpdate(ctx, in.TenantID, db.RunUpdate{

@@ -7,45 +7,45 @@ import (
 	"github.com/google/uuid"
 )
 
-// Steps are what a pass over a customer's billing is made of: a workflow takes
-// each as an activity, a batch takes them one after the other. An error is one
-// that no answer to a request can explain.
+// Steps are the steps of a pass over a customer's billing. A workflow runs each step as an
+// activity; a batch calls the steps directly. A step returns an error only if the answer to a sync
+// request cannot explain it.
 type Steps interface {
-	// Read reads what the customer is at the provider, unless that was done a
-	// moment ago; again wants it read in any case. failure is for operators.
+	// Read reads the customer's state at the provider. Without again, it may reuse a recent read.
+	// failure is a message for operators.
 	Read(again bool) (failure string, err error)
-	// Plan writes down what is to be reported next.
+	// Plan plans and stores the next reports.
 	Plan() (plan PlanReportsResult, failure string, err error)
-	// Send sends one report until it is decided on.
+	// Send sends one report until it is decided.
 	Send(Report) (Ending, error)
-	// Count looks for what was accepted in what the provider has counted.
+	// Count checks which accepted reports the provider has counted.
 	Count() error
 }
 
-// Ending is what came of sending a report.
+// Ending is the result of sending a report.
 type Ending struct {
 	Accepted bool
-	Left     bool   // it was not to be sent
-	Refused  bool   // what the customer is at the provider may be something else by now: it is read and planned again
-	Stop     bool   // the provider does not answer: nothing else is sent
-	Failure  string // for operators
+	Left     bool   // the report was skipped, because its meter is excluded
+	Refused  bool   // the customer's state at the provider may have changed: it is read and planned again
+	Stop     bool   // the provider does not answer: the pass ends
+	Failure  string // message for operators
 }
 
-// Passed is what a pass did.
+// Passed is the result of a pass.
 type Passed struct {
-	Reports []uuid.UUID // that it sent, and that it found up to date
-	Sent    int         // of them, those that were accepted
-	Failure string      // for operators; "" where all went well
+	Reports []uuid.UUID // sent reports, and reports that were already up to date
+	Sent    int         // number of accepted reports
+	Failure string      // message for operators; "": no failure
 }
 
-// readsAtMost bounds how often what a customer is at the provider may change
-// between reading and planning.
+// readsAtMost bounds the number of additional reads when the customer's state at the provider
+// changes between reading and planning.
 const readsAtMost = 3
 
-// Pass brings a customer's usage to the provider: it reads the provider's side,
-// if it has one to read, plans and sends, until the plan has nothing more. Each
-// series is reported once at most, so that steady events do not keep it going.
-// What is refused does not hold back the others.
+// Pass reports a customer's usage to the provider. It reads the customer's state if reads is set,
+// and then plans and sends until the plan contains no new report. It sends each report at most
+// once, so that a steady flow of events does not keep the pass going. A refused report does not
+// delay the others.
 func Pass(s Steps, reads bool) (p Passed, err error) {
 	var tried []uuid.UUID
 	for again, unread := false, 0; ; {

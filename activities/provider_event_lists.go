@@ -15,22 +15,22 @@ type TenantInput struct {
 	TenantID metering.TenantID `json:"tenant_id"`
 }
 
-// ListEventsResult is what was found in a page of the provider's list of events.
+// ListEventsResult is the result of a page of the provider's list of events.
 type ListEventsResult struct {
-	Missed []MissedEvent `json:"missed,omitempty"` // those that had not come
-	More   bool          `json:"more"`             // there are older ones that may not be known
+	Missed []MissedEvent `json:"missed,omitempty"` // events that had not arrived
+	More   bool          `json:"more"`             // there are further pages
 }
 
-// MissedEvent is the row of an event that had not come, and whom it is about;
-// 0: none of ours.
+// MissedEvent names the row and the customer of an event that had not arrived. CustomerID is 0 if
+// the event concerns no customer in Odometer.
 type MissedEvent struct {
 	RowID      metering.ProviderEventID `json:"row_id"`
 	CustomerID metering.CustomerID      `json:"customer_id"`
 }
 
-// ListEvents asks the provider, if it keeps a list of its events, for the next
-// page of those that may never have come. What is found is kept as what is
-// delivered, so that an event that does both is one row.
+// ListEvents reads the next page of the provider's list of events, if the provider has such a list.
+// It stores events in the same way as delivered events, so that an event that is both listed and
+// delivered has one row.
 func (a *Activities) ListEvents(ctx context.Context, in TenantInput) (ListEventsResult, error) {
 	defer alive(ctx)()
 	now := a.now()

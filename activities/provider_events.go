@@ -15,31 +15,31 @@ type ProviderEventInput struct {
 	RowID    metering.ProviderEventID `json:"row_id"`
 }
 
-// ReadEventResult is what has to be done about it.
+// ReadEventResult describes an event.
 type ReadEventResult struct {
-	CustomerID metering.CustomerID `json:"customer_id"`    // 0: it is about none of ours
-	Invoice    bool                `json:"invoice"`        // it is about an invoice, else about a subscription
-	Page       string              `json:"page,omitempty"` // of the customer in the API
+	CustomerID metering.CustomerID `json:"customer_id"`    // 0: the event concerns no customer in Odometer
+	Invoice    bool                `json:"invoice"`        // the event is about an invoice, otherwise about a subscription
+	Page       string              `json:"page,omitempty"` // the customer's URL in the API
 }
 
-// ReadEvent says what an event is about.
+// ReadEvent returns the customer of an event, and whether it is about an invoice.
 func (a *Activities) ReadEvent(ctx context.Context, in ProviderEventInput) (ReadEventResult, error) {
 	defer alive(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
 	return ReadEventResult{customer, event.Invoice, a.pageOf(customer)}, err
 }
 
-// ReadInvoiceResult is what has to be done about the invoice.
+// ReadInvoiceResult describes the event's invoice.
 type ReadInvoiceResult struct {
-	Cycle     bool      `json:"cycle"` // it bills a period's usage
-	Final     bool      `json:"final"` // and nothing changes it any more
+	Cycle     bool      `json:"cycle"` // the invoice bills a period's usage
+	Final     bool      `json:"final"` // the invoice does not change any more
 	CreatedAt time.Time `json:"created_at"`
 
-	Hold metering.HoldID `json:"hold,omitempty"` // of the invoice: its run has to know; 0: it is not held
+	Hold metering.HoldID `json:"hold,omitempty"` // open hold of the invoice, which needs a run; 0: none
 }
 
-// ReadInvoice reads the event's invoice as it is now, and keeps it. A draft that
-// is to be held gets its hold written down.
+// ReadInvoice reads the current state of the event's invoice and stores it. If the tenant holds
+// invoices, it also stores a hold for a draft.
 func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (ReadInvoiceResult, error) {
 	defer alive(ctx)()
 	event, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
@@ -58,13 +58,13 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt, hold}, err
 }
 
-// RequestSyncResult names the sync that answers a request.
+// RequestSyncResult names the requested sync.
 type RequestSyncResult struct {
 	SyncID uuid.UUID `json:"sync_id"`
 }
 
-// RequestSync requests a sync because of an event. A request that no pass has
-// taken yet answers, so that a repeat adds none unless a pass began meanwhile.
+// RequestSync requests a sync because of an event. It returns an open request that no pass has
+// taken, if there is one. A retry therefore adds a request only if a pass began in the meantime.
 func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) (RequestSyncResult, error) {
 	defer alive(ctx)()
 	_, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
@@ -75,33 +75,33 @@ func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) (Re
 	return RequestSyncResult{sync}, err
 }
 
-// ReadSyncInput names a sync that an event has requested.
+// ReadSyncInput names a sync that an event requested.
 type ReadSyncInput struct {
 	TenantID metering.TenantID `json:"tenant_id"`
 	SyncID   uuid.UUID         `json:"sync_id"`
 }
 
-// ReadSyncResult is where the sync that an event has requested stands.
+// ReadSyncResult is the state of a sync that an event requested.
 type ReadSyncResult struct {
 	Status   metering.SyncStatus `json:"status"`
-	Error    string              `json:"error"`    // of a failed one: what an operator should do
-	Excluded int                 `json:"excluded"` // meters
+	Error    string              `json:"error"`    // of a failed sync: the instruction for an operator
+	Excluded int                 `json:"excluded"` // number of excluded meters
 }
 
-// ReadSync says where the sync that the event has asked for stands.
+// ReadSync returns the state of a sync that an event requested.
 func (a *Activities) ReadSync(ctx context.Context, in ReadSyncInput) (ReadSyncResult, error) {
 	defer alive(ctx)()
 	sync, err := a.store.Syncs.Get(ctx, in.TenantID, in.SyncID)
 	return ReadSyncResult{sync.Status, sync.Error, len(sync.Excluded)}, err
 }
 
-// FinishEventInput is what came of an event.
+// FinishEventInput contains the outcome of an event, in words.
 type FinishEventInput struct {
 	ProviderEventInput
 	Outcome string `json:"outcome"`
 }
 
-// FinishEvent records that nothing is left to do about an event.
+// FinishEvent records that an event is handled.
 func (a *Activities) FinishEvent(ctx context.Context, in FinishEventInput) error {
 	defer alive(ctx)()
 	return a.store.ProviderEvents.Handle(ctx, in.TenantID, in.RowID, in.Outcome, a.now())

@@ -20,15 +20,15 @@ type SendReportInput struct {
 	ReportID uuid.UUID         `json:"report_id"`
 }
 
-// SendReportResult is what came of it.
+// SendReportResult contains the provider's decision on a report.
 type SendReportResult struct {
 	State    billing.State `json:"state"` // accepted, in_doubt or rejected
 	Response string        `json:"response"`
-	Refused  bool          `json:"refused,omitempty"` // somebody has to act; else what is rejected came too late
+	Refused  bool          `json:"refused,omitempty"` // an operator has to act; false with state rejected: the report was too late for its invoice
 }
 
-// SendReport sends a report as it was written down, and records what came of
-// it. That it may have been sent is committed first.
+// SendReport sends a stored report and records the result. Before it sends the report, it commits
+// that the report may have been sent.
 func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendReportResult, error) {
 	defer alive(ctx)()
 	leased, err := a.store.Ledger.Lease(ctx, in.TenantID, in.ReportID, a.now(), a.lease())
@@ -47,22 +47,22 @@ func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l d
 	return a.metrics.reported(l.Kind, r.State, err)
 }
 
-// release ends the lease of an attempt that has failed with an error.
+// release ends the lease of an attempt that failed with an error.
 func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l db.Leased, newKey bool, err error) error {
 	released := a.store.Ledger.Release(context.WithoutCancel(ctx), tenant, l.ReportID, l.Attempt, failureText(err), newKey)
 	return errors.Join(err, released)
 }
 
-// attempt is what came of sending a report once.
+// attempt is the result of one attempt to send a report.
 type attempt struct {
 	SendReportResult
-	refusal error // why it was refused
-	newKey  bool  // after an error: the provider would repeat its answer to this key
+	refusal error // the provider's refusal, if any
+	newKey  bool  // after an error: a retry needs another idempotency key, or the provider repeats its answer
 }
 
-// send makes an attempt at a report that is leased to the caller, or finds that
-// it was taken: what may have arrived longer ago than the provider remembers is
-// looked for first. After an error nothing is decided, and it is to be tried again.
+// send makes one attempt to send a report that the caller has leased. Providers recognize a repeat
+// only for a limited time. If the first attempt is older, send first checks whether a report that
+// adds to a total has arrived. After an error, the report is undecided and has to be sent again.
 func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Leased) (attempt, error) {
 	now := a.now()
 	ctx, cancel := context.WithTimeout(ctx, a.lease()-time.Second)
@@ -107,10 +107,10 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 	return attempt{newKey: outcome.NewKey && unread == nil}, outcome.Err
 }
 
-// refused is what becomes of a report that was refused. That says nothing about
-// attempts before this one: what may have arrived with one of them is in doubt,
-// unless the provider is seen to have it. A statement is not: the next one
-// overwrites it, wherever it is sent.
+// refused returns the result for a report that the provider refused. A refusal does not apply to
+// earlier attempts: if one of them may have arrived, the outcome is unknown until the provider is
+// found to have the report. The outcome of a refused statement is known, because the next statement
+// overwrites it.
 func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, number int, refusal error) attempt {
 	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
 	inDoubt := attempt{SendReportResult{State: billing.InDoubt, Response: "refused, but an earlier attempt may have arrived: " + failureText(refusal)}, refusal, false}
@@ -125,13 +125,13 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 	case err == nil && found.State != "":
 		return attempt{SendReportResult: found}
 	case err == nil && s.Kind != billing.QuantityReport:
-		return rejected // neither a list of charges nor an invoice lacks what arrived
+		return rejected // a list of charges or an invoice would show the report if it had arrived
 	}
 	return inDoubt
 }
 
-// find asks the provider whether it has taken a report. Where it cannot tell,
-// the report is in doubt; "" says that it has not.
+// find checks whether the provider has a report. The state is InDoubt if the provider cannot tell,
+// and "" if it does not have the report.
 func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending) (SendReportResult, error) {
 	var before db.Counted
 	if s.Kind == billing.QuantityReport {
@@ -157,21 +157,21 @@ func placeOf(c db.Counted) providers.Place {
 // ReadProviderInput names the customer.
 type ReadProviderInput struct {
 	CustomerInput
-	Counts bool `json:"counts,omitempty"` // only what it has counted is read
+	Counts bool `json:"counts,omitempty"` // read only the counts
 }
 
-// ReadProviderResult says what the provider was seen to have counted.
+// ReadProviderResult contains the numbers of meter targets, by the result of reading their counts.
 type ReadProviderResult struct {
-	Counted int `json:"counted"` // places
-	Behind  int `json:"behind"`  // places where the provider's summaries say something else, as yet
-	Dropped int `json:"dropped"` // places where it took something and did not count it, which is to be reported again
+	Counted int `json:"counted"` // the provider has counted the reports
+	Behind  int `json:"behind"`  // the provider has not counted all reports yet
+	Dropped int `json:"dropped"` // the provider accepted a report but did not count it; it is reported again
 }
 
-// ReadProvider reads what the customer is at the provider, keeps where the
-// usage of each meter goes, and looks for what was accepted in what the provider
-// has counted, which may be behind. What is lacking once it should be there, the
-// provider took and dropped: some check what they are reported only after they
-// have answered. There is nothing to read of who takes statements.
+// ReadProvider reads the customer's state at the provider, stores the destination of each meter's
+// usage, and checks which accepted reports the provider has counted. Some providers validate a
+// report only after they have accepted it. Therefore, a report that is not counted within
+// Description.CountsWithin counts as dropped. A provider that takes statements has no state to
+// read.
 func (a *Activities) ReadProvider(ctx context.Context, in ReadProviderInput) (ReadProviderResult, error) {
 	defer alive(ctx)()
 	return a.readProvider(ctx, in)
@@ -207,7 +207,7 @@ func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w db.Wa
 		Customer: w.Customer, Meters: w.Meters, Mapping: w.Provider.Mapping, Amounts: w.Amounts, Text: w.Provider.Text,
 		Followed: w.Followed, Streams: w.Streams,
 	}
-	if w.Customer == "" { // no call is made
+	if w.Customer == "" { // Read makes no call
 		p, err := a.providers.Of(w.Provider.Kind)
 		if err != nil {
 			return billing.Side{}, err
@@ -254,9 +254,10 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 	return result, nil
 }
 
-// saw draws its conclusions from what the provider has counted in a place.
-// What is new may be in it or not; equal sums may be taken for each other. That
-// something is not counted says nothing where invoices say what is billed.
+// saw compares the provider's count of a meter target with the accepted reports, and records their
+// state. A recent report may or may not be part of the count, and equal sums cannot be told apart.
+// If the provider has invoices, a report is never taken for dropped, because the invoices show the
+// billed usage.
 func (a *Activities) saw(ctx context.Context, tenant metering.TenantID, by providers.Description, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
 	who, withoutOld := by.Name, !by.Invoices && (counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old)))
 	reports, state, response := place.Reports, billing.Counted, fmt.Sprintf("found in the counts of %s", who)

@@ -9,10 +9,10 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// readAddedUp reads what the provider has added up of the customer's open
-// periods, where the ledger was restored from a backup since: it does not know
-// what was reported after that was made. Nothing was sent since the restore, so
-// that the provider has counted everything once its time for that has passed.
+// readAddedUp reads the provider's counts and charges of the customer's open periods after the
+// ledger was restored from a backup. The restored ledger lacks the reports that were made after the
+// backup. Nothing was sent since the restore. Therefore, the provider's counts are complete once
+// CountsWithin has passed.
 func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
 	now := a.now()
 	reading, unread, err := a.store.Restores.Unread(ctx, in.TenantID, in.CustomerID, now)

@@ -7,22 +7,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RotationInput names a rotation. The credentials are nowhere but hashed or
-// sealed in the database.
+// RotationInput names a rotation. The credentials themselves exist only in the database, hashed or
+// sealed.
 type RotationInput struct {
 	TenantID   metering.TenantID   `json:"tenant_id"`
 	RotationID metering.RotationID `json:"rotation_id"`
 }
 
-// RotationResult is where a rotation stands. Old and New are names that the API
-// shows, too.
+// RotationResult is the state of a rotation. Old and New are the names that the API shows.
 type RotationResult struct {
 	Old       string                   `json:"old"`
 	New       string                   `json:"new"`
-	Until     time.Time                `json:"until"` // both are valid
+	Until     time.Time                `json:"until"` // end of the time in which both are valid
 	WarnAt    time.Time                `json:"warn_at"`
-	StillUsed *time.Time               `json:"still_used,omitempty"` // when the old one last was, where that is late
-	Outcome   metering.RotationOutcome `json:"outcome"`              // "": it has not ended
+	StillUsed *time.Time               `json:"still_used,omitempty"` // last use of the old credential, if that was in the second half of the overlap
+	Outcome   metering.RotationOutcome `json:"outcome"`              // "": the rotation has not ended
 }
 
 func rotationResult(r metering.Rotation) RotationResult {
@@ -33,22 +32,22 @@ func rotationResult(r metering.Rotation) RotationResult {
 	return result
 }
 
-// ReadRotation says where the rotation stands, and that a run watches it.
+// ReadRotation returns the state of the rotation, and records that a run follows it.
 func (a *Activities) ReadRotation(ctx context.Context, in RotationInput) (RotationResult, error) {
 	defer alive(ctx)()
 	r, err := a.store.Rotations.Watch(ctx, in.TenantID, in.RotationID)
 	return rotationResult(r), err
 }
 
-// WarnOfUse writes into the audit log that the old credential is still used
-// near its end, if it is.
+// WarnOfUse records in the audit log that the old credential is still used shortly before its end,
+// if it is.
 func (a *Activities) WarnOfUse(ctx context.Context, in RotationInput) (RotationResult, error) {
 	defer alive(ctx)()
 	r, err := a.store.Rotations.Warn(ctx, in.TenantID, in.RotationID, a.now())
 	return rotationResult(r), err
 }
 
-// EndRotationInput names a rotation. AtOnce ends the old credential early.
+// EndRotationInput names a rotation. AtOnce revokes the old credential early.
 type EndRotationInput struct {
 	RotationInput
 	AtOnce bool `json:"at_once"`
@@ -61,7 +60,7 @@ func (a *Activities) EndRotation(ctx context.Context, in EndRotationInput) (Rota
 	return rotationResult(r), err
 }
 
-// KeepBoth calls the rotation off.
+// KeepBoth ends the rotation and leaves both credentials valid.
 func (a *Activities) KeepBoth(ctx context.Context, in RotationInput) (RotationResult, error) {
 	defer alive(ctx)()
 	r, err := a.store.Rotations.Keep(ctx, in.TenantID, in.RotationID, a.now())

@@ -6,20 +6,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RewrapSecretsInput names the key that is to seal everything.
+// RewrapSecretsInput contains the id of the new encryption key.
 type RewrapSecretsInput struct {
 	KeyID string `json:"key_id"`
 }
 
-// RewrapSecretsResult is how many were sealed again by the attempt that came to
-// the end, and how many could not be opened with this worker's keys.
+// RewrapSecretsResult counts the secrets that the successful attempt encrypted again, and the
+// secrets that this worker's keys could not decrypt.
 type RewrapSecretsResult struct {
 	Sealed   int `json:"sealed"`
 	Unopened int `json:"unopened"`
 }
 
-// RewrapSecrets seals every secret under the first key of the keyring. A
-// repeat goes on with those that are left.
+// RewrapSecrets encrypts every secret with the first key of the keyring. A retry continues with the
+// remaining secrets. It returns CodeUnavailable if the worker's first key is a different one.
 func (a *Activities) RewrapSecrets(ctx context.Context, in RewrapSecretsInput) (RewrapSecretsResult, error) {
 	defer alive(ctx)()
 	if a.keyring.First() != in.KeyID {

@@ -18,18 +18,18 @@ type CustomerInput struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 }
 
-// BeginSyncResult names the pass. How many requests it answers has no bound, so
-// that the result holds their number only.
+// BeginSyncResult describes a pass. It contains only the number of requests that the pass answers,
+// because that number has no bound.
 type BeginSyncResult struct {
 	PassID   uuid.UUID `json:"pass_id"`
 	Requests int       `json:"requests"`
 	After    int64     `json:"after"`            // the number of the customer's last report before the pass
 	Reads    bool      `json:"reads"`            // the customer's state at the provider has to be read
-	Paused   bool      `json:"paused,omitempty"` // an operator keeps the customer from being reported: no request was taken
-	Page     string    `json:"page,omitempty"`   // of the customer in the API; "": it is not known where that is
+	Paused   bool      `json:"paused,omitempty"` // an operator paused the customer: no request was taken
+	Page     string    `json:"page,omitempty"`   // the customer's URL in the API; "": unknown
 }
 
-// BeginSync takes all open requests of the customer.
+// BeginSync takes all open requests of the customer for a new pass.
 func (a *Activities) BeginSync(ctx context.Context, in CustomerInput) (BeginSyncResult, error) {
 	defer alive(ctx)()
 	begun, err := a.store.Syncs.Begin(ctx, in.TenantID, in.CustomerID, a.now())
@@ -40,21 +40,20 @@ func (a *Activities) BeginSync(ctx context.Context, in CustomerInput) (BeginSync
 type PlanReportsInput struct {
 	CustomerInput
 	After    int64              `json:"after"`
-	Excluded []metering.MeterID `json:"excluded,omitempty"` // meters that stay as they were reported
-	PassID   uuid.UUID          `json:"pass_id"`            // the excluded meters are recorded for its requests
+	Excluded []metering.MeterID `json:"excluded,omitempty"` // meters that operators excluded
+	PassID   uuid.UUID          `json:"pass_id"`            // pass for which the excluded meters are recorded
 }
 
-// PlanReportsResult is what there is to send, if anything. Why meters are left
-// out stays in the database: it names what is the customer's at the provider.
+// PlanReportsResult contains the reports to send. The reasons for excluded meters stay in the
+// database, because they contain ids of the provider.
 type PlanReportsResult struct {
-	ReadFirst bool        `json:"read_first,omitempty"` // the customer's state at the provider has to be read: nothing else was planned
+	ReadFirst bool        `json:"read_first,omitempty"` // nothing was planned: the customer's state at the provider has to be read first
 	Send      []Report    `json:"send"`
-	More      bool        `json:"more"` // there may be other reports once these are decided
+	More      bool        `json:"more"` // the next plan may contain more reports
 	UpToDate  []uuid.UUID `json:"up_to_date"`
 }
 
-// Report names what is to be sent; to whom it goes, and its bytes, stay in the
-// database.
+// Report describes a report to send. Its recipient and its body stay in the database.
 type Report struct {
 	ID          uuid.UUID         `json:"id"`
 	Number      int64             `json:"number"`
@@ -67,7 +66,7 @@ type Report struct {
 	Deadline    time.Time         `json:"deadline"`
 }
 
-// PlanReports plans what the provider is to be reported next, and writes it down.
+// PlanReports plans and stores the next reports.
 func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (PlanReportsResult, error) {
 	defer alive(ctx)()
 	pass := db.Pass{After: in.After, Excluded: in.Excluded}
@@ -86,7 +85,7 @@ func planOf(planned db.Planned) PlanReportsResult {
 	return plan
 }
 
-// FinishSyncInput is how a pass ended.
+// FinishSyncInput contains the result of a pass.
 type FinishSyncInput struct {
 	CustomerInput
 	PassID  uuid.UUID   `json:"pass_id"`
@@ -94,15 +93,15 @@ type FinishSyncInput struct {
 	Reports []uuid.UUID `json:"reports"`
 }
 
-// FinishSyncResult reports whether other requests are open, and which of the customer's
-// closed periods are not settled with the provider's invoices.
+// FinishSyncResult reports whether other requests are open, and lists closed periods with
+// unresolved reconciliations.
 type FinishSyncResult struct {
 	More       bool         `json:"more"`
 	Unresolved []Unresolved `json:"unresolved,omitempty"`
 }
 
-// Unresolved is a closed period's meter of which invoices bill something else, or
-// are not known to bill anything.
+// Unresolved is a meter of a closed period for which the invoices bill a different quantity, or the
+// billed quantity is unknown.
 type Unresolved struct {
 	MeterID     metering.MeterID            `json:"meter_id"`
 	PeriodStart time.Time                   `json:"period_start"`
@@ -113,10 +112,11 @@ type Unresolved struct {
 	Invoiced    *metering.Decimal           `json:"invoiced,omitempty"`
 }
 
-// unresolvedShown bounds what a run shows of these; the API lists them all.
+// unresolvedShown bounds the number of unresolved reconciliations that a run shows. The API lists
+// all.
 const unresolvedShown = 10
 
-// FinishSync answers the requests that the pass took.
+// FinishSync answers the requests of the pass.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
 	defer alive(ctx)()
 	answer := db.Answer{Error: in.Error, Reports: in.Reports}
@@ -126,7 +126,7 @@ func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (Finish
 	}
 	result := FinishSyncResult{More: finished.More}
 	unresolved, err := a.store.Reconciliations.Unresolved(ctx, in.TenantID, in.CustomerID, unresolvedShown)
-	if err != nil { // the requests are answered without it
+	if err != nil { // the requests are already answered
 		activity.GetLogger(ctx).Warn("the worker cannot read the unresolved reconciliations", "error", err)
 	}
 	for _, u := range unresolved {

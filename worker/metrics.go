@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/db"
 )
 
-// state tells Prometheus how things stand in the database, asked when it asks;
-// every worker says the same.
+// state collects metrics from the database each time Prometheus reads them. All workers return the
+// same values.
 type state struct {
 	store *db.DB
 	log   *slog.Logger
@@ -50,7 +50,7 @@ func (s *state) Describe(all chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect leaves everything out when the database does not answer.
+// Collect returns no metrics if the database does not answer.
 func (s *state) Collect(all chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()

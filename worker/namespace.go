@@ -20,16 +20,15 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// NamespaceRetention is how long operators can read finished runs. Data that
-// must outlive it is in the database.
+// NamespaceRetention is the time for which operators can read finished runs. Data that is needed
+// for longer is in the database.
 const NamespaceRetention = 90 * 24 * time.Hour
 
-// namespaceTimeout is long enough for each of Temporal's caches to learn of new search attributes.
+// namespaceTimeout is long enough for new search attributes to reach all caches of Temporal.
 const namespaceTimeout = 2 * time.Minute
 
-// PrepareNamespace makes runs findable by the search attributes and lengthens the retention
-// of an existing namespace; it never shortens the retention. It returns the
-// retention before and after.
+// PrepareNamespace registers the search attributes, and lengthens the retention of an existing
+// namespace. It never shortens the retention. It returns the retention before and after.
 func PrepareNamespace(ctx context.Context, temporal client.Client, namespace string, retention time.Duration) (before, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
@@ -76,8 +75,8 @@ func checkNamespace(ctx context.Context, config Config) error {
 	return nil
 }
 
-// requireSearchAttributes registers the search attributes, and returns once runs can be found by
-// them. A worker without the right to register them needs them to be there.
+// requireSearchAttributes registers the search attributes, and waits until queries can use them. A
+// worker that has no permission to register them returns an error if they do not exist.
 func requireSearchAttributes(ctx context.Context, temporal client.Client, namespace string) error {
 	notRegistered := registerSearchAttributes(ctx, temporal, namespace)
 	names := slices.Sorted(maps.Keys(workflows.SearchAttributes()))

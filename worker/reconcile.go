@@ -14,29 +14,29 @@ import (
 const (
 	reconcileEvery = 30 * time.Second
 	deliverEvery   = time.Second
-	// holdEvery is rare, because an invoice is held for days.
+	// holdEvery is long, because an invoice is held for days.
 	holdEvery = 5 * time.Minute
-	// closeEvery is rare, because a period that cannot be closed yet stays due.
-	// Nor does it begin at once: a new customer's first sync comes before it.
+	// closeEvery is long, because a period that cannot be closed yet stays due. The first check is
+	// delayed, so that a new customer's first sync comes before it.
 	closeEvery = time.Hour
-	// StartOverdue is how long a row may wait for the start that follows it.
+	// StartOverdue is the time after which a committed row without a run counts as unfinished.
 	StartOverdue = time.Minute
 )
 
-// unfinished is something that is a committed row before it is a run. Whether
-// the start never arrived, or the run was terminated: the row is enough.
+// unfinished is a kind of work with a committed row before its run. If the start never arrived, or
+// the run was terminated, the row is enough to start another run.
 type unfinished struct {
 	what  string
-	first time.Duration // after the worker's start is it looked for
+	first time.Duration // delay of the first check after the worker's start
 	every time.Duration
 	find  func(ctx context.Context, now time.Time) ([]begin, error)
 }
 
-// begin makes sure that a run is open for a row, or reports the row to the tenant's webhooks.
+// begin starts a run for a row unless one is open, or reports the row to the tenant's webhooks.
 type begin func(ctx context.Context) error
 
-// everything is what the database may say is unfinished. Every worker looks:
-// a run that is open, or that another worker has begun, is left alone.
+// everything returns all kinds of work that may be unfinished. Every worker checks them. An open
+// run is left alone, even if another worker started it.
 func everything(config Config) []unfinished {
 	store, c := config.Store, config.Temporal
 	return []unfinished{
@@ -101,14 +101,14 @@ func rows[Row any](find func(ctx context.Context, now time.Time) ([]Row, error),
 	}
 }
 
-// overdue finds the rows that have waited for so long that their start
-// is not merely under way.
+// overdue returns only rows that are older than StartOverdue, because the start of a newer row may
+// still be under way.
 func overdue[Row any](find func(ctx context.Context, before time.Time) ([]Row, error)) func(context.Context, time.Time) ([]Row, error) {
 	return func(ctx context.Context, now time.Time) ([]Row, error) { return find(ctx, now.Add(-StartOverdue)) }
 }
 
-// reconcile has a run begun, again and again, for whatever is unfinished. The
-// kinds do not wait for each other.
+// reconcile periodically starts a run for all unfinished work. The kinds of work do not wait for
+// each other.
 func reconcile(ctx context.Context, config Config) {
 	go applySchedules(ctx, config)
 	for _, u := range everything(config) {
@@ -128,8 +128,8 @@ func (u unfinished) reconcile(ctx context.Context, config Config) {
 	}
 }
 
-// once looks once. A row whose run cannot be begun is left to the next look,
-// and keeps no other row from its run.
+// once checks for unfinished work once. If a run cannot be started, the other rows still get their
+// runs, and the next check tries again.
 func (u unfinished) once(ctx context.Context, now time.Time) error {
 	starts, err := u.find(ctx, now)
 	if err != nil {
@@ -144,7 +144,7 @@ func (u unfinished) once(ctx context.Context, now time.Time) error {
 	return someOf(failures, len(starts))
 }
 
-// someOf is all failures of so many attempts as one error.
+// someOf returns all failures of a number of attempts as one error, or nil if there are none.
 func someOf(failures []error, attempts int) error {
 	if len(failures) == 0 {
 		return nil
@@ -159,9 +159,9 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// applySchedules has the schedules follow their settings.
+// applySchedules periodically updates the schedules to match their settings.
 func applySchedules(ctx context.Context, config Config) {
-	distrusted := true // whatever has happened to the schedules while no worker was there
+	distrusted := true // schedules may have changed while no worker was running
 	for ctx.Err() == nil {
 		if err := applySchedulesOnce(ctx, config, distrusted); err == nil {
 			distrusted = false
@@ -172,9 +172,8 @@ func applySchedules(ctx context.Context, config Config) {
 	}
 }
 
-// applySchedulesOnce makes the schedules follow the database: those of tenants
-// whose settings have changed, or all of them. One that cannot be applied keeps
-// no other from it.
+// applySchedulesOnce updates the schedules of tenants with changed settings, or all schedules. If
+// one fails, the others are still updated.
 func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 	if all {
 		if err := workflows.EnsureSchedules(ctx, config.Temporal); err != nil {
@@ -195,7 +194,7 @@ func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 }
 
 func applySchedule(ctx context.Context, config Config, a db.TenantAutoSync) error {
-	setPaused := a.AppliedAt == nil // the tenant's latest word; otherwise the operators' stands
+	setPaused := a.AppliedAt == nil // a new setting of the tenant counts; otherwise, the operators' change stays
 	if err := workflows.ApplyAutoSync(ctx, config.Temporal, a.Tenant, a.AutoSync, setPaused); err != nil {
 		return err
 	}

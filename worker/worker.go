@@ -1,6 +1,5 @@
-// Package worker runs the workflows and their activities: it registers them,
-// polls the task queues, starts again what nobody is working on, and stops
-// without losing anything. It owns no rule of what happens.
+// Package worker runs the workflows and their activities. It registers them, polls the task queues,
+// restarts work that has no run, and stops without losing work. It contains no business rules.
 package worker
 
 import (
@@ -24,29 +23,29 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// Config is what a worker works with. The caller opens and closes both clients.
+// Config contains the dependencies of a worker. The caller opens and closes both clients.
 type Config struct {
 	Store                  *db.DB
 	Temporal               client.Client
-	Namespace              string // that Temporal uses; "" is "default"
+	Namespace              string // Temporal namespace; "": "default"
 	Keyring                db.Keyring
 	Guard                  providers.Guard
 	Providers              providers.Registry
 	Retention              metering.Retention
-	ProviderCallsPerSecond float64 // over all workers, which must agree on it; 0: 100
-	BaseURL                string  // where clients reach the API, for the details of runs; "": they have no links
+	ProviderCallsPerSecond float64 // for all workers together, which must have the same value; 0: 100
+	BaseURL                string  // base URL of the API for links in the details of runs; "": no links
 	Log                    *slog.Logger
 	Metrics                prometheus.Registerer // may be nil
 	Now                    func() time.Time      // nil: time.Now
-	ClockOffset            metering.ClockOffset  // of Now; no activity runs while it is beyond metering.ClockLimit
-	Started                func()                // called once the task queues are polled; may be nil
+	ClockOffset            metering.ClockOffset  // offset of Now; no activity runs while it exceeds metering.ClockLimit
+	Started                func()                // called once the worker polls the task queues; may be nil
 }
 
-// stopTimeout is how long running activities may go on after a stop: longer
-// than any call to a provider takes.
+// stopTimeout is the time that running activities get to finish after a stop. It is longer than any
+// call to a provider.
 const stopTimeout = 30 * time.Second
 
-// Run works until ctx ends, and then stops gracefully.
+// Run runs the worker until ctx ends, and then stops it gracefully.
 func Run(ctx context.Context, config Config) error {
 	if config.ProviderCallsPerSecond == 0 {
 		config.ProviderCallsPerSecond = 100
@@ -70,8 +69,8 @@ func Run(ctx context.Context, config Config) error {
 		WorkerStopTimeout: stopTimeout,
 		OnFatalError:      func(err error) { fatal <- err },
 		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log, clock: config.ClockOffset}},
-		// The SDK would hold beats back for 0.8 of their timeout: one that is
-		// late on a busy machine would be the end of an attempt that works.
+		// By default, the SDK delays heartbeats by up to 80% of their timeout. On a busy machine, a
+		// further delay would end an attempt that is still running.
 		MaxHeartbeatThrottleInterval: activities.Beat,
 	}
 	main := worker.New(config.Temporal, workflows.TaskQueue, options)
@@ -95,8 +94,8 @@ func Run(ctx context.Context, config Config) error {
 	if err := errors.Join(main.Start(), calls.Start(), heavy.Start()); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
-	// Workflows stop being driven first; what they have started may still end. Heavy work ends
-	// meanwhile: it would begin another part otherwise.
+	// Workflows stop first, so that activities that they started can still finish. Heavy work stops
+	// at the same time, because otherwise it would begin another part.
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
 	defer calls.Stop()

@@ -43,7 +43,7 @@ type Passed struct {
 const readsAtMost = 3
 
 // Pass reports a customer's usage to the provider. It reads the customer's state if reads is set,
-// and then plans and sends until the plan contains no new report. It sends each report at most
+// and then plans and sends until the plan contains no new report. It reports each series at most
 // once, so that a steady flow of events does not keep the pass going. A refused report does not
 // delay the others.
 func Pass(s Steps, reads bool) (p Passed, err error) {

@@ -120,8 +120,8 @@ func (b *batch) syncUnsure(ctx context.Context) error {
 }
 
 // syncLast retries the customers that are still unsure at the end of the batch, because the
-// provider may have been unavailable for a short time only. A refusal that is not limited to the
-// customer ends the activity, because an operator has to act.
+// provider may have been unavailable for a moment. A refusal that is not limited to the customer
+// ends the activity, because an operator has to act.
 func (b *batch) syncLast(ctx context.Context) error {
 	_, err := b.try(ctx, b.progress.Unsure, func(customer metering.CustomerID, failure error) error {
 		if metering.CodeOf(failure) == metering.CodeProviderRefuse {

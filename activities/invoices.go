@@ -67,10 +67,10 @@ type ListInvoicesResult struct {
 	Failed    int `json:"failed"` // customers with a list that failed
 }
 
-// ListInvoices reads the invoices of customers with an open reconciliation, once a day for each
-// customer and even without events, and then reconciles their closed periods. If it fails for one
-// customer, it continues with the next and tries the customer again later. If the provider is
-// unavailable for two customers in a row, ListInvoices returns an error.
+// ListInvoices reads the invoices of customers with an open reconciliation, and then reconciles
+// their closed periods. It reads them once a day, even if no event about them has arrived. If it
+// fails for one customer, it continues with the next and tries the customer again later. If the
+// provider is unavailable for two customers in a row, ListInvoices returns an error.
 func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result ListInvoicesResult, err error) {
 	defer alive(ctx)()
 	active, err := a.store.Providers.Active(ctx, in.TenantID)

@@ -25,9 +25,9 @@ type HandleProviderEventResult struct {
 	Outcome string `json:"outcome"`
 }
 
-// HandleProviderEvent handles an event from a billing provider. It reads the current state of the
-// subscription or the invoice instead of the event's content, because providers deliver events more
-// than once and in any order.
+// HandleProviderEvent handles an event from a billing provider. Providers deliver events more than
+// once and in any order. Therefore, it reads the current state of the subscription or the invoice
+// instead of the event's content.
 func HandleProviderEvent(ctx workflow.Context, in HandleProviderEventInput) (HandleProviderEventResult, error) {
 	h := handleProviderEvent{in: in, row: activities.ProviderEventInput{TenantID: in.TenantID, RowID: in.RowID}}
 	outcome, err := h.run(ctx)

@@ -17,12 +17,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// auditKey is what the chain of the audit log is made with. Whoever holds the
-// database alone can neither add an entry that passes for one of ours nor
-// change one.
+// auditKey is the HMAC key of the audit log's chain. Without it, write access to the database
+// is not enough to forge or change an entry undetected.
 type auditKey []byte
 
-// newAuditKey derives the key from the service's secret; of none there is none.
+// newAuditKey derives the key from the service's secret. It returns nil if secret is nil.
 func newAuditKey(secret []byte) (auditKey, error) {
 	if secret == nil {
 		return nil, nil
@@ -34,11 +33,11 @@ func newAuditKey(secret []byte) (auditKey, error) {
 	return key, nil
 }
 
-// mac is over parts, each with its length, so that nothing moves from one to
-// the next.
+// mac returns the MAC of parts. Each part is preceded by its length, so bytes cannot move from one part to
+// the next. It panics if k is nil.
 func (k auditKey) mac(parts ...[]byte) []byte {
 	if k == nil {
-		panic("db: the store was opened without the secret") // anybody could make this MAC
+		panic("db: the store was opened without the secret") // without the key, anyone could compute this MAC
 	}
 	mac := hmac.New(sha256.New, k)
 	for _, part := range parts {
@@ -48,23 +47,21 @@ func (k auditKey) mac(parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// link is the MAC of an entry, which covers that of the entry before it, and
-// through that all that came before.
+// link returns the MAC of an entry. It covers the MAC of the previous entry, and through it all earlier
+// entries.
 func (k auditKey) link(tenant metering.TenantID, former []byte, e metering.AuditEntry) []byte {
 	return k.mac([]byte("entry"), []byte(tenant.String()), former, []byte(e.ID.String()),
 		strconv.AppendInt(nil, e.At.UnixMicro(), 10), []byte(e.Actor), []byte(e.Action), []byte(e.Resource), []byte(e.Reason),
 		[]byte(e.Address), []byte(e.RequestID), e.Before, e.After)
 }
 
-// seal is the MAC of a head, so that none is made for an earlier entry by
-// whoever cuts off the later ones.
+// seal returns the MAC of a head. An attacker who truncates the log cannot make the seal of an earlier head.
 func (k auditKey) seal(tenant metering.TenantID, h metering.AuditHead) []byte {
 	return k.mac([]byte("head"), []byte(tenant.String()), []byte(h.Last.String()), h.MAC)
 }
 
-// auditedTx is a transaction that notes what is to be audited. That is written
-// when everything else is done: the row that everybody's entries follow, their
-// tenant's head, is locked last and for the shortest time.
+// auditedTx is a transaction that collects audit entries and writes them last. Each entry locks its
+// tenant's head, which all writers of the tenant need, so writing last holds the lock for the shortest time.
 type auditedTx struct {
 	pgx.Tx
 
@@ -74,11 +71,11 @@ type auditedTx struct {
 type auditedEntry struct {
 	tenant metering.TenantID
 	metering.AuditEntry
-	before, after told // rendered when it is written; nil: what the entry has
+	before, after told // rendered when the entry is written; nil: AuditEntry has the JSON
 }
 
-// withAudit is fn in a transaction within a pool or another transaction, and then
-// what fn has audited.
+// withAudit wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has noted. within is the
+// pool, or the outer transaction.
 func withAudit(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		audited := &auditedTx{Tx: tx}
@@ -89,7 +86,7 @@ func withAudit(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(t
 	}
 }
 
-// finish writes the entries, or leaves them to the transaction that this one is within.
+// finish writes the entries, or hands them to the outer transaction if there is one.
 func (t *auditedTx) finish(ctx context.Context, within any) error {
 	if outer, nested := within.(*auditedTx); nested {
 		outer.entries = append(outer.entries, t.entries...)
@@ -117,7 +114,7 @@ func (t *auditedTx) finish(ctx context.Context, within any) error {
 	return nil
 }
 
-// rendered is the entry with what it tells of the change.
+// rendered returns the entry with its changed fields as JSON.
 func (k auditKey) rendered(noted auditedEntry) (e metering.AuditEntry, err error) {
 	e = noted.AuditEntry
 	if noted.before != nil {
@@ -129,8 +126,8 @@ func (k auditKey) rendered(noted auditedEntry) (e metering.AuditEntry, err error
 	return e, err
 }
 
-// write appends entries to the tenant's chain. Others who do so wait for this
-// transaction's end, so no two follow the same entry.
+// write appends entries to the tenant's chain. It locks the tenant's head until the transaction ends, so
+// two concurrent writers cannot append after the same entry.
 func (k auditKey) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, entries []auditedEntry) error {
 	var head metering.AuditHead
 	var at time.Time

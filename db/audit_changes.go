@@ -13,20 +13,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// told is what the audit log tells of a resource, by the names of the API.
+// told holds the audited fields of a resource, by their names in the API.
 type told map[string]any
 
-// personal is what may be of a person, or what a tenant wrote about one of its
-// customers. As an entry cannot be changed later, it holds a digest under the
-// log's key: whoever has the log alone cannot even guess, and what was erased
-// elsewhere is not kept here.
+// personal is a value that may identify a person, or that a tenant wrote about a customer. Entries are
+// immutable, so they store a digest of the value under the log's key. A reader of the log cannot guess the value,
+// and erased data does not survive in the log.
 type personal string
 
-// secret is whether one is set.
+// secret reports whether a secret is set. The log never stores the secret.
 type secret bool
 
-// auditChange is audit with the fields that differ: before is nil of what was
-// made, after of what is gone.
+// auditChange notes an entry with the fields that differ between before and after. before is nil for a new
+// resource, after for a deleted one.
 func auditChange(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string, before, after told) error {
 	return note(ctx, tx, auditedEntry{
 		tenant: tenant, AuditEntry: metering.AuditEntry{Actor: actor, Action: action, Resource: resource},
@@ -34,7 +33,7 @@ func auditChange(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor
 	})
 }
 
-// decision is what somebody has decided, of what, and why in their words.
+// decision is an action of an actor on a resource, and the reason that the actor gave.
 type decision struct {
 	actor                    metering.Actor
 	action, resource, reason string
@@ -48,7 +47,7 @@ func auditDecision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, d d
 	})
 }
 
-// differing are the fields of one that the other does not have, or has otherwise.
+// differing returns the fields of one that other lacks, or that have another value there.
 func differing(one, other told) told {
 	var fields told
 	for name, value := range one {
@@ -63,7 +62,7 @@ func differing(one, other told) told {
 	return fields
 }
 
-// json renders fields; nil: none are told.
+// json renders fields. It returns nil if fields is nil.
 func (k auditKey) json(tenant metering.TenantID, fields told) (json.RawMessage, error) {
 	if fields == nil {
 		return nil, nil
@@ -97,7 +96,7 @@ func tellCustomer(c metering.Customer) told {
 	return fields
 }
 
-// tellLink tells whom the provider charges.
+// tellLink returns the provider's customer that is charged for c.
 func tellLink(c metering.Customer) told {
 	if c.BillingProviderID == nil {
 		return told{"billing_provider_id": nil}
@@ -123,7 +122,7 @@ func tellOIDC(o metering.OIDC) told {
 
 func tellPlan(p metering.Plan) told { return told{"slug": p.Slug, "name": p.Name} }
 
-// state is the one field of what goes from one state to another.
+// state returns the single field of a resource that changes from one state to another.
 func state[T ~string | ~bool](is T) told { return told{"state": is} }
 
 func tellMeter(m metering.Meter) told {
@@ -134,9 +133,9 @@ func tellMeter(m metering.Meter) told {
 	}
 }
 
-// tellPrice tells the terms as they are kept, exact.
+// tellPrice returns the price with its terms exactly as stored.
 func tellPrice(p billing.Price) told {
-	fields := told{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, and no price
+	fields := told{"version": p.Version, "effective_from": nil, "terms": nil} // null effective_from: from the beginning; null terms: the price inherits
 	if !p.Inherits {
 		fields["terms"] = json.RawMessage(p.JSON())
 	}

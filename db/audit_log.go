@@ -10,26 +10,26 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// AuditLog reads what audit wrote, and keeps what changes nothing else.
+// AuditLog reads the audit log, and records events that change no stored data.
 type AuditLog struct{ pool *pool }
 
-// Origin is the request that has something done.
+// Origin identifies the HTTP request that causes a change.
 type Origin struct{ Address, RequestID string }
 
 type originKey struct{}
 
-// From says which request has what is done in ctx done, for the audit log.
+// From returns ctx with the request that audit entries made in ctx name as their origin.
 func From(ctx context.Context, origin Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, origin)
 }
 
-// auditAsked records who asked for something that changes no field which could
-// be told. What does is for auditChange and auditDecision.
+// auditAsked records a request by actor that changes no field the log could show. Use auditChange and
+// auditDecision for field changes.
 func auditAsked(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
 	return auditEntry(ctx, tx, tenant, metering.AuditEntry{Actor: actor, Action: action, Resource: resource})
 }
 
-// auditEntry adds to the entry which request it was.
+// auditEntry notes e with the origin in ctx.
 func auditEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e metering.AuditEntry) error {
 	return note(ctx, tx, auditedEntry{tenant: tenant, AuditEntry: e})
 }
@@ -46,22 +46,22 @@ func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
 	return nil
 }
 
-// Record keeps an entry about what changes nothing that is stored: what was
-// refused, or read, or begun.
+// Record writes an entry about an event that changes no stored data: a refused request, a read, or a started
+// operation.
 func (s AuditLog) Record(ctx context.Context, tenant metering.TenantID, e metering.AuditEntry) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return auditEntry(ctx, tx, tenant, e) })
 }
 
-// Attempted is as whom somebody may have tried to sign in.
+// Attempted is a member that a sign-in attempt may be for.
 type Attempted struct {
 	Tenant metering.TenantID
 	Member metering.MemberID
 }
 
-// maxAttempted bounds in how many tenants' logs one refused sign-in is.
+// maxAttempted bounds the number of tenants that log one refused sign-in.
 const maxAttempted = 20
 
-// Attempted returns the members, of any tenants, that an e-mail is of.
+// Attempted returns the members with this e-mail, in any tenant, at most maxAttempted.
 func (s AuditLog) Attempted(ctx context.Context, email string) ([]Attempted, error) {
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, id
@@ -83,18 +83,18 @@ func auditFields(e *metering.AuditEntry) []any {
 	return []any{&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource, &e.Reason, &e.Address, &e.RequestID, &e.Before, &e.After}
 }
 
-// AuditFilter selects entries to list. An empty or nil field selects all.
+// AuditFilter selects the entries to list. An empty or nil field matches every entry.
 type AuditFilter struct {
 	Actor     metering.Actor
-	Action    string // or how it begins
-	Resource  string // or the first of several
+	Action    string // an action, or a prefix of it
+	Resource  string // matches the first resource of an entry that names several
 	RequestID string
-	Start     *time.Time // from then on
-	End       *time.Time // until then
+	Start     *time.Time // inclusive
+	End       *time.Time // exclusive
 }
 
-// List returns up to limit entries from before an entry, newest first; before
-// 0 is the end of the log.
+// List returns up to limit entries that precede the entry before, newest first. If before is 0, it starts at
+// the end of the log.
 func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) (page Page[metering.AuditEntry], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+auditColumns+`

@@ -12,11 +12,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// maxBreaks is how many breaks of a chain are told apart.
+// maxBreaks is the maximum number of breaks of a chain that are reported.
 const maxBreaks = 100
 
-// Verify works out the tenant's chain again and returns its head, and where it
-// breaks. expected is a head that was noted earlier; nil: none was.
+// Verify recomputes the tenant's chain. It returns the head and a description of each break. expected is a
+// head that the caller noted earlier, or nil.
 func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
 	if s.pool.audit == nil {
 		return head, nil, errors.New("verify audit log: the store was opened without the secret")
@@ -68,8 +68,8 @@ type verifier struct {
 	tenant   metering.TenantID
 	expected *metering.AuditHead
 
-	last   metering.AuditHead // of what it has walked
-	found  bool               // expected
+	last   metering.AuditHead // of the entries walked so far
+	found  bool               // expected is in the chain
 	breaks []string
 }
 
@@ -117,8 +117,7 @@ func (v *verifier) missing(first, last metering.AuditID) {
 	v.brokenf("%s to %s are missing", first, last)
 }
 
-// end compares what was walked with the head, which is kept apart, and with
-// the one that somebody has noted.
+// end compares the walked chain with the stored head, and with the expected head if there is one.
 func (v *verifier) end(head metering.AuditHead, seal []byte, headless bool) {
 	switch {
 	case headless:

@@ -12,27 +12,27 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Counted is what a provider should have counted in one place, once it has
-// seen everything that it has accepted.
+// Counted is the usage that a provider should count at one meter target of a customer, after it has processed
+// every report that it accepted.
 type Counted struct {
-	Meter    metering.MeterID // of ours whose usage it is
+	Meter    metering.MeterID // our meter that measures the usage
 	Target   string
 	Method   billing.Method
 	Customer string         // at the provider
 	Range    metering.Range // at the provider
 	Total    metering.Decimal
-	Seen     metering.Decimal // of Total, what was seen counted
-	Old      metering.Decimal // of the rest, what was accepted before a cutoff
+	Seen     metering.Decimal // the part of Total that the provider was seen to count
+	Old      metering.Decimal // the part of Total not yet seen counted that was accepted before the cutoff
 
-	// The last ones of each series that are accepted and not seen counted.
+	// The last report of each series that is accepted and not yet seen counted.
 	Reports, OldReports []uuid.UUID
 
-	Outstanding bool // something is on its way, which the provider may have counted
+	Outstanding bool // a report is planned, sending or unknown, so the provider may have counted it
 }
 
-// CountedBefore is what the provider had counted before an outstanding report
-// was sent, where it adds up what it is reported. CodeNotFound where it adds it
-// up no longer: the customer's subscription is another one since.
+// CountedBefore returns the usage that the provider had counted before an outstanding report was sent. It is for
+// targets at which reports add up. It returns CodeNotFound if the target no longer counts, because the customer
+// has another subscription since.
 func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, report uuid.UUID) (Counted, error) {
 	const of = `from billing_reports x join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id where x.tenant_id = @tenant and x.id = @report`
 	counted, err := l.counted(ctx, `and d.id = (select y.destination_id `+of+`)
@@ -47,10 +47,9 @@ func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, rep
 	return counted[0], nil
 }
 
-// Uncounted are the places where the provider has accepted what it was reported
-// of the customer's periods that are not complete, and was not seen to count it yet. What it
-// accepted before the cutoff is Old. Places to which something is on its way
-// are left out.
+// Uncounted returns the targets at which the provider accepted usage of the customer's incomplete periods and
+// was not yet seen to count it. Usage accepted before the cutoff is in Old. Targets with an outstanding report are
+// excluded.
 func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
 	all, err := l.counted(ctx, `and d.customer_id = @customer
 		  and (not p.complete or s.counting = 'replaces' and exists (
@@ -71,12 +70,14 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 	return open, err
 }
 
-// counted adds up what was reported at each place. Where one report takes the
-// place of another, a place is all of the subscription's period, which several of
-// the customer's may lie in: some providers sum it up only whole. Else it is the
-// part that is in the customer's period. What is added up, and went out
-// with a time in the subscription's period although it is of a series that ended
-// with the one before, is counted there too: nobody knew of the new one yet.
+// counted adds up the reported usage of each target. The condition which selects the targets.
+//
+// If a report replaces the previous one, the range is the whole subscription period, which several of the
+// customer's periods may share, because some providers sum it up only whole. Otherwise it is the part of the
+// subscription period that is in the customer's period.
+//
+// If reports add up, a report of a series that began before the subscription period also counts in it if
+// its provider time is in the period. It was sent before Odometer knew of the new subscription period.
 func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
 	rows, err := l.pool.Query(ctx, `
 		select min(s.meter_id), s.target, s.method, d.provider_customer,
@@ -126,9 +127,8 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 	return counted, nil
 }
 
-// Saw records what was seen of these reports, and of those of their series
-// before them, that were accepted: counted, rejected where the provider has
-// dropped them, accepted where that may still change.
+// Saw stores the observed state of these reports, and of the accepted reports before them in their series. The
+// state is counted, rejected if the provider has dropped them, or accepted if the outcome can still change.
 func (l Ledger) Saw(ctx context.Context, tenant metering.TenantID, reports []uuid.UUID, state billing.State, response string) error {
 	_, err := l.pool.Exec(ctx, `
 		with seen as (

@@ -12,33 +12,31 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventCounts are what requests with events were answered, hour by hour. They are
-// written beside ingest and not with it, so what a process has not written when it is
-// killed is lost: they are for operators to look at, and nothing is billed by them.
+// EventCounts are the outcomes of ingest requests by hour. They are written separately from ingest, so a killed
+// process loses its unwritten counts. They inform operators; no invoice depends on them.
 type EventCounts struct{ pool *pool }
 
-// What becomes of an event that is not rejected. The outcome of any other is the code
-// of its rejection.
+// Outcomes of an event that is not rejected. The outcome of a rejected event is its rejection code.
 const (
 	EventAccepted  = "accepted"
-	EventDuplicate = "duplicate" // which counts as accepted too
-	EventConflict  = "conflict"  // which counts as duplicate too
+	EventDuplicate = "duplicate" // also counted as accepted
+	EventConflict  = "conflict"  // also counted as duplicate
 )
 
-// uncounted begins the outcome of an accepted event that a meter could not count. The rule
-// follows, which is the code of a rejection in a strict tenant.
+// uncounted is the prefix of the outcome of an accepted event that a meter could not count. The rule
+// follows; in a strict tenant it is a rejection code.
 const uncounted = "uncounted:"
 
-// EventUncounted is the outcome of an accepted event that a meter could not count. It counts as
-// accepted too.
+// EventUncounted returns the outcome of an accepted event that a meter could not count because of rule. The
+// event is also counted as accepted.
 func EventUncounted(rule metering.Verdict) string { return uncounted + string(rule) }
 
-// UncountedRule returns the rule of such an outcome.
+// UncountedRule returns the rule of an outcome made by EventUncounted.
 func (c EventCount) UncountedRule() (rule string, is bool) {
 	return strings.CutPrefix(c.Outcome, uncounted)
 }
 
-// EventCount is how many events of one of a tenant's hours had an outcome.
+// EventCount is the number of events of a tenant in one hour that had an outcome.
 type EventCount struct {
 	Hour    time.Time // its first instant
 	Outcome string
@@ -58,13 +56,13 @@ func (c EventCounts) Within(ctx context.Context, tenant metering.TenantID, r met
 	return counts, coded(err)
 }
 
-// Sweep forgets up to limit counts of hours before then, of any tenant.
+// Sweep deletes up to limit counts of hours before the instant, of any tenant.
 func (c EventCounts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "event_counts", key: "tenant_id, hour, outcome", by: "hour", noun: "counts of events"}.sweep(ctx, c.pool, before, limit)
 }
 
-// add adds to what is counted already. Rows are locked in the order of their keys, so
-// that two processes do not wait for each other.
+// add adds counts to the stored ones. It locks rows in the order of their keys, so that two processes do not
+// deadlock.
 func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) error {
 	var tenants, events []int64
 	var hours []time.Time
@@ -83,8 +81,8 @@ func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) 
 	return nil
 }
 
-// EventCounter adds up in memory what becomes of events, so that counting one costs
-// nothing, and writes it to EventCounts every few seconds.
+// EventCounter adds up outcomes in memory, so that counting an event needs no query. It writes the sums to
+// EventCounts every few seconds.
 type EventCounter struct {
 	counts  EventCounts
 	flusher *repeater
@@ -99,15 +97,15 @@ type countedOutcome struct {
 	outcome string
 }
 
-// NewEventCounter makes an EventCounter that writes to store. failed is told why
-// counts could not be written; they are kept, and written the next time.
+// NewEventCounter returns an EventCounter that writes to store. It calls failed with the error if a write
+// fails; the counts are kept and written the next time.
 func NewEventCounter(store *DB, failed func(error)) *EventCounter {
 	c := &EventCounter{counts: store.EventCounts, counted: make(map[countedOutcome]int64)}
 	c.flusher = startFlusher(c.Write, failed)
 	return c
 }
 
-// Count adds events of the tenant's hour that had an outcome.
+// Count adds events with an outcome to the tenant's hour.
 func (c *EventCounter) Count(tenant metering.TenantID, hour time.Time, outcome string, events int) {
 	if events == 0 {
 		return
@@ -117,7 +115,7 @@ func (c *EventCounter) Count(tenant metering.TenantID, hour time.Time, outcome s
 	c.counted[countedOutcome{tenant, hour, outcome}] += int64(events)
 }
 
-// Write writes down what was counted since the last time.
+// Write stores the counts since the last successful write.
 func (c *EventCounter) Write(ctx context.Context) error {
 	c.mu.Lock()
 	counted := c.counted
@@ -137,5 +135,5 @@ func (c *EventCounter) Write(ctx context.Context) error {
 	return err
 }
 
-// Close writes down what is left.
+// Close writes the remaining counts and stops the writer.
 func (c *EventCounter) Close() { c.flusher.close() }

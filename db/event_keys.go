@@ -9,13 +9,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// eventKey is what an idempotency key is known by among the tenant's, as
-// event_key in SQL: a UUID is itself, and of any other key there are 16 bytes of
-// its SHA-256. These are a UUID of digestVersion, and a key that is one counts as
-// any other key: no UUID that a client sends is the digest of another key.
+// eventKey identifies an idempotency key within a tenant, like event_key in SQL. A key that is a UUID stands for
+// itself, unless its version is digestVersion. For all other keys, eventKey is a UUID of
+// digestVersion with 16 bytes of the key's SHA-256. Therefore no UUID that a client sends equals the digest of
+// another key.
 type eventKey = [16]byte
 
-// digestVersion is the version of UUIDs that RFC 9562 leaves to each service.
+// digestVersion is the UUID version that RFC 9562 reserves for custom formats.
 const digestVersion = 8
 
 func eventKeyOf(sent string) eventKey {
@@ -28,16 +28,16 @@ func eventKeyOf(sent string) eventKey {
 	return key
 }
 
-// uuidOf is a key that is a UUID, written as PostgreSQL writes one.
+// uuidOf parses a key. ok reports whether it is a UUID written as PostgreSQL prints one.
 func uuidOf(sent string) (id uuid.UUID, ok bool) {
 	id, err := uuid.Parse(sent)
 	return id, err == nil && id.String() == sent
 }
 
-// sentKey is what the idempotency key of an event e was, as SQL; null where it had none.
+// sentKey is the SQL of the idempotency key of an event e as it was sent; null if the event had none.
 const sentKey = `coalesce(e.idempotency_uuid::text, e.idempotency_key)`
 
-// contentDigest tells a repeat from an event with other content under its key.
+// contentDigest returns a digest of the content, which tells a repeated event from a conflicting one.
 func contentDigest(e *metering.Event) int64 {
 	return int64(binary.BigEndian.Uint64(e.Hash[:8]))
 }

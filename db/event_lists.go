@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventFilter is which events to list. What is empty, or 0, holds for all.
+// EventFilter selects the events to list. An empty or zero field matches every event.
 type EventFilter struct {
 	metering.Range
 	Customer       metering.CustomerID
@@ -20,49 +20,48 @@ type EventFilter struct {
 	IdempotencyKey string
 }
 
-// ListedEvent is a stored event, and what has come of it.
+// ListedEvent is a stored event and the meters that count it.
 type ListedEvent struct {
 	metering.Event
 	IngestedAt time.Time
 	CountedBy  []Counting
 }
 
-// Counting is a meter in whose usage an event is.
+// Counting is a meter that counts an event.
 type Counting struct {
 	MeterSlug string          `json:"meter_slug"`
-	Late      bool            `json:"late"`   // it came for a period that was closed
-	Period    *CountingPeriod `json:"period"` // nil: none is stored yet
+	Late      bool            `json:"late"`   // the event arrived after its period was closed
+	Period    *CountingPeriod `json:"period"` // nil: no period is stored yet
 }
 
-// CountingPeriod is the billing period that the time of an event is in.
+// CountingPeriod is the billing period that contains the time of an event.
 type CountingPeriod struct {
 	ID    metering.PeriodID `json:"id"`
 	Start time.Time         `json:"start"`
 	End   time.Time         `json:"end"`
 }
 
-// Search is for how long a page is looked for, by whose clock.
+// Search is the time budget of one page, and the clock that measures it.
 type Search struct {
 	Now    func() time.Time
 	Budget time.Duration
 }
 
-// EventPage is what a search has found until its page was full, its budget spent
-// or nothing left.
+// EventPage is the result of a search. The search stops when the page is full, the budget is spent, or the range
+// is exhausted.
 type EventPage struct {
 	Events        []ListedEvent // newest first
-	Next          *EventCursor  // before which the next page begins; nil: this is the last one
-	SearchedUntil time.Time     // all of the range that is later was searched
+	Next          *EventCursor  // the next page begins before it; nil: this is the last page
+	SearchedUntil time.Time     // the part of the range after this instant was searched
 }
 
-// KeptFrom returns the instant from which events are kept; zero: all are.
+// KeptFrom returns the instant from which events are kept; the zero time: all are kept.
 func (s Events) KeptFrom(ctx context.Context) (time.Time, error) { return keptFrom(ctx, s.pool) }
 
-// List searches a range from its end, or from the cursor, back for up to limit
-// events, fewer where they are large. It reads a window at a time, each twice as
-// wide as the former, so that what it reads is in proportion to how far back it
-// has to look, and a range in which little matches is searched page by page. It
-// answers CodeInvalid where the range begins before events are kept.
+// List searches a range backwards, from its end or from the cursor, for up to limit events. It returns fewer if
+// they are large. It reads one window at a time, each twice as wide as the previous one. The amount read is
+// therefore proportional to the distance searched, and a sparse range is searched page by page. It returns
+// CodeInvalid if the range begins before the events that are kept.
 func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilter, before *EventCursor, limit int, by Search) (EventPage, error) {
 	began := by.Now()
 	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime), room: *roomOf(ctx)}
@@ -73,7 +72,7 @@ func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilte
 			err = search.read(ctx, w)
 		}
 		if tooMuch(ctx, err) && !search.page.SearchedUntil.IsZero() {
-			break // at where the window before this one began
+			break // the next page begins at the start of the previous window
 		}
 		if err != nil {
 			return EventPage{}, coded(err)
@@ -85,26 +84,26 @@ func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilte
 	return search.page, requireKept(ctx, s.pool, f.Range, "query.start")
 }
 
-// tooMuch says whether a window held more than could be read in its time.
+// tooMuch reports whether a window held more events than could be read in its time limit.
 func tooMuch(ctx context.Context, err error) bool {
 	return sqlState(err) == stateQueryCanceled && ctx.Err() == nil
 }
 
-// eventWindow is a part of a range: from an instant, before a cursor.
+// eventWindow is a part of a range: from an instant up to a cursor, exclusive.
 type eventWindow struct {
 	from   time.Time
 	before EventCursor
-	width  time.Duration // of what is not ahead of now, where few events are
+	width  time.Duration // excludes the future, which has few events
 }
 
 const (
 	firstWindow  = time.Minute
 	leastWindow  = time.Millisecond
-	widestWindow = 1 << 62 // a century and a half, of which twice as much is no duration any more
+	widestWindow = 1 << 62 // 146 years; twice as much overflows time.Duration
 )
 
-// firstWindow is all of the range where the customer's index leads to as many
-// events as a page holds, and otherwise its last minute.
+// firstWindow returns the whole range if the filter names only a customer, because the customer's index finds
+// a page of events directly. Otherwise it returns the last minute of the range up to now.
 func (f EventFilter) firstWindow(before *EventCursor, now time.Time) eventWindow {
 	w := eventWindow{before: EventCursor{At: f.End}, width: firstWindow}
 	if before != nil {
@@ -121,13 +120,13 @@ func (f EventFilter) firstWindow(before *EventCursor, now time.Time) eventWindow
 	return f.since(w, end.Add(-w.width))
 }
 
-// nextWindow is before the former, and twice as wide.
+// nextWindow returns the window before w, twice as wide.
 func (f EventFilter) nextWindow(w eventWindow) eventWindow {
 	w.before, w.width = EventCursor{At: w.from}, 2*min(w.width, widestWindow/2)
 	return f.since(w, w.from.Add(-w.width))
 }
 
-// narrowed is the end of a window that holds too much.
+// narrowed returns the last sixteenth of a window that holds too much.
 func (f EventFilter) narrowed(w eventWindow) eventWindow {
 	w.width /= 16
 	return f.since(w, w.before.At.Add(-w.width))
@@ -141,23 +140,22 @@ func (f EventFilter) since(w eventWindow, from time.Time) eventWindow {
 	return w
 }
 
-// eventSearch is a page on its way.
+// eventSearch is a search that fills one page.
 type eventSearch struct {
 	pool   *pool
 	tenant metering.TenantID
 	filter EventFilter
 	limit  int
-	most   time.Duration // for a window
+	most   time.Duration // time limit of one window
 	page   EventPage
 	room   pageRoom
-	ended  bool // the page is full, or nothing is left
+	ended  bool // the page is full, or the range is exhausted
 }
 
-// leastTime is for a window, however small the budget: what is begun is to end.
+// leastTime is the minimum time limit of a window, so that a search with a small budget still makes progress.
 const leastTime = time.Second
 
-// read adds the events of a window to the page, as many as fit, and none where it
-// takes too long.
+// read adds as many events of a window to the page as fit. It adds none if the query exceeds its time limit.
 func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 	found, room, more := []ListedEvent(nil), s.room, false
 	most := s.limit - len(s.page.Events)
@@ -193,7 +191,7 @@ func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 	return nil
 }
 
-// scanListed scans listedColumns, and further columns.
+// scanListed scans listedColumns and the further columns.
 func scanListed(row pgx.CollectableRow, further ...any) (e ListedEvent, err error) {
 	var possible []byte
 	err = row.Scan(append([]any{(*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.Erased, &e.IngestedAt, &possible}, further...)...)
@@ -239,8 +237,8 @@ func (f EventFilter) arguments(tenant metering.TenantID, w eventWindow, limit in
 	}
 }
 
-// selectEvents names only what the filter does, so that its index is used. A key
-// that was never claimed is none of an event's, and nothing is read for it.
+// selectEvents returns the query of a window. It names only the columns that the filter sets, so that the
+// matching index is used. If the idempotency key was never claimed, the query reads no events.
 func selectEvents(f EventFilter) string {
 	where := ""
 	if f.Customer != 0 {
@@ -271,14 +269,14 @@ func selectEvents(f EventFilter) string {
 		order by e.ts desc, e.id desc`
 }
 
-// storedColumns are the columns of events that listedColumns read.
+// storedColumns are the columns of the table events that listedColumns needs.
 const storedColumns = `tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, idempotency_uuid, erased, ingested_at, epoch`
 
-// listedColumns are a ListedEvent, of an event e and its customer c.
+// listedColumns are the columns of a ListedEvent, for an event e and its customer c.
 var listedColumns = `e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + sentKey + `, ''), e.erased is not null, e.ingested_at, ` + countedBy
 
-// countedBy are the possible Countings of an event e, by the rules of ingest and of
-// backfills: of meters whose past is counted, by slug.
+// countedBy is the SQL of the possible Countings of an event e, by meter slug. It applies the rules of ingest
+// and of backfills, so a meter counts a past event only if its past is counted.
 var countedBy = `(
 		  select coalesce(jsonb_agg(jsonb_build_object(
 		    'meter_slug', m.slug, 'value_property', g.value_property, 'filters', g.filters, 'late', ` + isLate("m.id") + `, 'period', (

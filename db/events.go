@@ -14,16 +14,16 @@ import (
 // Events reads raw events; Writer stores them.
 type Events struct{ pool *pool }
 
-// EventCursor is the last event of a page.
+// EventCursor is the position of the last event of a page.
 type EventCursor struct {
 	At time.Time
 	ID uuid.UUID
 
-	Customer metering.CustomerID `json:"customer,omitzero"` // of the events of all customers
+	Customer metering.CustomerID `json:"customer,omitzero"` // set in pages of the events of all customers
 }
 
-// after selects a customer's events after the cursor and orders them. The events of all
-// customers (WholeTenant) are those of one customer after the other.
+// after returns the condition and the order of a customer's events after the cursor. The events of all
+// customers (WholeTenant) are ordered by customer first.
 func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
 	if customer == metering.WholeTenant {
 		return "customer_id >= @after_customer and (customer_id, ts, id) > (@after_customer, @after, @after_id)", "customer_id, ts, id"
@@ -31,7 +31,7 @@ func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
 	return "customer_id = @customer and (ts, id) > (@after, @after_id)", "ts, id"
 }
 
-// upTo selects a customer's events, or those of all customers, up to the cursor; nil: all.
+// upTo returns the condition that selects events up to the cursor; nil selects all. It adds its arguments to args.
 func (c *EventCursor) upTo(customer metering.CustomerID, args pgx.NamedArgs) (where string) {
 	if c == nil {
 		return "true"
@@ -43,7 +43,7 @@ func (c *EventCursor) upTo(customer metering.CustomerID, args pgx.NamedArgs) (wh
 	return "(ts, id) <= (@last, @last_id)"
 }
 
-// arguments are those of after, of a range and a limit.
+// arguments returns the SQL arguments of the cursor, the range and the limit.
 func (c EventCursor) arguments(tenant metering.TenantID, customer metering.CustomerID, r metering.Range, limit int) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"tenant": tenant, "customer": customer, "from": r.Start, "until": r.End, "limit": limit,
@@ -51,10 +51,10 @@ func (c EventCursor) arguments(tenant metering.TenantID, customer metering.Custo
 	}
 }
 
-// Page returns up to limit events of a customer, or of all customers, in their order, after the
-// cursor where one is given, up to and including last where one is given, and fewer where they
-// are large: more follow until none comes. It holds no connection once it has returned. It answers
-// CodeInvalid where the range begins before events are kept.
+// Page returns up to limit events of a customer, or of all customers, in their order. It starts after the cursor
+// and ends with last; nil cursors leave the range open. It returns fewer events if they are large, so
+// read pages until one is empty. It holds no connection after it has returned. It returns CodeInvalid if the
+// range begins before the events that are kept.
 func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after, last *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}

@@ -10,11 +10,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// APIKeys keeps the keyed hashes of API keys; the keys themselves are nowhere.
+// APIKeys stores the keyed hashes of API keys. The keys are not stored.
 type APIKeys struct{ pool beginner }
 
-// Credential is what a key's hash leads to. Whether the key is live is for the
-// caller to say, who has the time.
+// Credential is an API key and its tenant, found by the key's hash. The key may be expired or revoked: the
+// caller, which has the time, decides whether it is live.
 type Credential struct {
 	Key    metering.APIKey
 	Tenant metering.Tenant
@@ -32,8 +32,8 @@ func apiKeyFields(k *metering.APIKey) []any {
 	return []any{&k.TenantID, &k.ID, &k.Name, &k.Scope, &k.LastFour, &k.CreatedAt, &k.CreatedBy, &k.HandedTo, &k.ExpiresAt, &k.RevokedAt, &k.LastUsedAt}
 }
 
-// Create stores a key's record under the keyed hash of the key, or answers CodeConflict when as many
-// as may be are live at now.
+// Create stores a key under its keyed hash. It returns CodeConflict if the tenant has the maximum number of
+// live keys at now.
 func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte, now time.Time) (created metering.APIKey, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -64,8 +64,8 @@ func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	return created, auditChange(ctx, tx, tenant, actor, "api_key.create", created.ID.String(), nil, made)
 }
 
-// Credentials returns what exists of the hashes, of any tenant. It is how a
-// request finds its tenant, so it takes none.
+// Credentials returns the existing credentials of the hashes, in any tenant. It takes no tenant, because
+// requests use it to find theirs.
 func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*Credential, error) {
 	wanted := make([][]byte, len(hashes))
 	for i, hash := range hashes {
@@ -92,7 +92,7 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 	return found, coded(rows.Err())
 }
 
-// List returns the tenant's keys before one, newest first; 0: from the newest on.
+// List returns the tenant's keys before the given one, newest first; 0 starts at the newest.
 func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before metering.KeyID, limit int) (page Page[metering.APIKey], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+rotatedAPIKeyColumns+` from api_keys k
@@ -109,7 +109,7 @@ func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before mete
 	return page, coded(err)
 }
 
-// Get returns a key's record, or CodeNotFound.
+// Get returns a key without its secret, or CodeNotFound.
 func (s APIKeys) Get(ctx context.Context, tenant metering.TenantID, id metering.KeyID) (k metering.APIKey, err error) {
 	err = s.pool.QueryRow(ctx, `select `+rotatedAPIKeyColumns+` from api_keys k where k.tenant_id = $1 and k.id = $2`,
 		tenant, id).Scan(rotatedAPIKeyFields(&k)...)
@@ -121,8 +121,8 @@ func (s APIKeys) Get(ctx context.Context, tenant metering.TenantID, id metering.
 
 var errNoAPIKey = metering.Errorf(metering.CodeNotFound, "there is no such API key")
 
-// Revoke makes a key invalid from the moment it returns, and ends its rotation.
-// Revoking again changes nothing.
+// Revoke invalidates a key as soon as it returns, and ends the key's rotation. Revoking again changes
+// nothing.
 func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeAPIKey(ctx, tx, tenant, actor, id) })
 }
@@ -142,13 +142,13 @@ func revokeAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, acto
 	return auditChange(ctx, tx, tenant, actor, "api_key.revoke", id.String(), nil, told{"revoked": true})
 }
 
-// KeyUse is a key that is in use.
+// KeyUse identifies a key that a request has used.
 type KeyUse struct {
 	Tenant metering.TenantID
 	Key    metering.KeyID
 }
 
-// Used notes that keys of any tenants are in use, at most once a minute for each.
+// Used records the last use of keys of any tenants, at most once a minute per key.
 func (s APIKeys) Used(ctx context.Context, uses []KeyUse, now time.Time) error {
 	tenants, keys := make([]metering.TenantID, len(uses)), make([]int64, len(uses))
 	for i, u := range uses {
@@ -157,7 +157,8 @@ func (s APIKeys) Used(ctx context.Context, uses []KeyUse, now time.Time) error {
 	return noteUses(ctx, s.pool, "api_keys", tenants, keys, now)
 }
 
-// noteUses leaves a credential that another replica is noting to that one.
+// noteUses sets last_used_at, at most once a minute per credential. It skips rows that another replica
+// updates.
 func noteUses(ctx context.Context, q querier, table string, tenants []metering.TenantID, ids []int64, now time.Time) error {
 	_, err := q.Exec(ctx, `
 		with used as (

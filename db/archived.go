@@ -10,13 +10,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// archivedAt is when a row of a table was archived, or the zero time, as SQL.
+// archivedAt returns the SQL of the time at which a row of the table was archived; the zero time if it was
+// not.
 func archivedAt(of string) string {
 	return `coalesce(` + of + `.archived_at, timestamptz '0001-01-01')`
 }
 
-// setArchived archives a row that is not archived yet, or has it back. changed is
-// false where it was so already.
+// setArchived archives a row, or unarchives it if at is zero. changed is false if the row was in that state
+// already.
 func setArchived(ctx context.Context, tx pgx.Tx, table string, tenant metering.TenantID, id int64, at time.Time) (changed bool, err error) {
 	tag, err := tx.Exec(ctx, `
 		update `+table+`
@@ -27,7 +28,7 @@ func setArchived(ctx context.Context, tx pgx.Tx, table string, tenant metering.T
 	return tag.RowsAffected() > 0, err
 }
 
-// auditArchived tells that something was archived at an instant; zero: it is back.
+// auditArchived notes that a resource was archived, or unarchived if at is zero.
 func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, noun, id string, at time.Time) error {
 	action := noun + ".archive"
 	if at.IsZero() {
@@ -36,9 +37,8 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	return auditChange(ctx, tx, tenant, actor, action, id, told{"archived": at.IsZero()}, told{"archived": !at.IsZero()})
 }
 
-// Archive leaves the customer out of lists from an instant on, or has it back
-// (zero). It changes nothing that is counted or billed, and the next event has the
-// customer back. Doing so again changes nothing.
+// Archive hides the customer from lists from an instant on, or unarchives it if at is zero. Counting and
+// billing do not change. The next event of the customer unarchives it. Repeating the call changes nothing.
 func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, at time.Time) (c metering.Customer, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if c, err = lockKnownCustomer(ctx, tx, tenant, externalID); err != nil {
@@ -54,7 +54,7 @@ func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor 
 	return c, err
 }
 
-// used has archived customers back who have events again.
+// used unarchives customers that have new events.
 func (s Customers) used(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		for _, id := range customers {
@@ -70,8 +70,8 @@ func (s Customers) used(ctx context.Context, tenant metering.TenantID, customers
 	})
 }
 
-// Archive leaves the plan out of lists from an instant on, or has it back
-// (zero). Who has it keeps it; nobody gets it anew.
+// Archive hides the plan from lists from an instant on, or unarchives it if at is zero. Customers on the
+// plan keep it; it cannot be assigned to other customers.
 func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan, at time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		changed, err := setArchived(ctx, tx, "plans", tenant, int64(p.ID), metering.Instant(at))
@@ -82,9 +82,8 @@ func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor mete
 	})
 }
 
-// Archive has the meter count no event that comes from now on, and leaves it out
-// of lists. What it has counted stays. A backfill of the meter ends; if it was the
-// meter's first, the meter has counted nothing.
+// Archive stops the meter from counting new events, and hides it from lists. Its counted usage stays. A
+// backfill of the meter ends; if it was the meter's first, the meter has no usage.
 func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, metering.Instant(now))
@@ -103,8 +102,8 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 	})
 }
 
-// stopCounting has the version that is read count no event that comes from now on, if it was
-// not archived before, and retires the one that is being backfilled.
+// stopCounting stops the meter's published version from counting new events, unless it was archived before.
+// It also retires the version that is being backfilled.
 func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	epoch, err := raiseEpoch(ctx, tx, tenant)
 	if err != nil {
@@ -116,7 +115,7 @@ func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)
 }
 
-// countNothing replaces a version that was never read with one that has counted nothing.
+// countNothing replaces a version that never completed with a complete one that has no usage.
 func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	published, err := publishMeterVersion(ctx, tx, tenant, g)
 	if err != nil {
@@ -133,8 +132,9 @@ func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 	return adopt(ctx, tx, tenant, published)
 }
 
-// Unarchive has the meter count again, what came meanwhile too: as one that
-// counts in another way, it comes back as backfilling, and the caller starts that.
+// Unarchive makes the meter count again, including the events received while it was archived. It returns a
+// new version that is backfilling; the caller starts the backfill. It returns nil if the meter was not
+// archived.
 func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string) (backfilling *metering.MeterVersion, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, time.Time{})
@@ -159,7 +159,7 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 	return backfilling, nil
 }
 
-// archiveMeter archives a meter under the tenant's lock; zero: has it back.
+// archiveMeter archives a meter under the tenant's lock, or unarchives it if at is zero.
 func archiveMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, slug string, at time.Time) (m metering.Meter, changed bool, err error) {
 	if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 		return m, false, err

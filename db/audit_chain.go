@@ -17,8 +17,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// auditKey is the HMAC key of the audit log's chain. Without it, write access to the database
-// is not enough to forge or change an entry undetected.
+// auditKey is the HMAC key of the audit log's chain. Without it, write access to the database is not enough
+// to forge or change an entry undetected.
 type auditKey []byte
 
 // newAuditKey derives the key from the service's secret. It returns nil if secret is nil.
@@ -55,13 +55,15 @@ func (k auditKey) link(tenant metering.TenantID, former []byte, e metering.Audit
 		[]byte(e.Address), []byte(e.RequestID), e.Before, e.After)
 }
 
-// seal returns the MAC of a head. An attacker who truncates the log cannot make the seal of an earlier head.
+// seal returns the MAC of a head. An attacker who truncates the log cannot make the seal of an earlier
+// head.
 func (k auditKey) seal(tenant metering.TenantID, h metering.AuditHead) []byte {
 	return k.mac([]byte("head"), []byte(tenant.String()), []byte(h.Last.String()), h.MAC)
 }
 
 // auditedTx is a transaction that collects audit entries and writes them last. Each entry locks its
-// tenant's head, which all writers of the tenant need, so writing last holds the lock for the shortest time.
+// tenant's head, which all writers of the tenant need, so writing last holds the lock for the shortest
+// time.
 type auditedTx struct {
 	pgx.Tx
 
@@ -74,8 +76,8 @@ type auditedEntry struct {
 	before, after told // rendered when the entry is written; nil: AuditEntry has the JSON
 }
 
-// withAudit wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has noted. within is the
-// pool, or the outer transaction.
+// withAudit wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has noted. within is
+// the pool, or the outer transaction.
 func withAudit(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		audited := &auditedTx{Tx: tx}

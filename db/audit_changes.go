@@ -17,8 +17,8 @@ import (
 type told map[string]any
 
 // personal is a value that may identify a person, or that a tenant wrote about a customer. Entries are
-// immutable, so they store a digest of the value under the log's key. A reader of the log cannot guess the value,
-// and erased data does not survive in the log.
+// immutable, so they store a digest of the value under the log's key. A reader of the log cannot guess the
+// value, and erased data does not survive in the log.
 type personal string
 
 // secret reports whether a secret is set. The log never stores the secret.

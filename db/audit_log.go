@@ -46,8 +46,8 @@ func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
 	return nil
 }
 
-// Record writes an entry about an event that changes no stored data: a refused request, a read, or a started
-// operation.
+// Record writes an entry about an event that changes no stored data: a refused request, a read, or a
+// started operation.
 func (s AuditLog) Record(ctx context.Context, tenant metering.TenantID, e metering.AuditEntry) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return auditEntry(ctx, tx, tenant, e) })
 }
@@ -93,8 +93,8 @@ type AuditFilter struct {
 	End       *time.Time // exclusive
 }
 
-// List returns up to limit entries that precede the entry before, newest first. If before is 0, it starts at
-// the end of the log.
+// List returns up to limit entries that precede the entry before, newest first. If before is 0, it starts
+// at the end of the log.
 func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) (page Page[metering.AuditEntry], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+auditColumns+`

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// AutoSyncs are the tenants' wishes about when their customers are synced.
-// They decide; the schedules in Temporal follow.
+// AutoSyncs are the tenants' settings for automatic syncs of their customers. The schedules in Temporal
+// follow these settings.
 type AutoSyncs struct{ pool *pool }
 
 const autoSyncColumns = `a.tenant_id, a.enabled, a.schedule, a.paused, a.updated_at,
@@ -23,7 +23,7 @@ func scanAutoSync(row pgx.CollectableRow) (a metering.AutoSync, err error) {
 	return a, err
 }
 
-// Get returns the tenant's settings: off and hourly until it has said otherwise.
+// Get returns the tenant's settings. The default is off and hourly.
 func (s AutoSyncs) Get(ctx context.Context, tenant metering.TenantID) (metering.AutoSync, error) {
 	return autoSyncOf(ctx, s.pool, tenant)
 }
@@ -43,7 +43,7 @@ func autoSyncOf(ctx context.Context, q querier, tenant metering.TenantID) (meter
 	return a, nil
 }
 
-// Save keeps the tenant's settings, not applied yet.
+// Save stores the tenant's settings and marks them as not yet applied.
 func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.AutoSync, now time.Time) (saved metering.AutoSync, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := autoSyncOf(ctx, tx, tenant)
@@ -73,9 +73,8 @@ func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor met
 	return saved, nil
 }
 
-// Applied notes that the schedule follows these settings. If they have changed
-// since, the latest are to be applied, again if need be: whoever applied them
-// may have been overtaken by these.
+// Applied records that the Temporal schedule follows these settings. If the settings have changed since, it
+// marks the latest ones as not applied, because the caller may have overwritten their schedule.
 func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a metering.AutoSync) error {
 	_, err := s.pool.Exec(ctx, `
 		update auto_syncs
@@ -87,9 +86,8 @@ func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a mete
 	return nil
 }
 
-// ToApply lists, over all tenants, the settings that schedules do not follow
-// yet; or all of them, for who does not trust the schedules. Each comes with
-// its tenant.
+// ToApply returns the settings of all tenants that the schedules do not follow yet. If all is true, it
+// returns every tenant's settings, to check the schedules.
 func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+tenantColumns+`, `+autoSyncColumns+`

@@ -7,8 +7,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// interruptionsAtMost is how many attempts in a row to count a day may end without an
-// answer, as they do when their worker is killed. Then the backfill is paused.
+// interruptionsAtMost is the number of consecutive attempts to count a day that may end without a result,
+// for example because their worker is killed. The backfill is then paused.
 const interruptionsAtMost = 3
 
 // BackfillState is the state of a backfill when an attempt to count a day begins.
@@ -17,12 +17,12 @@ type BackfillState string
 // States of a backfill.
 const (
 	BackfillRuns   BackfillState = "runs"
-	BackfillPaused BackfillState = "paused" // interruptionsAtMost is reached, until Answered
+	BackfillPaused BackfillState = "paused" // interruptionsAtMost is reached; lasts until Answered is called
 	BackfillEnded  BackfillState = "ended"  // the meter version is complete or retired
 )
 
-// Begin notes that an attempt to count a day begins, before it does: one whose worker is
-// killed leaves the note. If the backfill may go on, the caller calls Answered afterwards.
+// Begin records an attempt to count a day before it starts, so that the record survives if the worker is
+// killed. If the state is BackfillRuns, the caller calls Answered after the attempt.
 func (s Backfills) Begin(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) (state BackfillState, err error) {
 	err = s.pool.QueryRow(ctx, `
 		with begun as (
@@ -44,8 +44,8 @@ func (s Backfills) Begin(ctx context.Context, tenant metering.TenantID, version 
 	return state, nil
 }
 
-// Answered notes that an attempt has ended with an answer, also where that is an error,
-// or that an operator has the paused backfill go on.
+// Answered records that an attempt has ended with a result or an error, or that an operator resumes the
+// paused backfill.
 func (s Backfills) Answered(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	_, err := s.pool.Exec(ctx, `update meter_versions set interruptions = 0 where tenant_id = $1 and id = $2 and interruptions > 0`, tenant, version)
 	if err != nil {

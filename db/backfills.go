@@ -10,22 +10,22 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Backfills counts the past of a meter version: the events that were ingested
-// before it was published, which carry a lower epoch.
+// Backfills counts past events for a meter version: the events that were ingested before it was published,
+// which have a lower epoch.
 type Backfills struct{ pool *pool }
 
-// BackfillingMeterVersion names a meter version whose past is not counted yet.
+// BackfillingMeterVersion identifies a meter version with an unfinished backfill.
 type BackfillingMeterVersion struct {
 	Tenant  metering.TenantID
 	Version metering.MeterVersionID
 }
 
-// backfillsAtOnce is how many backfills of a tenant are under way, the oldest first.
-// The others wait as rows.
+// backfillsAtOnce is the number of backfills of a tenant that run at once, oldest first. Later ones wait as
+// rows.
 const backfillsAtOnce = 10
 
-// Unfinished returns the meter versions of every tenant whose backfills should be under
-// way, for the worker to start or resume.
+// Unfinished returns the meter versions, in all tenants, with a backfill that should run. The worker starts
+// or resumes them.
 func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, error) {
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, id
@@ -43,7 +43,7 @@ func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, e
 	return backfilling, coded(err)
 }
 
-// Plan returns the days that Days returns, and notes how many there are for Progress.
+// Plan returns the result of Days, and stores the total number of days for Progress.
 func (s Backfills) Plan(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) ([]time.Time, error) {
 	days, err := s.Days(ctx, tenant, version)
 	if err != nil {
@@ -57,10 +57,9 @@ func (s Backfills) Plan(ctx context.Context, tenant metering.TenantID, version m
 	return days, coded(err)
 }
 
-// Days returns the UTC days that may hold events of the meter version's past and
-// are not counted yet, oldest first: those of the chunks that hold events of the tenant.
-// Every event of the past is committed by the time a meter version can be seen, so no
-// day is ever added.
+// Days returns the UTC days that may hold past events of the meter version and are not counted yet, oldest
+// first. They are the days of the chunks that hold events of the tenant. All past events are committed
+// before the version becomes visible, so no day is added later.
 func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) ([]time.Time, error) {
 	rows, err := s.pool.Query(ctx, `
 		select held.day
@@ -91,11 +90,11 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version m
 	return days, coded(err)
 }
 
-// BackfillProgress is how many of the days that may hold a meter version's past
-// are counted, and how many there are; 0 of 0 before its backfill begins.
+// BackfillProgress is the number of counted days, and of all days that may hold past events of a meter
+// version. Both are 0 before its backfill begins.
 type BackfillProgress struct{ Counted, Days int }
 
-// Progress returns how far the tenant's backfills are.
+// Progress returns the progress of the tenant's running backfills.
 func (s Backfills) Progress(ctx context.Context, tenant metering.TenantID) (map[metering.MeterVersionID]BackfillProgress, error) {
 	progress := make(map[metering.MeterVersionID]BackfillProgress)
 	rows, err := s.pool.Query(ctx, `
@@ -113,13 +112,13 @@ func (s Backfills) Progress(ctx context.Context, tenant metering.TenantID) (map[
 	return progress, coded(err)
 }
 
-// countedAtOnce is how many events of a day one transaction counts. Ingest
-// waits for the rows that it raises; busier days are counted by the hour.
+// countedAtOnce is the maximum number of events of a day that one transaction counts, because ingest waits
+// for the rows that it updates. Busier days are counted hour by hour.
 const countedAtOnce = 100_000
 
-// CountDay adds a day's events to the meter version's rollups and returns how many
-// it has added: counting a day twice adds nothing, whoever does it and whenever.
-// It returns CodeOverloaded while events of the tenant are being erased.
+// CountDay adds a day's events to the meter version's rollups and returns the number of added events. It is
+// idempotent, also if several workers count the same day. It returns CodeOverloaded while events of the
+// tenant are being erased.
 func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, day time.Time) (counted int64, err error) {
 	start := day.UTC().Truncate(24 * time.Hour)
 	whole := metering.Range{Start: start, End: start.AddDate(0, 0, 1)}
@@ -146,7 +145,7 @@ func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, versi
 	return counted, coded(err)
 }
 
-// width is how much of a day one transaction counts.
+// width returns the part of a day that one transaction counts: a day or an hour.
 func (s Backfills) width(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, day metering.Range) (time.Duration, error) {
 	g, err := meterVersionByID(ctx, s.pool, tenant, version)
 	if err != nil {
@@ -170,8 +169,8 @@ func (s Backfills) width(ctx context.Context, tenant metering.TenantID, version 
 	return 24 * time.Hour, err
 }
 
-// countHours counts those of the hours that nobody has counted. Their marks are
-// inserted before, in the same transaction.
+// countHours counts the hours of the range that are not counted yet. It marks them as counted first, in the
+// same transaction.
 func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, hours metering.Range) (counted int64, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		g, err := meterVersionByID(ctx, tx, tenant, version)
@@ -222,9 +221,8 @@ func meterVersionByID(ctx context.Context, q querier, tenant metering.TenantID, 
 	return g, err
 }
 
-// countPast adds the events of ours, which are some of the hours, and notes how many there
-// are. It writes what it has summed whenever that is much, so that millions of events, and
-// of groups, fit in memory.
+// countPast adds the events of the hours in ours, and stores their number per hour in ours. It writes the
+// sums whenever they fill their room, so that millions of events and groups fit in memory.
 func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
 	room := s.pool.roomFor(tenant)
 	defer room.give()
@@ -265,8 +263,8 @@ func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return nil
 }
 
-// isLate says of an event e whether its billing period, of the stream that the
-// meter feeds, was already closed at its ingestion, as SQL.
+// isLate returns the SQL that reports whether the billing period of an event e was already closed when the
+// event was ingested. The period belongs to the billing schedule that the meter feeds.
 func isLate(meter string) string {
 	return `exists (select from billing_periods p
 	where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
@@ -274,8 +272,8 @@ func isLate(meter string) string {
 	  and p.stream = ` + streamAt("e.tenant_id", "e.customer_id", meter, "e.ts") + `)`
 }
 
-// openPast opens a cursor of the events of the range that are the backfill's to count:
-// between its fetches the transaction may write.
+// openPast opens a cursor over the past events in the range. A cursor lets the transaction write between
+// fetches.
 func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range) error {
 	_, err := tx.Exec(ctx, `
 		declare past no scroll cursor for
@@ -286,11 +284,11 @@ func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meteri
 	return err
 }
 
-// fetchedAtOnce is how many events fetchPast reads.
+// fetchedAtOnce is the number of events that fetchPast reads.
 const fetchedAtOnce = 200
 
-// fetchPast reads the next events of the cursor, with the bool of its last column, and reports
-// whether there may be more.
+// fetchPast reads the next events of the cursor and calls fn with each event and whether it is late. more
+// reports whether events may remain.
 func fetchPast(ctx context.Context, q querier, fn func(*metering.Event, bool) error) (more bool, err error) {
 	rows, err := q.Query(ctx, fmt.Sprintf(`fetch %d from past`, fetchedAtOnce))
 	if err != nil {
@@ -305,10 +303,9 @@ func fetchPast(ctx context.Context, q querier, fn func(*metering.Event, bool) er
 	return tag.RowsAffected() == fetchedAtOnce, err
 }
 
-// Complete makes reads and billing switch to the meter version, in one
-// transaction; while a day of its past is not counted it answers CodeConflict.
-// Doing so again, or for a meter version that another has replaced meanwhile,
-// changes nothing.
+// Complete switches reads and billing to the meter version, in one transaction. It returns CodeConflict
+// while a day of its past is not counted. It changes nothing if the version is complete, or if another
+// version has replaced it.
 func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	if err := s.requireCounted(ctx, tenant, version); err != nil {
 		return err
@@ -321,7 +318,7 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, versi
 		if err != nil || g.Status != metering.Backfilling {
 			return err
 		}
-		if _, err := raiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the former meter version
+		if _, err := raiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the previous meter version
 			return err
 		}
 		_, err = tx.Exec(ctx, `
@@ -334,8 +331,8 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, versi
 	})
 }
 
-// requireCounted looks for events of the past on the days that are not marked.
-// Days of chunks that were made since the meter version was published hold none.
+// requireCounted returns CodeConflict if an uncounted day holds past events. Days of chunks created after
+// the version was published hold none.
 func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	days, err := s.Days(ctx, tenant, version)
 	if err != nil {

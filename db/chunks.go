@@ -17,14 +17,14 @@ const (
 	hourlyChunk = 28 * 24 * time.Hour
 )
 
-// chunks makes missing chunks before the transaction that needs them: creating
-// one inside, while rows are locked, deadlocks under load. A row is inserted
-// and deleted because create_chunk exists only in the Community edition.
+// chunks creates missing chunks before the transaction that needs them. Creating a chunk while rows are
+// locked deadlocks under load. It inserts and deletes a row, because create_chunk exists only in the
+// Community edition.
 type chunks struct {
 	pool  *pool
 	mu    sync.Mutex
 	known map[chunk]bool
-	edge  time.Time // from when on events were kept when it was last read; it only rises
+	edge  time.Time // the start of the kept events when last read; it only rises
 }
 
 type chunk struct {
@@ -32,8 +32,8 @@ type chunk struct {
 	number     int64
 }
 
-// need is why a chunk is to be made. An event with a key is rejected behind the
-// edge of retention, and then needs none; one without is stored at any age.
+// need is the reason to create a chunk. An event with a key that is older than the edge of retention is
+// rejected, and needs no chunk. An event without a key is stored at any age.
 type need struct {
 	keyless  bool
 	youngest time.Time // of the events with a key
@@ -52,8 +52,8 @@ func (n need) behind(edge time.Time) bool { return !n.keyless && n.youngest.Befo
 
 func newChunks(pool *pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
 
-// ensure makes the chunks that these events fall into, but none that only
-// events need that will be rejected as too old.
+// ensure creates the chunks of these events. It skips chunks that only events need that are too old to be
+// accepted.
 func (c *chunks) ensure(ctx context.Context, events []metering.Event) error {
 	for missing, need := range c.missing(events) {
 		edge, err := c.make(ctx, missing, need)
@@ -102,9 +102,8 @@ func number(at time.Time, width time.Duration) int64 {
 	return at.Unix() / int64(width/time.Second)
 }
 
-// make uses tenant 0, which does not exist, and leaves no row behind. The edge
-// is locked, so that what it makes in front of it is there when the edge rises
-// and the chunks behind it are listed to be dropped.
+// make creates a chunk. It uses tenant 0, which does not exist, and leaves no row. It locks the edge, so
+// that a chunk created after the edge exists when the edge rises and older chunks are listed for dropping.
 func (c *chunks) make(ctx context.Context, k chunk, n need) (edge time.Time, err error) {
 	insert, remove, width := `
 		insert into events (tenant_id, customer_id, ts, id, event_type, value, ingested_at, epoch)

@@ -15,17 +15,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Closing is what came of closing the periods of some customers.
+// Closing is the result of closing the periods of some customers.
 type Closing struct {
-	Closed int                   // periods
-	Open   []metering.CustomerID // those with a due period that waits for a meter
+	Closed int                   // number of closed periods
+	Open   []metering.CustomerID // customers with a due period that waits for a meter
 }
 
-// ClosePeriods closes the periods of these customers that are planned to close: usage
-// that arrives later is kept apart, and nothing falls between. Ingest of the tenant
-// goes on while they are planned. It waits while they are written down, and is left as
-// much time afterwards, so the customers are few. Where usage has come meanwhile for a
-// period that closes, they are planned again, and ingest waits for that too.
+// ClosePeriods closes the due periods of these customers. Usage that arrives later is counted as late, and
+// none is lost in between.
+//
+// Ingest of the tenant continues during the planning, and waits only for the writes. After the writes it
+// gets as much time as it has waited, so the number of customers must be small. If usage of a closing
+// period arrives during the planning, the periods are planned again while ingest waits.
 func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (Closing, error) {
 	f, err := l.closeBesideIngest(ctx, tenant, customers, now)
 	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, errOneConnection) {
@@ -37,8 +38,9 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 	return f, nil
 }
 
-// closeBesideIngest takes the tenant's lock once all is planned. errUsedMeanwhile where the
-// plans do not hold any more, errOneConnection where there is no second one to see that by.
+// closeBesideIngest plans first, and then takes the tenant's lock. It returns errUsedMeanwhile if the usage
+// has changed since the planning, and errOneConnection if the pool has no second connection to check that
+// with.
 func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	held := func() time.Duration { return 0 }
 	defer func() { _ = wait(ctx, held()) }()
@@ -66,7 +68,7 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 	return f, err
 }
 
-// closeWithoutIngest has the tenant's lock while it plans as well.
+// closeWithoutIngest holds the tenant's lock during both planning and writing.
 func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
 		plans, alerts, err := l.planClosings(ctx, tx, tenant, customers, now)
@@ -79,8 +81,8 @@ func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID
 	return f, err
 }
 
-// closingLock is what one closing of a tenant's at a time has, as SQL: of two, the one that
-// commits later would have to plan again, as each raises the epoch.
+// closingLock is the SQL of the advisory lock that lets a tenant run one closing at a time. Without it, the
+// later of two closings would have to plan again, because each raises the epoch.
 const closingLock = `hashtextextended('close periods', $1)`
 
 func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, alerts *alertReader, err error) {
@@ -95,9 +97,9 @@ func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return all, alerts, err
 }
 
-// compareClosings compares the periods that close with the alerts, before ingest waits. The
-// evaluator reads only open periods, and may not have read these since their last event. Returns
-// nil if no period closes.
+// compareClosings compares the closing periods with the alerts before ingest has to wait. The alert
+// evaluator reads only open periods, and may have missed the last events of these. It returns nil if no
+// period closes.
 func compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) (*alertReader, error) {
 	var closing []alertPeriod
 	for _, p := range plans {
@@ -118,12 +120,13 @@ func compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	return alerts, nil
 }
 
-// errUsedMeanwhile: usage has come for a period that closes since the transaction that
-// plans it began to see the database.
+// errUsedMeanwhile means that usage of a closing period has arrived since the snapshot of the planning
+// transaction.
 var errUsedMeanwhile = errors.New("usage has come since the closing was planned")
 
-// requireSameUsage reads again, by another connection, what the periods that close were
-// found to come to. The caller holds the tenant's lock, so that it stays so.
+// requireSameUsage reads the usage of the closing periods again, through another connection. It returns
+// errUsedMeanwhile if the usage has changed. The caller holds the tenant's lock, so the usage cannot change
+// later.
 func requireSameUsage(plans []streamPlan, by batcher) error {
 	for _, p := range plans {
 		var closing []metering.Range
@@ -145,13 +148,13 @@ func requireSameUsage(plans []streamPlan, by batcher) error {
 	return nil
 }
 
-// sameUsage says whether the same is known of the same periods and meters, in any order.
+// sameUsage reports whether a and b hold the same usage, in any order.
 func sameUsage(a, b []billing.Usage) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(u billing.Usage) bool { return !slices.ContainsFunc(b, u.Equal) })
 }
 
-// writeClosings writes plans down, and the firings of alerts, which have compared the periods that
-// close. If alerts is not nil, the caller holds the tenant's lock.
+// writeClosings writes the plans, and fires the alerts that the closing periods have reached. If alerts is
+// not nil, the caller holds the tenant's lock.
 func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, alerts *alertReader) (f Closing, err error) {
 	var epoch int64
 	if alerts != nil {
@@ -179,10 +182,9 @@ func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, pla
 	return f, nil
 }
 
-// exclusively runs fn at one instant of the database at which nothing is being
-// ingested for the tenant. The lock is taken before the transaction begins,
-// because what a transaction sees is older than the locks that it takes itself.
-// Who does so again and again leaves ingest as much time as it has waited.
+// exclusively runs fn in a transaction with one snapshot, while no event of the tenant is being ingested.
+// It locks before the transaction begins, because a snapshot is older than the locks that its transaction
+// takes. Afterwards it waits as long as it held the lock, so that repeated calls leave time for ingest.
 func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn func(tx pgx.Tx) error) error {
 	conn, err := l.pool.Acquire(ctx)
 	if err != nil {
@@ -194,20 +196,19 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	return holding(ctx, conn, tenantLock, []any{tenant}, func() error { return atOneInstantOn(ctx, conn, l.pool, repeatableRead, fn) })
 }
 
-// holding has a connection hold a lock while fn runs. lock is SQL with arguments, of which the
-// first is the tenant.
+// holding runs fn while a connection holds an advisory lock. lock is SQL; its first argument is the tenant.
 func holding(ctx context.Context, conn *pgxpool.Conn, lock string, args []any, fn func() error) error {
 	if _, err := conn.Exec(ctx, `select pg_advisory_lock(`+lock+`)`, args...); err != nil {
 		return coded(err)
 	}
 	err := fn()
 	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock(`+lock+`)`, args...); unlocked != nil {
-		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its end lets go of the lock as well
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // closing the connection releases the lock as well
 	}
 	return err
 }
 
-// stopwatch returns a function that returns the time since this call.
+// stopwatch returns a function that returns the time since stopwatch was called.
 func stopwatch() func() time.Duration {
 	began := time.Now()
 	return func() time.Duration { return time.Since(began) }
@@ -255,7 +256,7 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	return publish(w.ctx, w.tx, w.tenant, w.customer, PeriodClosed{Period: PeriodOf(c.Period.Range)}, w.facts.Now)
 }
 
-// complete notes which closed periods are complete, those that the plan closes too.
+// complete marks the closed periods that are complete, including those that the plan closes.
 func (w *planWriter) complete(all []billing.Period) {
 	var starts []time.Time
 	for _, p := range all {
@@ -267,15 +268,14 @@ func (w *planWriter) complete(all []billing.Period) {
 	}
 }
 
-// DuePeriods finds customers with a period that should be closed: its end and
-// the tenant's grace are over. Streams that have not been looked at since are
-// brought up to now first.
+// DuePeriods returns customers with a period to close: a period that ended longer ago than the tenant's
+// grace. It first extends the billing schedules that end before now.
 func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
 	behind, err := l.customers(ctx, tenant, after, limit, now, behindClosing)
 	if err != nil {
 		return CustomerPage{}, fmt.Errorf("find billing schedules to extend: %w", err)
 	}
-	var broken []metering.CustomerID // whose stream cannot be extended: closing finds out why, for them alone
+	var broken []metering.CustomerID // their schedules cannot be extended; closing reports the error for each of them
 	for _, customer := range behind {
 		err := l.extend(ctx, tenant, customer, now)
 		switch metering.CodeOf(err) {
@@ -296,14 +296,14 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 		page.Last = page.Customers[n-1]
 	}
 	if n := len(behind); n == limit && (page.Last == 0 || page.Last > behind[n-1]) {
-		page.Last = behind[n-1] // streams further on are still behind
+		page.Last = behind[n-1] // later customers are still behind
 		page.Customers = upTo(page.Customers, page.Last)
 	}
 	page.More = page.Last > 0
 	return page, nil
 }
 
-// extend stores the customer's billing periods as they are now.
+// extend stores the customer's billing periods up to now.
 func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	return atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := l.regrouped(ctx, tx, tenant, customer, now)
@@ -356,7 +356,7 @@ const (
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id
 		  and p.ends_at > @now::timestamptz - t.grace))`
-	// A provider does not know all of a closed period: so says an open one.
+	// A provider lacks usage of a closed period. An open period without watermark_configuration marks that.
 	unreportedClosing = `exists (
 		select
 		from billing_periods p
@@ -389,8 +389,7 @@ func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after m
 	return customers, coded(err)
 }
 
-// DueTenants lists, over all tenants, those who may have a period to close, or a
-// closed one to report.
+// DueTenants returns the tenants that may have a period to close, or a closed one to report.
 func (l Ledger) DueTenants(ctx context.Context, now time.Time) ([]metering.TenantID, error) {
 	rows, err := l.pool.Query(ctx, `
 		select t.id

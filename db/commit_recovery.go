@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// backend identifies the server process that runs the attempt.
+// backend identifies the PostgreSQL process that runs the attempt.
 type backend struct {
 	pid uint32
-	at  time.Time // of the server's clock, after the process had started
+	at  time.Time // the server's time, after the process had started
 }
 
-// recoverCommit finds out whether an attempt was committed whose COMMIT was not answered: once its backend
-// is gone, its first event is there or it is not. It never asks by transaction
-// id, because after a crash the server gives out the same ids again.
+// recoverCommit reports whether an attempt was committed if the answer to COMMIT is missing. It terminates
+// the attempt's backend, and then looks for the attempt's first event. It does not use the transaction ID,
+// because a crashed server reuses IDs.
 func (a *attempt) recoverCommit(ctx context.Context) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.writer.options.Deadline)
 	defer cancel()

@@ -17,11 +17,11 @@ import (
 // belongs to an event with other content.
 type Conflicts struct{ pool *pool }
 
-// maxConflicts bounds the conflicts that are stored for one tenant. Further ones are
-// counted in EventCounts, and their answers say that they are not stored.
+// maxConflicts bounds the stored conflicts of a tenant. Further conflicts are counted in EventCounts, and
+// their responses state that they are not stored.
 const maxConflicts = 10_000
 
-// List returns up to limit conflicts, newest first: those before an id, if it is not zero.
+// List returns up to limit conflicts, newest first. If before is not zero, it starts after that ID.
 func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uuid.UUID, limit int) (page Page[metering.Event], err error) {
 	rows, err := c.pool.Query(ctx, `
 		select f.id, f.customer_id, c.external_id, f.event_type, f.ts, f.value, f.properties, f.idempotency_key, f.received_at
@@ -44,8 +44,8 @@ func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uu
 	return page, nil
 }
 
-// Dismiss removes a conflict that an operator has dealt with, or returns CodeNotFound.
-// If the same event is sent again, it is a conflict again.
+// Dismiss deletes a conflict that an operator has handled, or returns CodeNotFound. Sending the same event
+// again creates the conflict again.
 func (c Conflicts) Dismiss(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id uuid.UUID, reason string) error {
 	err := inTx(ctx, c.pool, func(tx pgx.Tx) error {
 		var customer metering.CustomerID
@@ -68,7 +68,7 @@ func (c Conflicts) Dismiss(ctx context.Context, tenant metering.TenantID, actor 
 	return nil
 }
 
-// Sweep forgets up to limit conflicts, of any tenant, that were received before then.
+// Sweep deletes up to limit conflicts, of any tenant, that were received before the instant.
 func (c Conflicts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "event_conflicts", key: "tenant_id, id", by: "received_at", noun: "conflicts"}.sweep(ctx, c.pool, before, limit)
 }
@@ -79,8 +79,8 @@ type conflict struct {
 	digest int64
 }
 
-// settleConflicts stores the conflicts among the events, or refuses them if the tenant
-// rejects conflicts.
+// settleConflicts stores the conflicts among the events, or marks them as refused if the tenant rejects
+// conflicts.
 func (a *attempt) settleConflicts(ctx context.Context, conn *pgxpool.Conn, policy metering.ConflictPolicy) error {
 	var places []int
 	for i := range a.outcomes {
@@ -106,8 +106,8 @@ func (a *attempt) settleConflicts(ctx context.Context, conn *pgxpool.Conn, polic
 	return nil
 }
 
-// storeConflicts stores each conflict once, however often it is sent, up to
-// maxConflicts, and returns those that are stored now.
+// storeConflicts stores each conflict once, even if it was sent several times, up to maxConflicts per
+// tenant. It returns the conflicts that are stored.
 func (a *attempt) storeConflicts(ctx context.Context, conn *pgxpool.Conn, places []int) (map[conflict]bool, error) {
 	n := len(places)
 	ids, keys, digests, customers, types := make([][16]byte, n), make([]eventKey, n), make([]int64, n), make([]int64, n), make([]string, n)

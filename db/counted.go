@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Counted is the usage that a provider should count at one meter target of a customer, after it has processed
-// every report that it accepted.
+// Counted is the usage that a provider should count at one meter target of a customer, after it has
+// processed every report that it accepted.
 type Counted struct {
 	Meter    metering.MeterID // our meter that measures the usage
 	Target   string
@@ -30,9 +30,9 @@ type Counted struct {
 	Outstanding bool // a report is planned, sending or unknown, so the provider may have counted it
 }
 
-// CountedBefore returns the usage that the provider had counted before an outstanding report was sent. It is for
-// targets at which reports add up. It returns CodeNotFound if the target no longer counts, because the customer
-// has another subscription since.
+// CountedBefore returns the usage that the provider had counted before an outstanding report was sent. It
+// is for targets at which reports add up. It returns CodeNotFound if the target no longer counts, because
+// the customer has another subscription since.
 func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, report uuid.UUID) (Counted, error) {
 	const of = `from billing_reports x join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id where x.tenant_id = @tenant and x.id = @report`
 	counted, err := l.counted(ctx, `and d.id = (select y.destination_id `+of+`)
@@ -47,9 +47,9 @@ func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, rep
 	return counted[0], nil
 }
 
-// Uncounted returns the targets at which the provider accepted usage of the customer's incomplete periods and
-// was not yet seen to count it. Usage accepted before the cutoff is in Old. Targets with an outstanding report are
-// excluded.
+// Uncounted returns the targets at which the provider accepted usage of the customer's incomplete periods
+// and was not yet seen to count it. Usage accepted before the cutoff is in Old. Targets with an outstanding
+// report are excluded.
 func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
 	all, err := l.counted(ctx, `and d.customer_id = @customer
 		  and (not p.complete or s.counting = 'replaces' and exists (
@@ -73,8 +73,8 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 // counted adds up the reported usage of each target. The condition which selects the targets.
 //
 // If a report replaces the previous one, the range is the whole subscription period, which several of the
-// customer's periods may share, because some providers sum it up only whole. Otherwise it is the part of the
-// subscription period that is in the customer's period.
+// customer's periods may share, because some providers sum it up only whole. Otherwise it is the part of
+// the subscription period that is in the customer's period.
 //
 // If reports add up, a report of a series that began before the subscription period also counts in it if
 // its provider time is in the period. It was sent before Odometer knew of the new subscription period.
@@ -127,8 +127,9 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 	return counted, nil
 }
 
-// Saw stores the observed state of these reports, and of the accepted reports before them in their series. The
-// state is counted, rejected if the provider has dropped them, or accepted if the outcome can still change.
+// Saw stores the observed state of these reports, and of the accepted reports before them in their series.
+// The state is counted, rejected if the provider has dropped them, or accepted if the outcome can still
+// change.
 func (l Ledger) Saw(ctx context.Context, tenant metering.TenantID, reports []uuid.UUID, state billing.State, response string) error {
 	_, err := l.pool.Exec(ctx, `
 		with seen as (

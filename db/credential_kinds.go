@@ -10,12 +10,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// keeping is how a kind of credentials is kept: statements about the credential
-// @id of @tenant, and the words that the audit log has for what happens to it.
+// keeping holds the statements on the credential @id of @tenant of one kind, and the actions that the audit
+// log records for it.
 type keeping struct {
-	lock   string // and read when it expires by itself, and was revoked
-	endAt  string // it is valid until @at; null: as long as it is not revoked
-	revoke string // it is not valid any more, since @at
+	lock   string // and return the credential's own expiry and its revocation
+	endAt  string // set the expiry to @at; null: valid until it is revoked
+	revoke string // revoke it at @at
 
 	missing, dead                     error
 	rotated, revoked, kept, stillUsed string
@@ -38,8 +38,8 @@ var keptAs = map[metering.CredentialKind]keeping{
 		dead:    metering.Errorf(metering.CodeConflict, "the secret is revoked or expired; create a new one"),
 		rotated: "hmac_secret.rotate", revoked: "hmac_secret.revoke", kept: "hmac_secret.keep", stillUsed: "hmac_secret.still_used",
 	},
-	// An endpoint's former secret is in the endpoint's row, and forgotten once
-	// it signs no more. It never expires by itself.
+	// The previous secret of an endpoint is in the endpoint's row, and is deleted when it stops signing. It
+	// has no expiry of its own.
 	metering.WebhookCredential: {
 		lock:    `select null::timestamptz, null::timestamptz from webhook_endpoints where tenant_id = @tenant and id = @id for no key update`,
 		endAt:   `update webhook_endpoints set former_until = @at where tenant_id = @tenant and id = @id`,
@@ -49,8 +49,8 @@ var keptAs = map[metering.CredentialKind]keeping{
 	},
 }
 
-// lockOld locks the old credential, which comes before any lock on its
-// rotation, and returns when it expires by itself and was revoked.
+// lockOld locks the old credential and returns its own expiry and its revocation. Call it before locking
+// the credential's rotation.
 func lockOld(ctx context.Context, tx pgx.Tx, r metering.Rotation) (expiresAt, revokedAt *time.Time, err error) {
 	err = tx.QueryRow(ctx, keptAs[r.Kind].lock, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID}).Scan(&expiresAt, &revokedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -59,7 +59,7 @@ func lockOld(ctx context.Context, tx pgx.Tx, r metering.Rotation) (expiresAt, re
 	return expiresAt, revokedAt, err
 }
 
-// endOldAt gives the old credential its end; nil: none.
+// endOldAt sets the expiry of the old credential; nil removes it.
 func endOldAt(ctx context.Context, tx pgx.Tx, r metering.Rotation, at *time.Time) error {
 	_, err := tx.Exec(ctx, keptAs[r.Kind].endAt, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID, "at": at})
 	return err
@@ -70,7 +70,7 @@ func revokeOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, at time.Time
 	return err
 }
 
-// auditOld writes what has happened to the old credential, and what it has become by that.
+// auditOld notes an action on the old credential, and the fields that it changed.
 func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor metering.Actor, action string, is told) error {
 	id := r.Old()
 	if r.Kind == metering.WebhookCredential {

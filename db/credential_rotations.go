@@ -11,12 +11,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Rotations put new credentials in the place of old ones. Beginning one is one
-// transaction that makes the new credential and gives the old one its end.
+// Rotations replace credentials. Beginning a rotation is one transaction that creates the new credential
+// and sets the expiry of the old one.
 type Rotations struct{ pool beginner }
 
-// Rotating is who rotates a credential of which tenant, when, and for how long
-// the old one is valid beside the new one.
+// Rotating is a request to rotate a credential of a tenant. Overlap is the time that the old credential
+// stays valid beside the new one.
 type Rotating struct {
 	Tenant  metering.TenantID
 	Actor   metering.Actor
@@ -48,9 +48,8 @@ func readRotation(ctx context.Context, q querier, tenant metering.TenantID, id m
 	return r, err
 }
 
-// inRotation are the columns that a key or a secret of the table, called a,
-// gets from rotations: what replaces it, and when the one that it replaces was
-// last used.
+// inRotation returns the columns that rotations add to a credential of the table with alias a. They are the
+// ID of the credential that replaces it, and the last use of the credential that it replaces.
 func inRotation(kind metering.CredentialKind, table, a string) string {
 	return fmt.Sprintf(`,
 	(select r.new_id
@@ -65,8 +64,8 @@ func inRotation(kind metering.CredentialKind, table, a string) string {
 	  where r.tenant_id = %[3]s.tenant_id and r.kind = '%[1]s' and r.new_id = %[3]s.id and r.ended_at is null)`, kind, table, a)
 }
 
-// APIKey makes a key of the old one's name, scope and expiry. CodeConflict when
-// the old one is not live now, or as many as may be are live besides.
+// APIKey rotates a key. The new key has the name, scope and expiry of the old one. It returns CodeConflict
+// if the old key is not live, or if the tenant has the maximum number of live keys.
 func (s Rotations) APIKey(ctx context.Context, by Rotating, old metering.KeyID, fresh metering.APIKey, hash []byte) (made metering.APIKey, begun metering.Rotation, err error) {
 	begun, err = s.begin(ctx, by, metering.APIKeyCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
 		err := tx.QueryRow(ctx, `select name, scope from api_keys where tenant_id = $1 and id = $2`, by.Tenant, old).Scan(&fresh.Name, &fresh.Scope)
@@ -80,9 +79,9 @@ func (s Rotations) APIKey(ctx context.Context, by Rotating, old metering.KeyID, 
 	return made, begun, err
 }
 
-// HMACSecret makes a secret of the old one's name, scope, signatures and expiry.
-// CodeConflict when the old one is not live now, or as many as may be are live
-// besides.
+// HMACSecret rotates a secret. The new secret has the name, scope, signatures and expiry of the old one. It
+// returns CodeConflict if the old secret is not live, or if the tenant has the maximum number of live
+// secrets.
 func (s Rotations) HMACSecret(ctx context.Context, by Rotating, old metering.HMACSecretID, fresh metering.HMACSecret) (made metering.HMACSecret, begun metering.Rotation, err error) {
 	begun, err = s.begin(ctx, by, metering.HMACSecretCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
 		err := tx.QueryRow(ctx, `select name, scope, signatures from hmac_secrets where tenant_id = $1 and id = $2`,
@@ -97,9 +96,8 @@ func (s Rotations) HMACSecret(ctx context.Context, by Rotating, old metering.HMA
 	return made, begun, err
 }
 
-// WebhookSecret has messages signed with another secret, which the caller has
-// sealed, and with the old one too during the overlap. A third one, which was
-// still signing, stops.
+// WebhookSecret rotates the signing secret of an endpoint. Messages are signed with the new secret, which
+// the caller has sealed, and with the old one too during the overlap. An even older secret stops signing.
 func (s Rotations) WebhookSecret(ctx context.Context, by Rotating, id metering.EndpointID, sealed []byte, lastFour string) (changed metering.Endpoint, begun metering.Rotation, err error) {
 	begun, err = s.begin(ctx, by, metering.WebhookCredential, int64(id), func(tx pgx.Tx, _ metering.Rotation) (int64, error) {
 		_, err := tx.Exec(ctx, `
@@ -116,8 +114,8 @@ func (s Rotations) WebhookSecret(ctx context.Context, by Rotating, id metering.E
 	return changed, begun, err
 }
 
-// begin begins a rotation of a credential, whose successor the caller makes.
-// Where the credential is being rotated already, this rotation supersedes that one.
+// begin starts a rotation of a credential. succeed creates the new credential and returns its ID. If the
+// credential is already being rotated, this rotation supersedes that one.
 func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.CredentialKind, old int64, succeed func(pgx.Tx, metering.Rotation) (int64, error)) (r metering.Rotation, err error) {
 	now := metering.Instant(by.Now)
 	r = metering.Rotation{TenantID: by.Tenant, Kind: kind, OldID: old, CreatedAt: now, Until: now.Add(by.Overlap)}
@@ -154,8 +152,7 @@ func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.Credent
 	return r, nil
 }
 
-// lockLive locks the old credential, or answers CodeConflict when it is not
-// live any more.
+// lockLive locks the old credential. It returns CodeConflict if the credential is revoked or expired.
 func lockLive(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 	expiresAt, revokedAt, err := lockOld(ctx, tx, *r)
 	if err != nil {
@@ -168,8 +165,8 @@ func lockLive(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 	return nil
 }
 
-// supersede ends the rotation of the same credential that is under way. The
-// credential's own expiry is the one from before that.
+// supersede ends the running rotation of the same credential, if there is one. It restores the credential's
+// own expiry from that rotation.
 func supersede(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 	err := tx.QueryRow(ctx, `
 		update credential_rotations
@@ -195,7 +192,7 @@ func insertRotation(ctx context.Context, tx pgx.Tx, actor metering.Actor, r *met
 	}).Scan(&r.ID)
 }
 
-// endOld makes the old credential invalid from at on.
+// endOld revokes the old credential at the instant at and ends its rotation.
 func endOld(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, actor metering.Actor, at time.Time) error {
 	if err := revokeOld(ctx, tx, *r, at); err != nil {
 		return err
@@ -216,9 +213,8 @@ func recordEnd(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome met
 	return err
 }
 
-// End records that the old credential's time is over or, where an operator says
-// so, ends it at once. It returns the rotation as it is then; repeating it
-// changes nothing.
+// End ends the rotation if the overlap is over, or if atOnce is set, as an operator requests. It returns
+// the resulting rotation. Ending it again changes nothing.
 func (s Rotations) End(ctx context.Context, tenant metering.TenantID, id metering.RotationID, atOnce bool, now time.Time) (metering.Rotation, error) {
 	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
 		switch {
@@ -231,8 +227,8 @@ func (s Rotations) End(ctx context.Context, tenant metering.TenantID, id meterin
 	})
 }
 
-// Keep calls a rotation off: both credentials stay valid, each for as long as it
-// would be by itself. Once the overlap is over it is too late.
+// Keep cancels a rotation: both credentials stay valid until their own expiries. After the overlap it ends
+// the rotation instead.
 func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id metering.RotationID, now time.Time) (metering.Rotation, error) {
 	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
 		if !now.Before(r.Until) {
@@ -248,8 +244,7 @@ func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id meteri
 	})
 }
 
-// Warn writes into the audit log, once and while there is time to do something
-// about it, that the old credential is still used.
+// Warn records in the audit log, once and before the overlap ends, that the old credential is still used.
 func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id metering.RotationID, now time.Time) (metering.Rotation, error) {
 	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
 		if !r.StillUsed() || r.WarnedAt != nil || !now.Before(r.Until) {
@@ -264,13 +259,13 @@ func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id meteri
 	})
 }
 
-// change runs fn on a rotation under its credential's lock, unless it has ended.
+// change locks the credential and runs fn on its rotation, unless the rotation has ended.
 func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id metering.RotationID, fn func(pgx.Tx, *metering.Rotation) error) (r metering.Rotation, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if r, err = readRotation(ctx, tx, tenant, id, ""); err != nil {
 			return err
 		}
-		if _, _, err := lockOld(ctx, tx, r); err != nil && metering.CodeOf(err) != metering.CodeNotFound { // a webhook may be deleted
+		if _, _, err := lockOld(ctx, tx, r); err != nil && metering.CodeOf(err) != metering.CodeNotFound { // a webhook endpoint may have been deleted
 			return err
 		}
 		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil || r.EndedAt != nil {
@@ -284,8 +279,8 @@ func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id mete
 	return r, nil
 }
 
-// Watch returns a rotation to the run that watches it: until its end has to be
-// recorded, or it is changed by somebody else, no other run is begun.
+// Watch returns a rotation to the run that watches it. No other run starts until the rotation's end must be
+// recorded, or until another transaction changes the rotation.
 func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id metering.RotationID) (r metering.Rotation, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil {
@@ -304,15 +299,14 @@ func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id meter
 	return r, nil
 }
 
-// UnwatchedRotation is one that no run watches, or whose run does not know yet
-// what somebody has changed.
+// UnwatchedRotation is a rotation that no run watches, or that has changed since its run read it.
 type UnwatchedRotation struct {
 	Tenant metering.TenantID
 	ID     metering.RotationID
 }
 
-// Unwatched lists, over all tenants, the rotations for which a run is due. Each
-// is listed to one caller, who begins it.
+// Unwatched returns the rotations of all tenants for which a run is due, at most 1000. Each rotation is
+// returned to one caller, which starts the run.
 func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRotation, error) {
 	rows, err := s.pool.Query(ctx, `
 		with due as (
@@ -338,8 +332,7 @@ func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRot
 	return unwatched, nil
 }
 
-// revokedInRotation ends the rotation of a credential that the transaction has
-// revoked, if it is being rotated.
+// revokedInRotation ends the rotation, if any, of a credential that the transaction has revoked.
 func revokedInRotation(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, kind metering.CredentialKind, old int64) error {
 	_, err := tx.Exec(ctx, `
 		update credential_rotations

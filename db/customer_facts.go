@@ -12,22 +12,22 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// customerFacts are the facts that a customer has one row of: whose billing it
-// is, where it is billed, and what the customer is there.
+// customerFacts are the facts of which a customer has one row: its settings, its billing connection, and
+// its state at the provider.
 type customerFacts struct {
 	billing.Facts
 	kind       metering.ProviderKind
-	lastNumber int64               // of the customer's reports
-	paused     bool                // by an operator: nothing is reported
-	streams    int                 // how many the customer has
+	lastNumber int64               // number of the customer's last report
+	paused     bool                // an operator has paused reporting
+	streams    int                 // number of the customer's billing schedules
 	isHeadOpen bool                // an early event may still decide the first period
-	stored     []storedDestination // the side's
-	others     []storedSide        // the side's too
-	terms      keptTerms           // of their prices
+	stored     []storedDestination // of Side
+	others     []storedSide        // of Side
+	terms      keptTerms           // of the prices in stored and others
 }
 
-// newFactReaders returns readers of the first streams of customers, by id. They have read the
-// customers and their sides.
+// newFactReaders returns readers of the customers' first billing schedules, by customer ID. They have read
+// the customers and their states at the provider.
 func newFactReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (readers []*factReader, err error) {
 	rows, err := q.Query(ctx, selectCustomerFacts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
 	if err != nil {
@@ -54,7 +54,7 @@ func newFactReaders(ctx context.Context, q batcher, price ReadPrice, tenant mete
 	return readers, nil
 }
 
-// selectCustomerFacts reads customers c.
+// selectCustomerFacts selects customers c.
 var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping,
@@ -77,7 +77,7 @@ var selectCustomerFacts = `
 	    and a.customer_id = c.id) a on true
 	where c.tenant_id = @tenant `
 
-// price gives what the customer is at the provider its prices.
+// price adds the prices to the customer's state at the provider.
 func (f *customerFacts) price(prices providerPrices, read ReadPrice) (err error) {
 	if f.Side != nil {
 		if f.Side.Destinations, err = prices.destinations(f.stored, f.terms, read); err != nil {
@@ -103,7 +103,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		start, end *time.Time
 		plans      []metering.PlanID
 		since      []time.Time
-		unread     *bool // nil: nobody bills the tenant's usage
+		unread     *bool // nil: no provider bills the tenant's usage
 
 		feeds    []storedFeed
 		followed []storedFollowed
@@ -146,8 +146,8 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 	return f, nil
 }
 
-// billingZone returns the time zone of a tenant's billing periods. Billing in
-// another zone would move charges between months.
+// billingZone returns the time zone of a tenant's billing periods. It returns CodeConflict if the zone is
+// unknown, because billing in another zone would move charges between months.
 func billingZone(name string) (*time.Location, error) {
 	zone, err := metering.LoadLocation(name)
 	if err != nil {
@@ -156,13 +156,13 @@ func billingZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// earliestUsage is the first instant at which an event can decide the first
-// period of customer c of tenant t. A month is shorter than 32 days in every zone.
+// earliestUsage is the SQL of the first instant at which an event can decide the first period of customer c
+// of tenant t. A month is shorter than 32 days in every zone.
 const earliestUsage = `(c.created_at - t.grace - interval '32 days')`
 
-// addEarlyEvents reads the early events of the customers without a decided first
-// period, by the months of the tenant's zone. All customers are of one tenant. Go
-// computes the months: PostgreSQL may know other zones, or other rules of a zone.
+// addEarlyEvents reads the early events of the customers without a decided first period, by month in the
+// tenant's zone. All customers belong to one tenant. Go computes the months, because PostgreSQL may know
+// other zones, or other rules of a zone.
 func addEarlyEvents(ctx context.Context, q querier, tenant metering.TenantID, all []*customerFacts) error {
 	undecided := make(map[metering.CustomerID]*customerFacts)
 	var created []time.Time

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Customers reads and makes customers.
+// Customers reads and creates customers.
 type Customers struct{ pool beginner }
 
 var customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + archivedAt("c") + `, coalesce(c.erased_at, timestamptz '0001-01-01')`
@@ -23,8 +23,8 @@ func customerFields(c *metering.Customer) []any {
 	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt, &c.ArchivedAt, &c.ErasedAt}
 }
 
-// Create makes a customer, or answers CodeConflict where another one has its
-// external_id, or is linked to the same one at the provider.
+// Create creates a customer. It returns CodeConflict if another customer has the same external_id, or is
+// linked to the same customer at the provider.
 func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, c metering.Customer, now time.Time) (created metering.Customer, err error) {
 	c = withMetadata(c)
 	if err := c.Validate(); err != nil {
@@ -65,18 +65,18 @@ func customerConflict(err error) error {
 	return metering.Errorf(metering.CodeConflict, "a customer with this external_id exists already").Because(err)
 }
 
-// CustomerChange is what to change of a customer; nil leaves it.
+// CustomerChange is a change of a customer. Nil fields stay unchanged.
 type CustomerChange struct {
 	Name              *string
-	Link              bool    // whether to change the next one
-	LinkStays         bool    // who asks may not change it
-	BillingProviderID *string // nil: none
+	Link              bool    // change BillingProviderID
+	LinkStays         bool    // the caller lacks the permission to change the link
+	BillingProviderID *string // nil removes the link
 	Metadata          json.RawMessage
 }
 
-// Upsert makes the customer or changes it, and says which of the two it did. Who
-// may not link it to another one at the provider is answered CodeForbidden, and
-// CodeConflict, as Create does, where another customer is linked to that.
+// Upsert creates or changes the customer. created reports whether it was created. It returns CodeForbidden
+// if the change alters the link and LinkStays is set. It returns CodeConflict, as Create does, if another
+// customer has the same link.
 func (s Customers) Upsert(
 	ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, change CustomerChange, now time.Time,
 ) (saved metering.Customer, created bool, err error) {
@@ -129,7 +129,8 @@ func (s Customers) Upsert(
 	return saved, created, err
 }
 
-// linksAnew says whether a change names another customer at the provider than now.
+// linksAnew reports whether a change links the customer to another customer at the provider, or removes the
+// link.
 func linksAnew(now *string, change CustomerChange) (bool, error) {
 	if !change.Link {
 		return false, nil
@@ -143,8 +144,8 @@ func linksAnew(now *string, change CustomerChange) (bool, error) {
 	return true, nil
 }
 
-// lockCustomer returns the customer as it is until the transaction's end; the
-// zero one where there is none.
+// lockCustomer returns the customer and locks it until the transaction ends. It returns the zero customer
+// if there is none.
 func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
 	err = tx.QueryRow(ctx, `
 		select `+customerColumns+`
@@ -160,7 +161,7 @@ func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, exte
 
 var errNoCustomer = metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
 
-// lockKnownCustomer is lockCustomer of one who exists, or CodeNotFound.
+// lockKnownCustomer is lockCustomer, and returns CodeNotFound if the customer does not exist.
 func lockKnownCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (metering.Customer, error) {
 	c, err := lockCustomer(ctx, tx, tenant, externalID)
 	if err == nil && c.ID == 0 {
@@ -186,7 +187,7 @@ func (s Customers) Get(ctx context.Context, tenant metering.TenantID, externalID
 	return c, coded(err)
 }
 
-// GetByID returns the customer with that id, or CodeNotFound.
+// GetByID returns the customer with that ID, or CodeNotFound.
 func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id metering.CustomerID) (c metering.Customer, err error) {
 	err = s.pool.QueryRow(ctx, `select `+customerColumns+` from customers c where c.tenant_id = $1 and c.id = $2`, tenant, id).Scan(customerFields(&c)...)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -195,9 +196,9 @@ func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id met
 	return c, coded(err)
 }
 
-// List returns up to limit customers with an id above after, in the order they were
-// made: archived ones only where they are asked for. search is a part of a name or
-// an external id in either case, or the whole of another id; empty: everybody.
+// List returns up to limit customers with an ID above after, in order of creation. archived includes
+// archived customers. search matches a part of the name or the external_id in either case, or the whole ID
+// or billing_provider_id; "" matches every customer.
 func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) (page Page[metering.Customer], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+customerColumns+` from customers c
@@ -215,7 +216,7 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 	return page, coded(err)
 }
 
-// IDs returns up to limit customers with an id above after, in order of creation.
+// IDs returns up to limit customers with an ID above after, in order of creation.
 func (s Customers) IDs(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.CustomerID, error) {
 	ids, err := customerIDs[metering.CustomerID](ctx, s.pool, tenant, after, limit)
 	return ids, coded(err)
@@ -235,20 +236,20 @@ func customerIDs[ID ~int64](ctx context.Context, q querier, tenant metering.Tena
 	return pgx.CollectRows(rows, pgx.RowTo[ID])
 }
 
-// caseless returns a text of SQL as it is compared without regard to case, by one
-// collation in every database. It is upper case: σ and ς have the same, and the
-// lower case of Σ depends on the letters beside it.
+// caseless returns the SQL of a text for comparisons without case, with the same collation in every
+// database. It uses upper case, because σ and ς share one, and because the lower case of Σ depends on the
+// adjacent letters.
 func caseless(text string) string { return `upper(` + text + ` collate "und-x-icu")` }
 
-// customerNamed is the customer whose id a text is, or the tenant itself, which no list has.
+// customerNamed returns the customer ID that a text spells, or 0, which is the ID of no customer.
 func customerNamed(text string) metering.CustomerID {
 	id, _ := metering.ParseCustomerID(text)
 	return id
 }
 
-// resolve returns the customers of the external ids, making the customers that do
-// not exist yet, from the instant each was first heard of on. It is a statement of its own, sorted, so that ingest never
-// holds a lock on a customer.
+// resolve returns the customers of the external IDs, and creates the missing ones. heardOf holds the
+// instant at which each was first seen, which becomes its creation time. The insert is a sorted statement
+// of its own, so that ingest never holds a lock on a customer.
 func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]knownCustomer, error) {
 	externalIDs := slices.Sorted(maps.Keys(heardOf))
 	found := make(map[string]knownCustomer, len(externalIDs))

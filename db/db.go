@@ -1,10 +1,9 @@
-// Package db holds all SQL of the program, hand-written for pgx: one small type
-// per noun. Methods take ctx first and the tenant second; an exported method is
-// a transaction boundary. Errors that a caller can act on are metering.Errors.
+// Package db holds all SQL of the program, hand-written for pgx: one small type per noun. Methods take ctx
+// first and the tenant second; an exported method is a transaction boundary. Errors that a caller can act
+// on are metering.Errors.
 //
-// It owns what is stored and the exactness of every sum. It does not own the
-// schema (package migrations) nor any rule a billing clerk could state
-// (package metering).
+// It owns the stored data and the exactness of every sum. It does not own the schema (package migrations)
+// nor the rules of metering and billing (package metering).
 package db
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// DB is a pool of connections and the nouns that live behind it.
+// DB is a pool of connections, and one store per noun that uses it.
 type DB struct {
 	pool *pool
 
@@ -76,28 +75,28 @@ type DB struct {
 	Evaluations     Evaluations
 }
 
-// querier is what a pool and a transaction have in common.
+// querier is the interface that a pool and a transaction share.
 type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Bounds on how long a statement may wait or run, where the URL does not name others. The
-// pool sets them on every connection, so that no query can hold the service.
+// Bounds on the time that a statement may wait or run, unless the URL sets others. The pool sets them on
+// every connection, so that no query can block the service.
 const (
 	lockTimeout      = 5 * time.Second
 	statementTimeout = 30 * time.Second
 	idleTxTimeout    = 30 * time.Second
 )
 
-// defaultConnections of a process's pool, where the URL does not say.
+// defaultConnections is the maximum size of a process's pool, unless the URL sets it.
 const defaultConnections = 16
 
-// lifetimeJitter keeps connections that were opened at once from being replaced at once.
+// lifetimeJitter spreads the replacement of connections that were opened at the same time.
 const lifetimeJitter = 15 * time.Minute
 
-// unmarshal takes over raw JSON as it is: PostgreSQL has found it to be valid.
+// unmarshal copies raw JSON unchanged, because PostgreSQL has validated it, and decodes all other JSON.
 func unmarshal(text []byte, into any) error {
 	if raw, is := into.(*json.RawMessage); is {
 		*raw = bytes.Clone(text)
@@ -106,17 +105,17 @@ func unmarshal(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
-// in it bounds the pool. Of secret, the service's, are made the keys of the audit log and of what
-// erased events are known by; nil: nothing can be done that is audited, and no events are taken in.
-// read reads prices of providers'; nil: of none.
+// Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns in it bounds the pool.
+//
+// The service's secret yields the keys of the audit log and of the digests that identify erased events.
+// With a nil secret, audited operations and ingest fail. read decodes stored prices of providers; nil: none
+// are read.
 func Open(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, func(config *pgxpool.Config) { byDefault(config, url) })
 }
 
-// OpenWarm is Open with the connections that tenants share always open. To open
-// one costs more than most statements: when many requests come at once, those
-// that need one, and all others beside them, would wait for that.
+// OpenWarm is Open, and keeps the connections that tenants share open all the time. Opening a connection
+// costs more than most statements, and would delay all requests of a burst.
 func OpenWarm(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, func(config *pgxpool.Config) { warm(config, url) })
 }
@@ -126,9 +125,9 @@ func warm(config *pgxpool.Config, url string) {
 	config.MinConns = shared(config)
 }
 
-// OpenForIngest is OpenWarm for a Writer and a Folder, whose statements look many rows up
-// by their whole keys. PostgreSQL plans them while tables are small, and keeps that plan:
-// it would make a bitmap of pages for each key.
+// OpenForIngest is OpenWarm for a Writer and a Folder. Their statements look up many rows by full key.
+// PostgreSQL plans these statements while tables are small, and keeps a plan that would build a bitmap of
+// pages per key. Bitmap scans are therefore off.
 func OpenForIngest(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, func(config *pgxpool.Config) {
 		warm(config, url)
@@ -136,9 +135,9 @@ func OpenForIngest(ctx context.Context, url string, secret []byte, read ReadPric
 	})
 }
 
-// OpenSmall is OpenWarm with a few connections, whatever the URL says, for statements
-// that look things up by their keys. Each is planned once for every argument, and by an
-// index however small its table was then: to plan took twice as long as to look up.
+// OpenSmall is OpenWarm with exactly most connections, even if the URL sets another number, for lookups by
+// key. Each statement is planned once for all arguments, and with an index even while its table is small,
+// because planning took twice as long as the lookup.
 func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB, error) {
 	return open(ctx, url, secret, nil, func(config *pgxpool.Config) {
 		config.MaxConns, config.MinConns = most, most
@@ -147,7 +146,7 @@ func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB,
 	})
 }
 
-// byDefault bounds the connections where the URL does not.
+// byDefault sets the maximum number of connections unless the URL does.
 func byDefault(config *pgxpool.Config, url string) {
 	if !strings.Contains(url, "pool_max_conns") {
 		config.MaxConns = defaultConnections
@@ -178,7 +177,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
 	config.ConnConfig.RuntimeParams["jit"] = "off" // compiling a statement of many parts takes longer than running it: 0.4 s of 0.41
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC} // else the machine's
+		codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC} // without it: the machine's time zone
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: codec})
 		written := &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshal}
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: written})
@@ -240,32 +239,31 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 	}, nil
 }
 
-// isWritable reports whether a connection may be used again. One whose server is read-only
-// may not: after a failover another server accepts writes, and a new connection finds it.
+// isWritable reports whether a connection may be reused. A connection to a read-only server may not: after
+// a failover another server accepts writes, and a new connection finds it.
 func isWritable(conn *pgx.Conn) bool {
 	return conn.PgConn().ParameterStatus("in_hot_standby") != "on" && conn.PgConn().ParameterStatus("default_transaction_read_only") != "on"
 }
 
-// Close waits for the connections in use and closes all.
+// Close waits until the connections in use are released, and closes the pool.
 func (d *DB) Close() { d.pool.Close() }
 
-// beginner is a pool, or a transaction, in which another is a savepoint.
+// beginner is a pool or a transaction. Begin of a transaction creates a savepoint.
 type beginner interface {
 	querier
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// inTx runs fn in one read-committed transaction and commits it, with what fn
-// has audited.
+// inTx runs fn in one read-committed transaction and commits it together with the audit entries of fn.
 func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginFunc(ctx, pool, withAudit(ctx, pool, fn)))
 }
 
 var repeatableRead = pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
 
-// The options of transactions that look a few rows up by their keys, hundreds of times a second.
-// Their statements are planned once for every argument, because planning takes longer than running
-// them, and by an index however small the tables are then.
+// Options of transactions that look up a few rows by key, hundreds of times a second. Their statements are
+// planned once for all arguments, because planning takes longer than running them, and with an index even
+// while the tables are small.
 var (
 	lookUp     = pgx.TxOptions{BeginQuery: "begin isolation level repeatable read; " + planOnce}
 	readLookUp = pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only; " + planOnce}
@@ -273,44 +271,43 @@ var (
 
 const planOnce = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off"
 
-// readAtOneInstant runs fn in a transaction that only reads, and sees one state of the database.
+// readAtOneInstant runs fn in a read-only transaction that sees one snapshot of the database.
 func readAtOneInstant(ctx context.Context, pool *pool, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn))
 }
 
-// lockTenant makes the transaction the only one that changes how the tenant's
-// events are counted: ingest holds the same lock shared. It lasts until the
-// end of the transaction.
+// lockTenant locks the tenant exclusively until the end of the transaction. Ingest holds the same lock
+// shared, so only this transaction can change how the tenant's events are counted.
 func lockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(`+tenantLock+`)`, tenant)
 	return err
 }
 
-// lockTenantShared keeps others from lockTenant until the end of the transaction.
+// lockTenantShared blocks lockTenant of other transactions until the end of this one.
 func lockTenantShared(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant)
 	return err
 }
 
-// tenantLock is what lockTenant takes, as SQL.
+// tenantLock is the SQL of the advisory lock key of lockTenant.
 const tenantLock = `$1`
 
-// oneAtATime makes those who change who has access to a tenant, or where it is
-// billed, wait for each other. It keeps nobody from ingest.
+// oneAtATime serializes the transactions that change access to a tenant, or its billing connection. It does
+// not block ingest.
 func oneAtATime(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
 	return err
 }
 
-// raiseEpoch parts the events ingested before this transaction from those
-// after it. The caller holds the tenant's lock.
+// raiseEpoch separates the events ingested before this transaction from later ones. The caller holds the
+// tenant's lock.
 func raiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {
 	err = tx.QueryRow(ctx, `update tenants set epoch = epoch + 1 where id = $1 returning epoch`, tenant).Scan(&epoch)
 	return epoch, err
 }
 
-// allowLongStatements lets each statement of a transaction take ten minutes, for work that
-// no request waits for.
+// allowLongStatements raises the statement timeout of the transaction to ten minutes, for work that no
+// request waits for.
 func allowLongStatements(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `set local statement_timeout = '10min'`)
 	return err
@@ -329,8 +326,7 @@ const (
 	stateInternal              = "XX000"
 )
 
-// faultClasses are the classes of SQLSTATEs by which the server reports a fault of its own,
-// which another request would meet too.
+// faultClasses are the SQLSTATE classes of server faults, which every other request would meet too.
 var faultClasses = []string{
 	"08", // connection exception
 	"53", // insufficient resources: a full disk, no memory, too many connections
@@ -348,14 +344,13 @@ func sqlState(err error) string {
 	return ""
 }
 
-// overtakenByDrop says whether a chunk was dropped between a statement's plan
-// and its run.
+// overtakenByDrop reports whether a chunk was dropped between the planning and the execution of a
+// statement.
 func overtakenByDrop(err error) bool {
 	return sqlState(err) == stateInternal && strings.Contains(err.Error(), "could not open relation with OID")
 }
 
-// coded turns what the driver says into the program's coded error. Coded
-// errors and nil pass through.
+// coded converts a driver error to a metering.Error. It returns coded errors and nil unchanged.
 func coded(err error) error {
 	if err == nil {
 		return nil

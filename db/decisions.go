@@ -16,12 +16,12 @@ import (
 type Verdict struct {
 	billing.Decision
 	Actor metering.Actor
-	Note  string // why
+	Note  string // the operator's reason
 }
 
-// Decide writes an operator's decision down and returns what it has made of the
-// reconciliation; a repeat changes nothing. CodeNotFound where there is no such
-// reconciliation, CodeConflict where there is nothing to decide.
+// Decide stores an operator's decision and returns the resulting reconciliation. Repeating it changes
+// nothing. It returns CodeNotFound if there is no such reconciliation, and CodeConflict if there is nothing
+// to decide.
 func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, key ReconciliationKey, v Verdict, now time.Time) (r Reconciled, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurnOf(ctx, tx, "billing_periods", tenant, int64(key.Period)); err != nil {
@@ -45,7 +45,7 @@ func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, k
 	return r, nil
 }
 
-// nothingToDecide says why; nil: it stands as decided.
+// nothingToDecide returns the reason as an error, or nil if the reconciliation is already decided.
 func nothingToDecide(state billing.ReconciliationState) error {
 	switch state {
 	case billing.ReconciliationOpen:
@@ -67,8 +67,8 @@ func getReconciled(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, key
 	return found[0], nil
 }
 
-// decide appends what the decision makes of the reconciliation, and has the
-// customer looked at again.
+// decide appends the reconciliation that results from the decision, and makes the customer due for a new
+// plan.
 func decide(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, r Reconciled, v Verdict, now time.Time) error {
 	after := r.Decide(v.Decision)
 	if _, err := tx.Exec(ctx, `

@@ -11,11 +11,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// SyncDelayedAfter is how long a sync may be open before it needs attention.
+// SyncDelayedAfter is the time that a sync may be open before it needs attention.
 const SyncDelayedAfter = 15 * time.Minute
 
-// delayedSyncs selects, as SQL, the oldest sync of each customer that has been open since
-// before @delayed, unless the customer's last sync failed. where restricts syncs s.
+// delayedSyncs returns the SQL of the oldest sync of each customer that has been open since before
+// @delayed, unless the customer's last sync failed. where restricts syncs s.
 func delayedSyncs(where string) string {
 	return `
 		    select distinct on (s.tenant_id, s.customer_id) s.tenant_id, s.customer_id, s.id, s.requested_at, s.delay_reported_at,
@@ -44,11 +44,10 @@ type DelayedSync struct {
 	Cause       string
 }
 
-// delaysListed bounds the delayed syncs that one call of Delayed lists.
+// delaysListed bounds the syncs that one call of Delayed returns.
 const delaysListed = 1000
 
-// Delayed lists, over all tenants, the delayed syncs that no message has reported, the
-// oldest first.
+// Delayed returns the delayed syncs of all tenants that were not reported yet, oldest first.
 func (s Syncs) Delayed(ctx context.Context, now time.Time) ([]DelayedSync, error) {
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, customer_id, id, requested_at, cause
@@ -66,7 +65,7 @@ func (s Syncs) Delayed(ctx context.Context, now time.Time) ([]DelayedSync, error
 	return delayed, nil
 }
 
-// ReportDelay publishes that a sync is delayed, once for each sync.
+// ReportDelay publishes that a sync is delayed, at most once per sync.
 func (s Syncs) ReportDelay(ctx context.Context, d DelayedSync, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `

@@ -13,21 +13,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Deliveries are the messages of the outbox on their way to endpoints: each is
-// sent at least once, always with the same id and the same bytes.
+// Deliveries sends the messages of the outbox to endpoints. Each message is sent at least once, always with
+// the same ID and the same bytes.
 type Deliveries struct{ pool beginner }
 
-// deliveryLease is how long a run has to deliver before another is begun.
+// deliveryLease is the time that a run has to deliver before another run starts.
 const deliveryLease = time.Minute
 
-// WantedEndpoint is one for which something is due.
+// WantedEndpoint identifies an endpoint with a due delivery.
 type WantedEndpoint struct {
 	Tenant   metering.TenantID
 	Endpoint metering.EndpointID
 }
 
-// Wanted lists, over all tenants, the endpoints for which something is due and
-// that no run looks after. Each is listed to one caller, who begins a run.
+// Wanted returns the endpoints, of all tenants, that have due deliveries and no run. Each endpoint is
+// returned to one caller, which starts a run.
 func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint, error) {
 	rows, err := s.pool.Query(ctx, `
 		update webhook_endpoints e
@@ -53,22 +53,22 @@ func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint
 	return wanted, nil
 }
 
-// ClaimedDelivery is a message that is the caller's to send until its lease ends.
+// ClaimedDelivery is a message that only the caller may send until its lease ends.
 type ClaimedDelivery struct {
 	metering.Message
 	Endpoint metering.Endpoint
 	Attempt  int
-	Wait     time.Duration // before it may be sent: the lease begins after it
+	Wait     time.Duration // time to wait before sending; the lease begins afterwards
 }
 
-// Claim takes the message that has been due the longest, or nil: there is
-// none, the endpoint backs off, or it is disabled. CodeRateLimited while the budget of the
-// tenant or of the endpoint's host is used up: the message stays due.
+// Claim claims the message that has been due the longest. It returns nil if no message is due, or if the
+// endpoint backs off or is disabled. It returns CodeRateLimited if the budget of the tenant or of the
+// endpoint's host is used up; the message stays due.
 func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time, lease time.Duration) (c *ClaimedDelivery, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		c = new(ClaimedDelivery)
 		var host string
-		var at time.Time // by the clock that all workers share
+		var at time.Time // by the database's clock, which all workers share
 		err := tx.QueryRow(ctx, `
 			select d.message_id, e.host, clock_timestamp()
 			from webhook_deliveries d
@@ -114,12 +114,12 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 	return c, nil
 }
 
-// Settle keeps what came of an attempt. One in vain is due again later, at the
-// earliest when the endpoint has asked to be tried again, or has failed; the
-// endpoint backs off meanwhile, and is disabled where it has failed for too long.
+// Settle stores the result of an attempt. After a failure the message is due again later, not before
+// retryAfter has passed. The endpoint backs off meanwhile. It is disabled if it has failed for longer than
+// metering.FailingAtMost, or answers 410 Gone.
 func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if attempt.Problem != "" { // two endpoints of a tenant that are disabled would wait for each other
+		if attempt.Problem != "" { // concurrent disabling of two of a tenant's endpoints would deadlock
 			if err := oneAtATime(ctx, tx, c.Endpoint.TenantID); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 			return delivered(ctx, tx, c, now)
 		}
 		if err := undelivered(ctx, tx, c, retryAfter, now); err != nil || endpoint.URL != c.Endpoint.URL {
-			return err // a former address says nothing of the endpoint
+			return err // the failure of a previous URL does not count against the endpoint
 		}
 		since, err := failing(ctx, tx, c, attempt, retryAfter, now)
 		if err != nil {
@@ -188,7 +188,7 @@ func delivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, now time.Time)
 	return err
 }
 
-// undelivered is an attempt in vain: the message is tried again later, or given up.
+// undelivered records a failed attempt: the message is due again later, or has failed for good.
 func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, retryAfter time.Duration, now time.Time) error {
 	wait, again := metering.RetryAfter(c.Attempt)
 	status := metering.DeliveryPending
@@ -209,12 +209,12 @@ func undelivered(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, retryAfter t
 	return err
 }
 
-// silence is how long nothing may be tried without an endpoint's failures being
-// of another time: longer than any message waits for its next attempt.
+// silence is the time without attempts after which an endpoint's next failure begins a new series of
+// failures. It is longer than any message waits for its next attempt.
 const silence = 48 * time.Hour
 
-// failing has the endpoint rest, and returns since when nothing has arrived.
-// Several attempts at once in vain are one failure of the endpoint's.
+// failing makes the endpoint back off, and returns the start of its series of failures. Concurrent failed
+// attempts count as one failure.
 func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attempt, retryAfter time.Duration, now time.Time) (since time.Time, err error) {
 	var failures int
 	err = tx.QueryRow(ctx, `
@@ -237,15 +237,15 @@ func failing(ctx context.Context, tx pgx.Tx, c ClaimedDelivery, a metering.Attem
 	return since, err
 }
 
-// Waiting is what waits for an endpoint.
+// Waiting is the state of an endpoint's pending deliveries.
 type Waiting struct {
 	Messages int
-	Next     *time.Time // when there is something to do; nil: there is not
+	Next     *time.Time // when the next delivery is due; nil: none is pending
 	Disabled metering.DisabledBecause
 }
 
-// Waiting says when the run that asks has something to do, and lets another be
-// begun for what becomes due before that.
+// Waiting returns the instant at which the calling run has the next delivery to send. Another run may start
+// for deliveries that become due earlier.
 func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (w Waiting, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
@@ -277,7 +277,7 @@ func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpo
 	return w, nil
 }
 
-// Hasten makes everything that waits for the endpoint due at once.
+// Hasten ends the endpoint's backoff and makes its waiting retries due now.
 func (s Deliveries) Hasten(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) error {
 	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `update webhook_endpoints set backoff_until = null where tenant_id = $1 and id = $2`, tenant, endpoint); err != nil {
@@ -291,7 +291,7 @@ func (s Deliveries) Hasten(ctx context.Context, tenant metering.TenantID, endpoi
 	return nil
 }
 
-// hasten makes due what was tried before and is to be tried again.
+// hasten makes pending deliveries with a failed attempt due now.
 func hasten(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update webhook_deliveries d
@@ -309,7 +309,7 @@ func hasten(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, endpoint m
 	return err
 }
 
-// Test sends the endpoint a message, and returns its id. CodeConflict when the
+// Test sends a test message to the endpoint and returns the message's ID. It returns CodeConflict if the
 // endpoint is disabled.
 func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (id uuid.UUID, err error) {
 	err = s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
@@ -330,8 +330,8 @@ func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint
 	return id, nil
 }
 
-// Redeliver has a message sent again, whatever came of it. CodeConflict when
-// the endpoint is disabled.
+// Redeliver sends a message again, also if it was delivered or has failed. It returns CodeConflict if the
+// endpoint is disabled.
 func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, actor metering.Actor, endpoint metering.EndpointID, message uuid.UUID, now time.Time) error {
 	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -356,7 +356,7 @@ func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, act
 
 var errNoDelivery = metering.Errorf(metering.CodeNotFound, "there is no such delivery")
 
-// enabled runs fn while the endpoint is held, and enabled.
+// enabled locks the endpoint and runs fn. It returns CodeConflict if the endpoint is disabled.
 func (s Deliveries) enabled(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, fn func(tx pgx.Tx) error) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
@@ -381,8 +381,8 @@ func scanDelivery(row pgx.CollectableRow) (d metering.Delivery, err error) {
 	return d, row.Scan(&d.ID, &d.Kind, &d.At, &d.Data, &d.Status, &d.Attempts, &d.DueAt, &d.SettledAt)
 }
 
-// List returns up to limit deliveries to the endpoint, newest first: those of
-// messages before `before`, if it names one, and with that status, if any.
+// List returns up to limit deliveries to the endpoint, newest first. If before is not zero, it starts with
+// the messages before it. status "" matches every delivery.
 func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, status metering.DeliveryStatus, before uuid.UUID, limit int) (page Page[metering.Delivery], err error) {
 	rows, err := s.pool.Query(ctx, selectDeliveries+`
 		  and (@status = '' or d.status = @status)
@@ -399,7 +399,7 @@ func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint
 	return page, nil
 }
 
-// Get returns a delivery and the attempts at it, oldest first, or CodeNotFound.
+// Get returns a delivery and its attempts, oldest first, or CodeNotFound.
 func (s Deliveries) Get(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, message uuid.UUID) (d metering.Delivery, attempts []metering.Attempt, err error) {
 	rows, err := s.pool.Query(ctx, selectDeliveries+`and d.message_id = @message`,
 		pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "message": message})
@@ -430,8 +430,8 @@ func (s Deliveries) Get(ctx context.Context, tenant metering.TenantID, endpoint 
 	return d, attempts, nil
 }
 
-// Sweep forgets some of the messages from before then, and what came of them.
-// It returns how many.
+// Sweep deletes up to limit messages created before the instant, with their deliveries. It returns the
+// number of deleted messages.
 func (s Deliveries) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
 	tag, err := s.pool.Exec(ctx, `
 		delete from outbox o

@@ -10,22 +10,22 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Deliveries a second: of a tenant, whatever its webhooks, and to a host, whatever the
-// tenants. After a pause a second's deliveries are sent at once. All workers share them.
+// Maximum deliveries per second: of all webhooks of a tenant, and of all tenants to a host. All workers
+// share these budgets. After an idle time, a burst of one second's deliveries is sent at once.
 const (
 	deliveriesOfTenant = 20
 	deliveriesToHost   = 50
 )
 
-// budgetAhead is how long a claimed delivery may have to wait for the budget; without
-// budget in that time a message stays due.
+// budgetAhead is the longest time that a claimed delivery may wait for the budget. If the wait is longer,
+// the message stays due.
 const budgetAhead = 5 * time.Second
 
 var errNoBudget = metering.Errorf(metering.CodeRateLimited, "the tenant or the host has reached its maximum rate of deliveries")
 
-// spendDelivery takes one delivery from both budgets at an instant of the database's clock,
-// and returns how long the delivery waits for them. Every transaction takes from the tenant's
-// first, so that no two wait for each other.
+// spendDelivery takes one delivery from both budgets at an instant of the database's clock. It returns the
+// time that the delivery must wait. Every transaction takes from the tenant's budget first, so that no two
+// deadlock.
 func spendDelivery(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, host string, at time.Time) (wait time.Duration, err error) {
 	for _, budget := range []struct {
 		target    string

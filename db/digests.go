@@ -9,28 +9,28 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Digest proves which events a closed period's meter came to, for as long as
-// anybody keeps them.
+// Digest is a hash of the events of a closed period that a meter's total is computed from. Any copy of the
+// events can be checked against it.
 type Digest struct {
-	Algorithm string // DigestAlgorithm of the time at which it was made
+	Algorithm string // DigestAlgorithm at the time of the digest
 	Value     []byte // 32 bytes
-	Events    int64  // that it is of
+	Events    int64  // number of events
 }
 
-// DigestAlgorithm names what a digest is made of: of each event the SHA-256 of
-// five lines, which are its id, timestamp (UTC, in microseconds), type, value
-// without trailing zeros, and properties as PostgreSQL writes a jsonb (nothing
-// where it has none), with a line feed between them; of each day of UTC with
-// events the SHA-256 of theirs, by timestamp and id; and of these, day by day,
-// the SHA-256 again.
+// DigestAlgorithm names the algorithm of new digests:
+//   - An event is five lines with a line feed between them: its ID, timestamp (UTC, in microseconds), type, value
+//     without trailing zeros, and properties as PostgreSQL prints a jsonb, empty if there are none.
+//   - The hash of an event is the SHA-256 of these lines.
+//   - The hash of a UTC day with events is the SHA-256 of its event hashes, by timestamp and ID.
+//   - The digest is the SHA-256 of the hashes of the days, in order.
 const DigestAlgorithm = "sha256-events-1"
 
 const eventDigest = `sha256(convert_to(concat_ws(E'\n', e.id, to_char(e.ts at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
 	e.event_type, trim_scale(e.value), coalesce(e.properties::text, '')), 'UTF8'))`
 
-// DigestClosed makes the digests of up to limit closed periods that have none,
-// and returns how many it has made: the events that had arrived when the period
-// closed, which ingest does not wait for.
+// DigestClosed computes the digests of up to limit closed periods that lack them, and returns the number of
+// these periods. A digest covers the events that had arrived when the period closed. Ingest does not wait
+// for it.
 func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err error) {
 	type period struct {
 		Tenant metering.TenantID
@@ -69,7 +69,7 @@ func (m Maintenance) digest(ctx context.Context, tenant metering.TenantID, perio
 			return err
 		}
 		of := digestOf{key: "e.event_type", total: "v.event_type"}
-		if several { // a meter may feed the period's stream in a part of it alone
+		if several { // a meter may feed the period's billing schedule in only a part of the period
 			of = digestOf{key: "k.meter_id", total: "v.meter_id", fed: `
 			  join billing_period_totals k on k.tenant_id = p.tenant_id and k.period_id = p.id
 			  join meter_versions g on g.tenant_id = k.tenant_id and g.id = k.meter_version_id and g.event_type = e.event_type
@@ -80,11 +80,11 @@ func (m Maintenance) digest(ctx context.Context, tenant metering.TenantID, perio
 	})
 }
 
-// digestOf is what the events of a digest have in common, as SQL.
+// digestOf holds the SQL by which the events of one digest are grouped.
 type digestOf struct {
 	key   string // of an event
 	total string // of a meter version v
-	fed   string // joins what else the key needs
+	fed   string // joins the tables that the key needs
 }
 
 func (of digestOf) statement() string {
@@ -112,7 +112,8 @@ func (of digestOf) statement() string {
 			  and v.id = t.meter_version_id`
 }
 
-// Digests are those of a period's meters: none until the hour after its closing.
+// Digests returns the digests of a period's meters. A period has none until maintenance runs after its
+// close.
 func (l Ledger) Digests(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) (map[metering.MeterID]Digest, error) {
 	rows, err := l.pool.Query(ctx, `
 		select meter_id, digest_algorithm, digest, digest_events

@@ -12,11 +12,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Discrepancies are the days on which rollups and events disagree.
+// Discrepancies are the differences between rollups and events, by UTC day.
 type Discrepancies struct{ pool *pool }
 
-// Discrepancy is one customer's, or the whole tenant's, usage of a meter on a
-// UTC day, counted twice with two results.
+// Discrepancy is the usage of a meter on a UTC day, of a customer or of the whole tenant, for which two
+// counts differ.
 type Discrepancy struct {
 	CustomerID   metering.CustomerID // WholeTenant for the tenant's own row
 	ExternalID   string
@@ -31,18 +31,18 @@ type Discrepancy struct {
 	FoundAt      time.Time
 }
 
-// DiscrepancyKey is where a page of discrepancies has ended.
+// DiscrepancyKey is the position of the last discrepancy of a page.
 type DiscrepancyKey struct {
 	Day      time.Time
 	Customer metering.CustomerID
 	Meter    metering.MeterID
 }
 
-// Key tells a discrepancy from the tenant's others.
+// Key returns the key that identifies the discrepancy within the tenant.
 func (d Discrepancy) Key() DiscrepancyKey { return DiscrepancyKey{d.Day, d.CustomerID, d.MeterID} }
 
-// List returns up to limit discrepancies, the newest first: those after the last
-// one of the page before, if there was one.
+// List returns up to limit discrepancies, newest first. It starts after the given key, or at the newest if
+// after is nil.
 func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after *DiscrepancyKey, limit int) (page Page[Discrepancy], err error) {
 	var last DiscrepancyKey
 	if after != nil {
@@ -66,10 +66,9 @@ func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after
 	return page, coded(err)
 }
 
-// Audit compares a finished day's rollups with the daily independent count. Where
-// they differ, the events themselves are counted, at the same instant, and
-// what remains is kept. It returns how much that is. A day whose events are
-// not kept is not compared, nor are meters that are archived.
+// Audit compares a finished day's rollups with the independent daily count. If they differ, it counts the
+// events of the day in the same snapshot, and stores the remaining differences. It returns their number. It
+// skips days of which the events are no longer kept, and archived meters.
 func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := allowLongStatements(ctx, tx); err != nil {
@@ -106,7 +105,7 @@ type disagreement struct {
 	rollupCount, eventsCount int64
 }
 
-// eventCount is what the events come to that a day has.
+// eventCount is the SQL of the sum and the number of a day's events, by customer and event type.
 const eventCount = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
 
 func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[discrepancyKey]disagreement, error) {
@@ -121,8 +120,8 @@ func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 	return discrepancies(ctx, tx, tenant, meters, day, eventCount, recounted)
 }
 
-// recountDay measures all events of a day again, for the meters with filters or a value property:
-// nothing else can count these independently of the rollups.
+// recountDay measures all events of a day again, for the meters with filters or a value property. No other
+// count of these meters is independent of the rollups.
 func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[measuredKey]*tally, error) {
 	statement := newUsageStatementOfAll(tenant, meters)
 	if len(statement.selecting) == 0 {
@@ -132,9 +131,9 @@ func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 	return statement.measure(ctx, tx)
 }
 
-// discrepancies compares what whole local hours hold, and raw events where the
-// UTC day cuts one in half, with another count of the same day: of the meters that count each
-// event with its value, and of the others the recount.
+// discrepancies compares the rollups of a UTC day with another count of the day. The rollups are those of
+// whole local hours; if the day cuts an hour in two, its raw events are used. Meters with filters or a
+// value property are compared with recounted, all others with the SQL in other.
 func discrepancies(
 	ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string, recounted map[measuredKey]*tally,
 ) (map[discrepancyKey]disagreement, error) {
@@ -201,7 +200,7 @@ func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 			tenant, key.customer, key.meter, day, d.rollup, d.rollupCount, d.events, d.eventsCount, now)
 	}
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil || known.RowsAffected() > 0 {
-		return err // what was found yesterday was told yesterday
+		return err // an earlier audit of the day has published its discrepancies
 	}
 	return publish(ctx, tx, tenant, metering.WholeTenant,
 		UsageDisagrees{Discrepancy: usageDiscrepancy, Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// dimensionColumns are where values of the customer's events are stored with charges: rows with
-// their keys and the text of the column, and the update of one row.
+// dimensionColumns are the columns that store values of a customer's events with charges. read selects rows
+// with their keys and the column's text; write updates one row.
 var dimensionColumns = []struct{ read, write string }{
 	{readTotals("dimensions"), writeTotals("dimensions")},
 	{readTotals("late_dimensions"), writeTotals("late_dimensions")},
@@ -42,8 +42,8 @@ func writeTotals(column string) string {
 	return `update billing_period_totals set ` + column + ` = $4::text::jsonb where tenant_id = $1 and period_id = $2 and meter_id = $3`
 }
 
-// keepPriced adds the values that the tenant's prices by dimension match: they are no data of a
-// customer, and a charge stays as it is only with them.
+// keepPriced adds the values that the tenant's prices by dimension match. They are not personal data of a
+// customer, and a charge can be explained only with them.
 func (k kept) keepPriced(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	rows, err := tx.Query(ctx, `select terms from price_terms where tenant_id = $1 and terms ? 'dimensions'`, tenant)
 	if err != nil {
@@ -62,8 +62,8 @@ func (k kept) keepPriced(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	return err
 }
 
-// eraseDimensions replaces values in the charges of the customer's periods, except for those that
-// stay, as in the keys of the customer's groups.
+// eraseDimensions replaces values in the charges of the customer's periods, except for the values in stay,
+// like in the keys of the customer's groups.
 func (s Erasures) eraseDimensions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, stay kept) error {
 	for _, column := range dimensionColumns {
 		rows, err := tx.Query(ctx, column.read, tenant, customer)

@@ -13,18 +13,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventsAfter is how far the erasure of a customer's events has come.
+// EventsAfter is the progress of the erasure of a customer's events.
 type EventsAfter struct {
 	At   time.Time `json:"at"`
 	ID   uuid.UUID `json:"id"`
 	Done bool      `json:"done"`
 }
 
-// Events erases up to limit of the customer's events after one, and returns the
-// last of them. The customer's groups have been replaced before.
+// Events erases up to limit of the customer's events after a position, and returns the new position. Groups
+// must have replaced the customer's groups before.
 func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		// No definition is published between its look-up here and the update of the events.
+		// The lock prevents that a definition is published between its lookup here and the update of the
+		// events.
 		if err := lockTenantShared(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -64,8 +65,8 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 	return last, nil
 }
 
-// selectingDefinitions returns the definitions in use by event type, of the meters with filters or
-// a value property.
+// selectingDefinitions returns the definitions in use of meters with filters or a value property, by event
+// type.
 func selectingDefinitions(ctx context.Context, q querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
 	rows, err := q.Query(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
 	if err != nil {
@@ -82,9 +83,9 @@ func selectingDefinitions(ctx context.Context, q querier, tenant metering.Tenant
 	return definitions, err
 }
 
-// decompressOwn lets a transaction change one customer's events of compressed chunks,
-// however many, and decompresses no other customer's: TimescaleDB finds the customer's by the
-// values that it sees in the plan. The Apache edition compresses none.
+// decompressOwn lets the transaction change any number of one customer's events in compressed chunks.
+// TimescaleDB decompresses only this customer's events if the plan contains the values, so plans are
+// custom. The Apache edition compresses no chunks.
 func decompressOwn(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
 		select set_config(name, case name when 'plan_cache_mode' then 'force_custom_plan' else '0' end, true)
@@ -99,8 +100,8 @@ type eventsErased struct {
 	instants   []time.Time
 	ids        []uuid.UUID
 	properties []*string
-	keys       []*string // as they were sent
-	names      []*string // that stand for them
+	keys       []*string // idempotency keys as they were sent
+	names      []*string // replacements of the keys
 	digests    [][]byte  // of the events
 	keyDigests [][]byte
 }
@@ -136,8 +137,8 @@ func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return b, err
 }
 
-// replace puts what stands for it where the events say something. What usage is
-// grouped by stays grouped in the same way, and the values that meters count stay.
+// replace replaces personal values in the events. Usage stays in the same groups, and the values that
+// meters count stay.
 func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
 	for i := range b.ids {
 		properties, key := "", ""
@@ -177,8 +178,8 @@ func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, 
 	return nil
 }
 
-// erasedProperties returns the properties by which the customer's usage is grouped, each under its
-// whole path, with digests in place of personal values.
+// erasedProperties returns the properties by which the customer's usage is grouped, each under its whole
+// path, with digests in place of personal values.
 func erasedProperties(k auditKey, tenant metering.TenantID, e *metering.Event, stay kept) (map[string]json.RawMessage, error) {
 	left := make(map[string]json.RawMessage)
 	for name := range stay {
@@ -196,8 +197,8 @@ func erasedProperties(k auditKey, tenant metering.TenantID, e *metering.Event, s
 	return left, nil
 }
 
-// measurements returns the value that each definition counts of an event, by its digest, as a JSON
-// object: nil if none counts the event.
+// measurements returns a JSON object with the value that each definition counts of an event, by the
+// definition's digest. It returns nil if none counts the event.
 func measurements(e *metering.Event, definitions []metering.MeterVersion) (json.RawMessage, error) {
 	values := make(map[string]metering.Decimal)
 	for _, g := range definitions {
@@ -215,7 +216,7 @@ func measurements(e *metering.Event, definitions []metering.MeterVersion) (json.
 	return json.Marshal(values)
 }
 
-// write stores what was replaced, and has the keys known by their digests alone.
+// write stores the replaced events, and replaces the stored keys by their digests.
 func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	if len(b.ids) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventCounts are the outcomes of ingest requests by hour. They are written separately from ingest, so a killed
-// process loses its unwritten counts. They inform operators; no invoice depends on them.
+// EventCounts are the outcomes of ingest requests by hour. They are written separately from ingest, so a
+// killed process loses its unwritten counts. They inform operators; no invoice depends on them.
 type EventCounts struct{ pool *pool }
 
 // Outcomes of an event that is not rejected. The outcome of a rejected event is its rejection code.
@@ -61,8 +61,8 @@ func (c EventCounts) Sweep(ctx context.Context, before time.Time, limit int) (de
 	return oldRows{table: "event_counts", key: "tenant_id, hour, outcome", by: "hour", noun: "counts of events"}.sweep(ctx, c.pool, before, limit)
 }
 
-// add adds counts to the stored ones. It locks rows in the order of their keys, so that two processes do not
-// deadlock.
+// add adds counts to the stored ones. It locks rows in the order of their keys, so that two processes do
+// not deadlock.
 func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) error {
 	var tenants, events []int64
 	var hours []time.Time

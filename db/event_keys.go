@@ -9,10 +9,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// eventKey identifies an idempotency key within a tenant, like event_key in SQL. A key that is a UUID stands for
-// itself, unless its version is digestVersion. For all other keys, eventKey is a UUID of
-// digestVersion with 16 bytes of the key's SHA-256. Therefore no UUID that a client sends equals the digest of
-// another key.
+// eventKey identifies an idempotency key within a tenant, like event_key in SQL. A key that is a UUID
+// stands for itself, unless its version is digestVersion. For all other keys, eventKey is a UUID of
+// digestVersion with 16 bytes of the key's SHA-256. Therefore no UUID that a client sends equals the digest
+// of another key.
 type eventKey = [16]byte
 
 // digestVersion is the UUID version that RFC 9562 reserves for custom formats.

@@ -47,8 +47,8 @@ type Search struct {
 	Budget time.Duration
 }
 
-// EventPage is the result of a search. The search stops when the page is full, the budget is spent, or the range
-// is exhausted.
+// EventPage is the result of a search. The search stops when the page is full, the budget is spent, or the
+// range is exhausted.
 type EventPage struct {
 	Events        []ListedEvent // newest first
 	Next          *EventCursor  // the next page begins before it; nil: this is the last page
@@ -58,10 +58,10 @@ type EventPage struct {
 // KeptFrom returns the instant from which events are kept; the zero time: all are kept.
 func (s Events) KeptFrom(ctx context.Context) (time.Time, error) { return keptFrom(ctx, s.pool) }
 
-// List searches a range backwards, from its end or from the cursor, for up to limit events. It returns fewer if
-// they are large. It reads one window at a time, each twice as wide as the previous one. The amount read is
-// therefore proportional to the distance searched, and a sparse range is searched page by page. It returns
-// CodeInvalid if the range begins before the events that are kept.
+// List searches a range backwards, from its end or from the cursor, for up to limit events. It returns
+// fewer if they are large. It reads one window at a time, each twice as wide as the previous one. The
+// amount read is therefore proportional to the distance searched, and a sparse range is searched page by
+// page. It returns CodeInvalid if the range begins before the events that are kept.
 func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilter, before *EventCursor, limit int, by Search) (EventPage, error) {
 	began := by.Now()
 	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime), room: *roomOf(ctx)}
@@ -102,8 +102,8 @@ const (
 	widestWindow = 1 << 62 // 146 years; twice as much overflows time.Duration
 )
 
-// firstWindow returns the whole range if the filter names only a customer, because the customer's index finds
-// a page of events directly. Otherwise it returns the last minute of the range up to now.
+// firstWindow returns the whole range if the filter names only a customer, because the customer's index
+// finds a page of events directly. Otherwise it returns the last minute of the range up to now.
 func (f EventFilter) firstWindow(before *EventCursor, now time.Time) eventWindow {
 	w := eventWindow{before: EventCursor{At: f.End}, width: firstWindow}
 	if before != nil {
@@ -152,10 +152,12 @@ type eventSearch struct {
 	ended  bool // the page is full, or the range is exhausted
 }
 
-// leastTime is the minimum time limit of a window, so that a search with a small budget still makes progress.
+// leastTime is the minimum time limit of a window, so that a search with a small budget still makes
+// progress.
 const leastTime = time.Second
 
-// read adds as many events of a window to the page as fit. It adds none if the query exceeds its time limit.
+// read adds as many events of a window to the page as fit. It adds none if the query exceeds its time
+// limit.
 func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 	found, room, more := []ListedEvent(nil), s.room, false
 	most := s.limit - len(s.page.Events)
@@ -275,8 +277,8 @@ const storedColumns = `tenant_id, id, customer_id, event_type, ts, value, proper
 // listedColumns are the columns of a ListedEvent, for an event e and its customer c.
 var listedColumns = `e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + sentKey + `, ''), e.erased is not null, e.ingested_at, ` + countedBy
 
-// countedBy is the SQL of the possible Countings of an event e, by meter slug. It applies the rules of ingest
-// and of backfills, so a meter counts a past event only if its past is counted.
+// countedBy is the SQL of the possible Countings of an event e, by meter slug. It applies the rules of
+// ingest and of backfills, so a meter counts a past event only if its past is counted.
 var countedBy = `(
 		  select coalesce(jsonb_agg(jsonb_build_object(
 		    'meter_slug', m.slug, 'value_property', g.value_property, 'filters', g.filters, 'late', ` + isLate("m.id") + `, 'period', (

@@ -31,7 +31,8 @@ func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
 	return "customer_id = @customer and (ts, id) > (@after, @after_id)", "ts, id"
 }
 
-// upTo returns the condition that selects events up to the cursor; nil selects all. It adds its arguments to args.
+// upTo returns the condition that selects events up to the cursor; nil selects all. It adds its arguments
+// to args.
 func (c *EventCursor) upTo(customer metering.CustomerID, args pgx.NamedArgs) (where string) {
 	if c == nil {
 		return "true"
@@ -51,10 +52,10 @@ func (c EventCursor) arguments(tenant metering.TenantID, customer metering.Custo
 	}
 }
 
-// Page returns up to limit events of a customer, or of all customers, in their order. It starts after the cursor
-// and ends with last; nil cursors leave the range open. It returns fewer events if they are large, so
-// read pages until one is empty. It holds no connection after it has returned. It returns CodeInvalid if the
-// range begins before the events that are kept.
+// Page returns up to limit events of a customer, or of all customers, in their order. It starts after the
+// cursor and ends with last; nil cursors leave the range open. It returns fewer events if they are large,
+// so read pages until one is empty. It holds no connection after it has returned. It returns CodeInvalid if
+// the range begins before the events that are kept.
 func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after, last *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}

@@ -12,10 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// readStreams reads everything that is known about the billing of the customer's streams, by
-// number, each in as many statements whatever the number of meters, periods and windows. In a
-// transaction that sees one state of the database it is what was known at one
-// instant. CodeNotFound where there is no such customer.
+// readStreams reads all billing facts of the customer's billing schedules, by number. The number of
+// statements per schedule does not depend on the number of meters, periods or windows. In a transaction
+// with one snapshot, the facts are of one instant. It returns CodeNotFound if the customer does not exist.
 func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	all, err := newStreamReaders(ctx, q, read, tenant, customer, now)
 	if err != nil {
@@ -40,9 +39,9 @@ func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering
 	return all, nil
 }
 
-// readPeriods reads what decides where the billing periods of customers begin and end, and nothing
-// else. It returns the streams of each customer by number. The number of statements depends on
-// the streams of a customer, not on the number of customers.
+// readPeriods reads only the facts that decide where the billing periods of customers begin and end. It
+// returns the billing schedules of each customer by number. The number of statements depends on the number
+// of schedules of a customer, not on the number of customers.
 func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
 	readers, err := newFactReaders(ctx, q, price, tenant, customers, now)
 	if err != nil {
@@ -81,7 +80,7 @@ func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant meterin
 	return streams, nil
 }
 
-// addReported reads the reported quantities of streams with one number, if the end of a period
+// addReported reads the reported quantities of the schedules with one number, if the end of a period
 // depends on them.
 func addReported(ctx context.Context, q querier, tenant metering.TenantID, stream int, all []*billing.Facts) error {
 	var customers []int64
@@ -117,13 +116,13 @@ func addReported(ctx context.Context, q querier, tenant metering.TenantID, strea
 	return err
 }
 
-// readStored reads the stored periods of a stream of the customer, oldest first.
+// readStored queues the read of a billing schedule's stored periods, oldest first.
 func readStored(batch *pgx.Batch, args pgx.NamedArgs, add func(storedPeriod) error) {
 	readEach(batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, add)
 }
 
-// newStreamReaders returns the readers of a customer's streams, by number. They have read the
-// customer and its side.
+// newStreamReaders returns the readers of a customer's billing schedules, by number. They have read the
+// customer and its state at the provider.
 func newStreamReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	first, err := newFactReaders(ctx, q, price, tenant, []int64{int64(customer)}, now)
 	if err != nil {
@@ -135,7 +134,7 @@ func newStreamReaders(ctx context.Context, q batcher, price ReadPrice, tenant me
 	return first[0].eachStream(), nil
 }
 
-// args are the arguments of statements about the stream. Without a connection, its id is 0.
+// args returns the arguments of statements about the schedule. Without a connection, its ID is 0.
 func (r *factReader) args() pgx.NamedArgs {
 	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0, "stream": r.facts.Stream}
 	if r.facts.Connection != nil {
@@ -144,12 +143,12 @@ func (r *factReader) args() pgx.NamedArgs {
 	return args
 }
 
-// readReported reads the reported quantities of the stream.
+// readReported queues the read of the schedule's reported quantities.
 func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
 	read(batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
 }
 
-// batcher reads several statements in one round trip.
+// batcher is a querier that can send several statements in one round trip.
 type batcher interface {
 	querier
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
@@ -161,20 +160,20 @@ type factReader struct {
 	readPrice ReadPrice
 	tenant    metering.TenantID
 	customer  metering.CustomerID
-	base      billing.Facts // those that are the customer's
-	facts     billing.Facts // those of the stream
-	streams   int           // how many the customer has
+	base      billing.Facts // shared by the customer's billing schedules
+	facts     billing.Facts // of this billing schedule
+	streams   int           // number of the customer's billing schedules
 	kind      metering.ProviderKind
 	prices    providerPrices
-	by        billing.ByDimension // that usage is read by as well
+	by        billing.ByDimension // further dimensions by which usage is read
 
-	lastNumber   int64 // of the customer's reports
-	paused       bool  // by an operator: nothing is reported
-	lastInvoiced int64 // the highest number in the ledger of the invoices
+	lastNumber   int64 // number of the customer's last report
+	paused       bool  // an operator has paused reporting
+	lastInvoiced int64 // the highest ledger number of the invoices
 }
 
-// catalogAndLedger reads meters and prices, the customer's periods, and what
-// providers were reported of them, in one round trip.
+// catalogAndLedger reads the meters, the prices, the customer's periods and the reports about them, in one
+// round trip.
 func (r *factReader) catalogAndLedger() error {
 	f := &r.facts
 	args := r.args()
@@ -198,7 +197,7 @@ func (r *factReader) catalogAndLedger() error {
 	return r.q.SendBatch(r.ctx, &batch).Close()
 }
 
-// read queues a statement and gives each of its rows to add.
+// read queues a statement, and calls add with each of its rows.
 func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T], add func(T)) {
 	readEach(batch, sql, args, scan, func(one T) error {
 		add(one)
@@ -276,8 +275,8 @@ var selectClosedLines = `
 type closedLine struct {
 	period metering.PeriodID
 	billing.ClosedLine
-	price        keptTerms // of one at the most
-	bookedEvents *int64    // nil: nothing is
+	price        keptTerms // has at most one entry
+	bookedEvents *int64    // nil: nothing is booked
 	booked       billing.Booked
 }
 
@@ -321,18 +320,21 @@ func (r *factReader) addClosedLine(l closedLine) error {
 	return nil
 }
 
-// scanMonth reads the start of a month as a range that no month outlasts.
+// scanMonth reads the start of a month. It returns a range of 32 days, which covers every month.
 func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 	err = row.Scan(&r.Start)
 	r.End = r.Start.AddDate(0, 0, 32)
 	return r, err
 }
 
-// reportedOf reads of a customer, as SQL, by series and meter, what was reported
-// of periods that are not complete, of those that lie in the same one of the
-// subscription's as an open one, of those that an invoice bills which is read with
-// them, and of late usage. What statements to the present connection say is needed
-// only to reconcile it: of the others the last ones are read.
+// reportedOf returns the SQL of a customer's reported quantities, by series and meter. It selects late
+// usage, and the reports about these periods:
+//   - periods that are not complete
+//   - periods in the same subscription period as an open one
+//   - periods of an invoice that is read with them
+//
+// Statements to the current connection are needed only to reconcile it. They are selected only for periods
+// of invoices; selectSentLines reads the last ones of the other periods.
 func reportedOf(customer string) string {
 	return `
 	with said as (
@@ -398,11 +400,11 @@ func reportedOf(customer string) string {
 	group by x.kind, x.counting, x.connection_id, x.provider_customer, x.target, x.method, p.starts_at, coalesce(w.starts_at, x.window_start), x.late, x.meter_id`
 }
 
-// window is where the window of a report x of the period p begins, and of which
-// subscription: that of one that went out with a time in a subscription of which
-// nobody knew yet is of that one, unless the one that it was made for ran beyond
-// that time. Between that one and the period's there may have been others, whichever
-// stream has them by now.
+// window is the SQL of the window start and the subscription of a report x about the period p.
+//
+// A report may be sent before Odometer knows of a new subscription. If its provider time is in the new
+// subscription, the report belongs to it, unless its own subscription still ran at that time. There may
+// have been further subscriptions between the two, which any billing schedule may have by now.
 var window = `
 	select o.starts_at, o.subscription, o.began_at
 	from (
@@ -427,8 +429,8 @@ var window = `
 	order by o.rank, o.began_at desc, o.subscription
 	limit 1`
 
-// ran says that of a subscription s of the period's customer, where the report went,
-// something holds, as SQL.
+// ran returns the SQL that reports whether a condition holds for a subscription s. The subscription is one
+// of the period's customer, at the connection of the report.
 func ran(subscription, holds string) string {
 	return `exists (
 	      select
@@ -440,18 +442,17 @@ func ran(subscription, holds string) string {
 	        and ` + holds + `)`
 }
 
-// seriesAt are the series of a destination d. Behind "offset 0" they are looked
-// up by it, also in a plan that was made, and kept, while the tables were empty:
-// such a plan went through every series of the tenant.
+// seriesAt is the SQL of the series of a destination d. "offset 0" after it forces a lookup by destination.
+// A cached plan from when the tables were empty would scan all series of the tenant.
 const seriesAt = `
 	    select *
 	    from billing_series s
 	    where s.tenant_id = d.tenant_id
 	      and s.destination_id = d.id`
 
-// onInvoices is what final invoices have, as they were last read, of the lines
-// that a series of charges sets: the amount, what the line was set to, and
-// whether nobody has to pay it, as SQL; null: nothing.
+// onInvoices is the SQL of the final invoice lines, as last read, that a charge series sets. It holds the
+// invoiced amount, the amount that the line was set to, and whether the invoice is void; null: there are no
+// lines.
 const onInvoices = `(
 	  select jsonb_build_object('amount', sum(l.amount), 'set', sum(r.quantity), 'currency', min(x.currency), 'void', bool_or(i.void))
 	  from billing_reports r
@@ -462,10 +463,10 @@ const onInvoices = `(
 	    and i.finalized_at is not null
 	  having count(*) > 0)`
 
-// lastOf is a value of the last report, as SQL.
+// lastOf returns the SQL of a value of the last report.
 func lastOf(value string) string { return `(array_agg(` + value + ` order by x.number desc))[1]` }
 
-// sumsOf are what the reports of which a condition holds come to, as SQL.
+// sumsOf returns the SQL of the totals of the reports that meet a condition.
 func sumsOf(condition string) string {
 	last := func(column string) string {
 		return `(array_agg(` + column + ` order by x.number desc) filter (where ` + condition + `))[1]`
@@ -551,8 +552,8 @@ func (r *factReader) addSentLine(l sentLine) {
 	last.Lines = append(last.Lines, l.Line)
 }
 
-// usageOf reads what the meters have counted in some periods, and how many
-// events the customer has in the open ones.
+// usageOf reads the usage of the meters in some periods, and the number of events of the customer in the
+// open ones.
 func (r *factReader) usageOf(ranges []metering.Range) error {
 	if err := r.totalsOf(ranges); err != nil {
 		return err
@@ -584,8 +585,8 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 	return err
 }
 
-// usedIn reads usage of the meters while they feed the stream, by the ranges, of
-// which none has an instant of another: in one statement where the customer has one stream.
+// usedIn reads the usage of the meters in disjoint ranges, while the meters feed the billing schedule. It
+// needs one statement if the customer has one schedule.
 func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []metering.Range) (all []rangeUsage, err error) {
 	by := r.facts.ByDimension().And(r.by)
 	if len(r.facts.Feeds) == 0 {
@@ -619,8 +620,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 // readUsage is usageOver or usageByHour.
 type readUsage func(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error)
 
-// closedAggregation is how the meter was counted in the period when that closed;
-// "" of an open one.
+// closedAggregation returns the aggregation of the meter when the period closed; "" if the period is open.
 func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) metering.Aggregation {
 	for _, p := range r.facts.Stored {
 		if l, known := p.Line(meter); known && p.Start.Equal(start) {
@@ -630,8 +630,7 @@ func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) 
 	return ""
 }
 
-// alsoTotalsOf reads what the meters have counted in ranges that are shown
-// although no plan depends on them.
+// alsoTotalsOf reads the usage in ranges that are displayed and that no plan depends on.
 func (r *factReader) alsoTotalsOf(ranges ...metering.Range) error {
 	planned := billing.UsageRanges(r.facts)
 	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(planned, shown) }))

@@ -10,8 +10,8 @@ const (
 	flushWithin = 10 * time.Second
 )
 
-// startFlusher starts to write what a process holds in memory every few seconds, and once more
-// when it is closed. failed receives the error of each write that fails.
+// startFlusher calls write every flushEvery, and once more when it is closed. write stores data that the
+// process holds in memory. failed receives the error of each write that fails.
 func startFlusher(write func(context.Context) error, failed func(error)) *repeater {
 	return startRepeater(flushEvery, func(*repeater) {
 		ctx, cancel := context.WithTimeout(context.Background(), flushWithin)

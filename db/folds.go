@@ -11,21 +11,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Folds take what transactions have added to usage into its rollups. Whether they
-// run or not, every total is the same.
+// Folds move added usage from usage_added to the rollups. They change no total.
 type Folds struct{ pool *pool }
 
-// What one transaction folds at most: rows of usage_added, and tallies that they have.
-// Single events make many rows of few tallies, and a statement costs more than a row.
+// Bounds on one fold: the rows of usage_added, and the tallies in them. Single events make many rows of few
+// tallies, and a statement costs more than a row.
 const (
 	rowsFoldedAtOnce    = 2_000
 	talliesFoldedAtOnce = 100 * addedAtOnce
 )
 
-// foldAdded takes the tenant's oldest rows of usage_added into the rollups: hours
-// first, and both in the order of their keys. It is one statement, so that who reads
-// finds them there or here, and never in both or neither. It queues the customers that
-// have alerts. It returns whether it folded all rows that it saw.
+// foldAdded moves the tenant's oldest rows of usage_added to the rollups: hours first, and both in the
+// order of their keys. It is one statement, so that a reader finds each tally in exactly one of the two
+// places. It queues the customers that have alerts. It returns whether it folded all rows that it saw.
 var foldAdded = `
 	with oldest as materialized (
 	  select id, sum(cardinality(customer_ids)) over (order by id) as tallies
@@ -42,11 +40,11 @@ var foldAdded = `
 	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)
 	select count(*) < @rows and coalesce(bool_and(tallies <= @tallies), true) from oldest, (select count(*) from folded) f`
 
-// foldLock is what one fold of a tenant's at a time has, until its transaction ends, as SQL.
+// foldLock is the SQL of the advisory lock that lets a tenant run one fold at a time, until its transaction
+// ends.
 const foldLock = `hashtextextended('fold usage', $1)`
 
-// Tenant folds what is there of the tenant's. It leaves that to another process
-// that is doing so.
+// Tenant folds the tenant's added usage. It does nothing if another process is folding it.
 func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 	for {
 		all := true
@@ -67,7 +65,7 @@ func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 	}
 }
 
-// All folds what is there of every tenant.
+// All folds the added usage of every tenant.
 func (f Folds) All(ctx context.Context) error {
 	rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
 	if err != nil {
@@ -83,8 +81,8 @@ func (f Folds) All(ctx context.Context) error {
 	return err
 }
 
-// foldAll folds everything of the tenant's, in the caller's transaction, which holds
-// the tenant's lock, so that nobody adds more.
+// foldAll folds all added usage of the tenant in the caller's transaction. The caller holds the tenant's
+// lock, so no more usage can be added.
 func foldAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(`+foldLock+`)`, tenant); err != nil {
 		return err
@@ -97,22 +95,22 @@ func foldAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	}
 }
 
-// foldSome folds as much as one statement may, and says whether that was all.
+// foldSome folds as much as one statement may. all reports whether it folded everything.
 func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (all bool, err error) {
 	err = tx.QueryRow(ctx, foldAdded, pgx.NamedArgs{"tenant": tenant, "rows": rowsFoldedAtOnce, "tallies": talliesFoldedAtOnce}).Scan(&all)
 	return all, err
 }
 
-// Folder folds again and again.
+// Folder folds the usage of all tenants every foldEvery.
 type Folder struct{ repeater *repeater }
 
 const (
 	foldEvery   = time.Second
-	foldsWithin = 30 * time.Second // those of all tenants take
+	foldsWithin = 30 * time.Second // time limit of folding all tenants
 )
 
-// NewFolder makes a Folder of store. failed is told why something could not be folded;
-// it is tried again the next time.
+// NewFolder starts a Folder of store. It calls failed with the error if a fold fails; the next fold tries
+// again.
 func NewFolder(store *DB, failed func(error)) *Folder {
 	return &Folder{startRepeater(foldEvery, func(r *repeater) {
 		if r.isClosing() {

@@ -11,29 +11,29 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Roles are those that processes connect as, made by whoever administers the
-// database. Migrate grants them what they need of the schema, and takes back what
-// they needed once. "": the processes connect as the owner.
+// Roles are the PostgreSQL roles of the API and the worker, created by the database administrator. Migrate
+// grants them the privileges that they need, and revokes all others. An empty name means that the process
+// connects as the owner.
 type Roles struct{ API, Worker string }
 
-// What a role may do with every table, but for those that are named below.
+// Privileges of a role on every table, and on the tables with fewer privileges.
 const (
 	onEveryTable = "select, insert, update"
-	onAuditLog   = "select, insert" // what is written there stays
+	onAuditLog   = "select, insert" // audit entries are immutable
 	onMigrations = "select"
 )
 
-// Where rows are deleted. Making a chunk of events or usage_hourly deletes the
-// row that it was made with.
+// Tables from which the roles may delete rows. Creating a chunk of events or usage_hourly inserts a row and
+// deletes it again.
 var (
 	deletedByAPI    = []string{"events", "usage_hourly", "usage_added", "people", "sessions", "oidc_issuers", "oidc_identities", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs", "event_conflicts", "alert_due", "quotas"}
 	deletedByWorker = []string{"events", "usage_hourly", "usage_monthly", "usage_added", "backfill_days", "backfill_hours", "event_keys", "usage_groups", "forgotten_days", "usage_discrepancies", "event_counts", "uncounted_events", "event_conflicts", "outbox", "webhook_budgets", "request_ids", "alert_due", "alert_firings", "alerts", "exceeded_quotas", "quota_reservations", "quotas"}
 )
 
-// grant gives the roles what they need, and nothing else.
+// grant gives the roles exactly the privileges that they need.
 func (d *DB) grant(ctx context.Context, roles Roles) error {
 	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
-		if err := lockTenant(ctx, tx, 0); err != nil { // two at once take turns
+		if err := lockTenant(ctx, tx, 0); err != nil { // concurrent migrations take turns
 			return err
 		}
 		for _, of := range []struct {
@@ -57,7 +57,8 @@ func (d *DB) grant(ctx context.Context, roles Roles) error {
 	})
 }
 
-// mayBeGranted refuses a role that is missing, or that grants mean nothing to.
+// mayBeGranted returns CodeInvalid if the role is missing, or is a superuser or the owner, which ignore
+// grants.
 func mayBeGranted(ctx context.Context, tx pgx.Tx, setting, role string) error {
 	var found, owns bool
 	err := tx.QueryRow(ctx, `
@@ -106,15 +107,15 @@ func grantTo(ctx context.Context, tx pgx.Tx, role string, deletes []string) erro
 			fmt.Sprintf(`revoke all on %s from %s`, name, to),
 			fmt.Sprintf(`grant %s on %s to %s`, may, name, to))
 	}
-	// TimescaleDB adds a hypertable's chunks to the parsed statement: one that is
-	// prepared and executed twice crashes the server (2.19.3).
+	// TimescaleDB adds a hypertable's chunks to the parsed statement. Executing a prepared grant twice
+	// crashes the server (2.19.3).
 	_, err = tx.Exec(ctx, strings.Join(statements, ";\n"), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 
-// keepValuesOutOfLog has PostgreSQL log what it refuses a role without the values,
-// such as the e-mail of a member that exists already. Where the owner may not set
-// that, an administrator does (docs/operating/database.md).
+// keepValuesOutOfLog makes PostgreSQL log a role's errors without values, such as the e-mail of an existing
+// member. If the owner lacks the privilege for that, an administrator must do it
+// (docs/operating/database.md).
 func keepValuesOutOfLog(ctx context.Context, tx pgx.Tx, role string) error {
 	var database string
 	if err := tx.QueryRow(ctx, `select current_database()`).Scan(&database); err != nil {
@@ -131,8 +132,8 @@ func keepValuesOutOfLog(ctx context.Context, tx pgx.Tx, role string) error {
 	return err
 }
 
-// asOwner runs fn as the owner of the tables, which only maintenance needs:
-// dropping and compressing chunks, and refreshing the aggregate of the days.
+// asOwner runs fn as the owner of the tables. Only maintenance needs that: to drop and compress chunks, and
+// to refresh the daily aggregate.
 func asOwner(ctx context.Context, conn querier, fn func() error) (err error) {
 	var owner string
 	if err := conn.QueryRow(ctx, `select tableowner from pg_tables where schemaname = current_schema and tablename = 'events'`).Scan(&owner); err != nil {

@@ -19,16 +19,16 @@ type groupName struct {
 	group   metering.GroupID
 }
 
-// groupsMet are groups that a set of events counts in, each with properties of which
-// GroupOf makes it: its key is made again only if it is written.
+// groupsMet holds the groups of a set of events. The value holds properties from which GroupOf computes the
+// group, so that its key is computed only if it is written.
 type groupsMet map[groupName]json.RawMessage
 
-// keysAtOnce is how many bytes of keys register writes in a statement.
+// keysAtOnce is the number of bytes of group keys after which register writes a statement.
 const keysAtOnce = 1 << 20
 
-// register writes groups into the dictionary, up to MaxGroupsPerMeter in each
-// meter version and none with a key beyond MaxGroupKeyBytes, and returns those that
-// are in it then. Two at once may together exceed the bound by what one of them adds.
+// register adds groups to the dictionary, and returns the groups that are in it afterwards. A meter version
+// has at most MaxGroupsPerMeter groups, and a key at most MaxGroupKeyBytes. Two concurrent calls may exceed
+// the first bound by the groups that one of them adds.
 func register(ctx context.Context, q querier, tenant metering.TenantID, versions map[metering.MeterVersionID]metering.MeterVersion, met groupsMet) (map[groupName]bool, error) {
 	registered := make(map[groupName]bool)
 	if len(met) == 0 {
@@ -70,7 +70,7 @@ func register(ctx context.Context, q querier, tenant metering.TenantID, versions
 	return registered, registerOther(ctx, q, tenant, versionsOf(unknown))
 }
 
-// readRegistered adds those of the groups that are in the dictionary.
+// readRegistered adds to registered the groups that are in the dictionary.
 func readRegistered(ctx context.Context, q querier, tenant metering.TenantID, names []groupName, registered map[groupName]bool) error {
 	versions, ids := make([]int64, len(names)), make([][16]byte, len(names))
 	for i, name := range names {
@@ -88,7 +88,7 @@ func readRegistered(ctx context.Context, q querier, tenant metering.TenantID, na
 	return err
 }
 
-// readRooms returns how many more groups each of the meter versions may have.
+// readRooms returns the number of further groups that each meter version may have.
 func readRooms(ctx context.Context, q querier, tenant metering.TenantID, versions []int64) (map[metering.MeterVersionID]int, error) {
 	rows, err := q.Query(ctx, `
 		select version, (
@@ -108,7 +108,7 @@ func readRooms(ctx context.Context, q querier, tenant metering.TenantID, version
 	return rooms, err
 }
 
-// newGroups are entries of the dictionary in columns.
+// newGroups are dictionary entries in columns.
 type newGroups struct {
 	versions []int64
 	ids      [][16]byte
@@ -121,7 +121,7 @@ func (n *newGroups) add(name groupName, key json.RawMessage) {
 	n.bytes += len(key)
 }
 
-// write inserts the entries and forgets them.
+// write inserts the entries and empties n.
 func (n *newGroups) write(ctx context.Context, q querier, tenant metering.TenantID) error {
 	if len(n.ids) == 0 {
 		return nil
@@ -136,7 +136,7 @@ func (n *newGroups) write(ctx context.Context, q querier, tenant metering.Tenant
 	return err
 }
 
-// registerOther gives the groups beyond the bound their common entry.
+// registerOther adds OtherGroup, the common entry of groups beyond the bound, to the meter versions.
 func registerOther(ctx context.Context, q querier, tenant metering.TenantID, versions []int64) error {
 	_, err := q.Exec(ctx, `
 		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
@@ -145,14 +145,14 @@ func registerOther(ctx context.Context, q querier, tenant metering.TenantID, ver
 	return err
 }
 
-// inInsertOrder lists the groups in the order in which every transaction inserts them.
+// inInsertOrder returns the groups in the order in which every transaction inserts them.
 func inInsertOrder(met groupsMet) []groupName {
 	return slices.SortedFunc(maps.Keys(met), func(a, b groupName) int {
 		return cmp.Or(cmp.Compare(a.version, b.version), bytes.Compare(a.group[:], b.group[:]))
 	})
 }
 
-// versionsOf lists the meter versions of groups in insert order.
+// versionsOf returns the meter versions of groups in insert order.
 func versionsOf(names []groupName) (versions []int64) {
 	for _, name := range names {
 		if len(versions) == 0 || versions[len(versions)-1] != int64(name.version) {

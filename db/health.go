@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Health is whether the database can serve requests.
+// Health is the state of the database. Only Healthy serves requests.
 type Health string
 
 // The states of the database.
@@ -17,10 +17,10 @@ const (
 	Unavailable Health = "unavailable"  // it does not answer, or reports a fault of its own
 	NotMigrated Health = "not_migrated" // its schema lacks a migration
 	ReadOnly    Health = "read_only"    // it refuses writes, as after a failover
-	Full        Health = "full"         // its disk is
+	Full        Health = "full"         // its disk is full
 )
 
-// Health probes the database with a small write. err is why it is not healthy.
+// Health probes the database with a small write. err is the reason if it is not healthy.
 func (d *DB) Health(ctx context.Context) (h Health, err error) {
 	migrated, err := d.Migrated(ctx)
 	if err == nil && !migrated {
@@ -40,8 +40,8 @@ func (d *DB) Health(ctx context.Context) (h Health, err error) {
 	return Unavailable, err
 }
 
-// probeWrites allocates disk space, which a write into a page that exists does not, and
-// locks a row, which commits a record to the write-ahead log. It leaves no data behind.
+// probeWrites allocates disk space, which a write into an existing page does not. It also locks a row,
+// which commits a record to the write-ahead log. It leaves no data behind.
 func probeWrites(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `select from tenants order by id limit 1 for key share skip locked`)
 	if err != nil {

@@ -11,12 +11,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// HMACSecrets keeps the sealed secrets that tenants' services sign with.
+// HMACSecrets stores the sealed secrets with which tenants' services sign requests.
 type HMACSecrets struct{ pool beginner }
 
-// Signers is a tenant and the secrets of it that were not revoked, and the two
-// that were revoked last. Whether one has expired is for the caller to say, who
-// has the time.
+// Signers is a tenant with its secrets that are not revoked, and the two that were revoked last. A secret
+// may have expired: the caller, which has the time, decides that.
 type Signers struct {
 	Tenant  metering.Tenant
 	Secrets []metering.HMACSecret
@@ -34,8 +33,8 @@ func rotatedHMACSecretFields(h *metering.HMACSecret) []any {
 	return append(hmacSecretFields(h), &h.SuccessorID, &h.OldLastUsedAt)
 }
 
-// Create stores a sealed secret, for signatures of every version where it does not say, or answers CodeConflict when as many as may be
-// are live at now.
+// Create stores a sealed secret. The default of Signatures is SignaturesV1AndV2. It returns CodeConflict if
+// the tenant has the maximum number of live secrets at now.
 func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -67,8 +66,8 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	return created, auditChange(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String(), nil, made)
 }
 
-// Signers returns the tenants that have secrets. It is how a signed request
-// finds its tenant, so it takes any.
+// Signers returns those of the tenants that have secrets. It takes any tenants, because signed requests use
+// it to find theirs.
 func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (map[metering.TenantID]Signers, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+hmacSecretColumns+`, `+tenantColumns+`
@@ -106,7 +105,8 @@ func (s HMACSecrets) Get(ctx context.Context, tenant metering.TenantID, id meter
 
 var errNoHMACSecret = metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
 
-// List returns the tenant's secrets before one, still sealed, newest first; 0: from the newest on.
+// List returns the tenant's secrets before the given one, still sealed, newest first; 0 starts at the
+// newest.
 func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before metering.HMACSecretID, limit int) (page Page[metering.HMACSecret], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+rotatedHMACSecretColumns+` from hmac_secrets h
@@ -123,8 +123,8 @@ func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before 
 	return page, coded(err)
 }
 
-// Revoke makes a secret invalid from the moment it returns, and ends its
-// rotation. Revoking again changes nothing.
+// Revoke invalidates a secret as soon as it returns, and ends the secret's rotation. Revoking again changes
+// nothing.
 func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeHMACSecret(ctx, tx, tenant, actor, id) })
 }
@@ -144,13 +144,13 @@ func revokeHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	return auditChange(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String(), nil, told{"revoked": true})
 }
 
-// SecretUse is a secret that is in use.
+// SecretUse identifies a secret that a request has used.
 type SecretUse struct {
 	Tenant metering.TenantID
 	Secret metering.HMACSecretID
 }
 
-// Used notes that secrets of any tenants are in use, at most once a minute for each.
+// Used records the last use of secrets of any tenants, at most once a minute per secret.
 func (s HMACSecrets) Used(ctx context.Context, uses []SecretUse, now time.Time) error {
 	tenants, secrets := make([]metering.TenantID, len(uses)), make([]int64, len(uses))
 	for i, u := range uses {

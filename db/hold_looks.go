@@ -16,17 +16,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// NewHold is a draft invoice that was read and kept, of a tenant who may want
-// it to be held.
+// NewHold is a stored draft invoice that Odometer may have to hold.
 type NewHold struct {
 	Customer metering.CustomerID
 	Invoice  metering.Invoice
 	Draft    billing.Draft
-	Frame    func(until time.Time) (billing.Framed, error) // makes the bytes of the hold
+	Frame    func(until time.Time) (billing.Framed, error) // encodes the request that holds the draft
 }
 
-// Begin writes down that a draft is to be held, once, and the report that holds
-// it. 0: the tenant wants none, or there is nothing to do.
+// Begin records the hold of a draft, once, and plans the report that holds it. It returns 0 if the tenant
+// has holds disabled, the hold is already recorded, or the draft cannot be held.
 func (s Holds) Begin(ctx context.Context, tenant metering.TenantID, h NewHold, now time.Time) (id metering.HoldID, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		id = 0
@@ -43,7 +42,7 @@ func (s Holds) Begin(ctx context.Context, tenant metering.TenantID, h NewHold, n
 	return id, nil
 }
 
-// holdWriter writes down what becomes of one held invoice.
+// holdWriter writes the changes of one hold.
 type holdWriter struct {
 	ctx      context.Context
 	tx       pgx.Tx
@@ -96,7 +95,7 @@ func (w *holdWriter) begin(h NewHold) (id metering.HoldID, err error) {
 	return id, err
 }
 
-// planHold writes the report down that holds the draft.
+// planHold stores the report that holds the draft.
 func (w *holdWriter) planHold(h NewHold, deadline time.Time) (uuid.UUID, error) {
 	framed, err := h.Frame(deadline)
 	if err != nil {
@@ -123,7 +122,7 @@ func (w *holdWriter) planHold(h NewHold, deadline time.Time) (uuid.UUID, error) 
 	return w.plan(h.Invoice.Connection, h.Invoice.ID, framed)
 }
 
-// plan writes an action down, as the customer's next report.
+// plan stores an invoice action as the customer's next report.
 func (w *holdWriter) plan(connection metering.ConnectionID, invoice string, framed billing.Framed) (uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -140,17 +139,16 @@ func (w *holdWriter) plan(connection metering.ConnectionID, invoice string, fram
 	return id, err
 }
 
-// HoldLook is what is known of a held invoice without asking the provider.
+// HoldLook is the stored state of a held invoice, to which the caller adds the provider's state.
 type HoldLook struct {
 	Hold
 	Customer string // at the provider
 	Facts    billing.HoldFacts
-	Places   []Counted                           // where the usage of its period was reported
-	terms    map[metering.MeterID]*billing.Terms // ours
+	Places   []Counted                           // the meter targets of the usage in its period
+	terms    map[metering.MeterID]*billing.Terms // our terms
 }
 
-// Look reads what is known of a held invoice, and of the sync that was asked
-// for it, if any.
+// Look reads the stored state of a held invoice, and of the sync that was requested for it, if any.
 func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.HoldID, sync *uuid.UUID, now time.Time) (l HoldLook, err error) {
 	if l.Hold, err = getHold(ctx, s.pool, tenant, id); err != nil {
 		return l, fmt.Errorf("look at hold: %w", coded(err))
@@ -193,7 +191,8 @@ func (s Holds) syncOf(ctx context.Context, tenant metering.TenantID, id uuid.UUI
 	return of, err
 }
 
-// ReadPlaces adds where the usage of the invoice's period was reported.
+// ReadPlaces adds the meter targets to which usage of the invoice's period was reported, the charges, and
+// the terms.
 func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *HoldLook) (err error) {
 	of := pgx.NamedArgs{
 		"tenant": tenant, "customer": l.CustomerID, "connection": l.Connection, "invoice": l.InvoiceID, "cutoff": nil,
@@ -227,7 +226,7 @@ func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *Hold
 	return nil
 }
 
-// readLines adds what the meters come to that are charged as amounts.
+// readLines adds the lines of meters that are charged as amounts.
 func (s Holds) readLines(ctx context.Context, l *HoldLook, billed string, of pgx.NamedArgs) error {
 	rows, err := s.pool.Query(ctx, `
 		select s.meter_id, coalesce(x.id, '00000000-0000-0000-0000-000000000000'), coalesce(x.quantity, 0), x.outstanding
@@ -261,14 +260,14 @@ func (s Holds) readLines(ctx context.Context, l *HoldLook, billed string, of pgx
 	return err
 }
 
-// Saw adds what the provider has counted in a place.
+// Saw adds the quantity that the provider has counted at a meter target.
 func (l *HoldLook) Saw(at Counted, counted metering.Decimal) {
 	l.Facts.Places = append(l.Facts.Places, billing.HeldPlace{
 		MeterID: at.Meter, Reported: at.Total, Counted: counted, Outstanding: at.Outstanding, Terms: l.terms[at.Meter],
 	})
 }
 
-// ReadCharges adds what was charged by the reports on the draft's lines.
+// ReadCharges adds the amounts of the charge reports on the draft's lines.
 func (s Holds) ReadCharges(ctx context.Context, tenant metering.TenantID, l *HoldLook) error {
 	var ids []uuid.UUID
 	for _, line := range l.Facts.Draft.Lines {
@@ -299,10 +298,9 @@ func (s Holds) ReadCharges(ctx context.Context, tenant metering.TenantID, l *Hol
 	return coded(err)
 }
 
-// Decided writes down what is to be done about a held invoice, and the report
-// that releases it, where it is to be released. send is what is to be sent now;
-// the zero id: nothing. Where another has decided meanwhile it is CodeConflict:
-// look again.
+// Decided stores a decision about a held invoice, and plans the report that releases it if the decision is
+// to release. send is the report to send now; the zero ID: none. It returns CodeConflict if the hold has
+// changed since it was read; the caller then evaluates it again.
 func (s Holds) Decided(ctx context.Context, tenant metering.TenantID, l HoldLook, d billing.HoldDecision, frame func() (billing.Framed, error), now time.Time) (send uuid.UUID, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, l.CustomerID); err != nil {
@@ -362,7 +360,7 @@ func (w *holdWriter) decided(l HoldLook, d billing.HoldDecision, frame func() (b
 
 func (w *holdWriter) save(l HoldLook, d billing.HoldDecision, release uuid.UUID) error {
 	found := append([]billing.HoldReason{}, d.Reasons...)
-	if len(found) == 0 && l.Facts.Asked { // it is released all the same: what disagreed stays known
+	if len(found) == 0 && l.Facts.Asked { // released on request: keep the reasons found earlier
 		found = append(found, slices.DeleteFunc(l.Reasons, func(r billing.HoldReason) bool { return r.Code == billing.HoldNotReleased })...)
 	}
 	_, err := w.tx.Exec(w.ctx, `
@@ -376,7 +374,7 @@ func (w *holdWriter) save(l HoldLook, d billing.HoldDecision, release uuid.UUID)
 	return err
 }
 
-// alarm publishes that a held invoice disagrees.
+// alarm publishes that a held invoice disagrees with our usage or charges.
 func (w *holdWriter) alarm(l HoldLook, d billing.HoldDecision) error {
 	found := []InvoiceDisagreement{}
 	for _, r := range d.Reasons {

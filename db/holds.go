@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Holds are draft invoices that are kept from becoming final until what is on
-// them was compared. What holds and releases them are reports of the ledger.
+// Holds are draft invoices that must not become final before they are compared with our usage. Reports of
+// the ledger hold and release them.
 type Holds struct {
 	pool *pool
 	read ReadPrice
@@ -39,8 +39,8 @@ type Hold struct {
 	Hold       billing.HoldAction
 	Release    billing.HoldAction
 
-	Actor          metering.Actor // who has asked for its release
-	Note           string         // why, in the actor's words
+	Actor          metering.Actor // requested the release
+	Note           string         // the actor's reason
 	ReleaseAskedAt *time.Time
 	LookedAt       *time.Time
 	EndedAt        *time.Time
@@ -49,7 +49,7 @@ type Hold struct {
 
 var errNoHold = metering.Errorf(metering.CodeNotFound, "there is no such hold")
 
-// selectHolds reads holds h with their invoices and reports.
+// selectHolds selects holds h with their invoices and reports.
 const selectHolds = `
 	select h.id, h.customer_id, c.external_id, c.name, h.connection_id, h.invoice_id, i.period_start, i.period_end,
 	  h.state, h.reasons, coalesce(m.slugs, '{}'), h.grace_until, h.deadline,
@@ -113,11 +113,11 @@ func getHold(ctx context.Context, q querier, tenant metering.TenantID, id meteri
 	return h, err
 }
 
-// HoldFilter picks holds. Zero fields do not restrict.
+// HoldFilter selects holds. Zero fields match every hold.
 type HoldFilter struct {
 	Customer metering.CustomerID
 	State    billing.HoldState
-	Before   metering.HoldID // the last one of the page before
+	Before   metering.HoldID // the last hold of the previous page
 }
 
 // List returns up to limit holds, newest first.
@@ -141,15 +141,14 @@ func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter,
 	return page, nil
 }
 
-// OpenHold is one that has not ended.
+// OpenHold identifies a hold that has not ended.
 type OpenHold struct {
 	Tenant   metering.TenantID
 	Customer metering.CustomerID
 	ID       metering.HoldID
 }
 
-// Open lists, over all tenants, the holds from before `before` that have not
-// ended.
+// Open returns the holds of all tenants that have not ended and were recorded before an instant.
 func (s Holds) Open(ctx context.Context, before time.Time) ([]OpenHold, error) {
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, customer_id, id
@@ -167,7 +166,7 @@ func (s Holds) Open(ctx context.Context, before time.Time) ([]OpenHold, error) {
 	return open, nil
 }
 
-// OpenOf is the hold of an invoice that has not ended; 0: there is none.
+// OpenOf returns the hold of an invoice that has not ended; 0: there is none.
 func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID, invoice string) (id metering.HoldID, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select coalesce((
@@ -183,9 +182,9 @@ func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection 
 	return id, nil
 }
 
-// AskRelease has a held invoice released, whatever was found. CodeNotFound
-// where there is no such hold, CodeConflict where it cannot be any more. Asking
-// again changes nothing.
+// AskRelease requests the release of a held invoice, even if it disagrees. It returns CodeNotFound if there
+// is no such hold, and CodeConflict if the hold cannot be released any more. Requesting it again changes
+// nothing.
 func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HoldID, note string, now time.Time) (h Hold, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurnOf(ctx, tx, "billing_holds", tenant, int64(id)); err != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Books writes down what a provider with invoices has of a tenant's closed
-// periods, without any rule having planned it.
+// Books writes a provider's reports and invoices of a tenant's closed periods directly into the tables,
+// without any billing rule.
 type Books struct {
 	testing.TB
 	conn       *pgx.Conn
 	tenant     metering.TenantID
 	Connection metering.ConnectionID
-	number     int64 // of the last report
+	number     int64 // number of the last report
 }
 
-// NewBooks makes an account of Stripe's, in live mode, the tenant's provider.
+// NewBooks makes a Stripe account in live mode the tenant's provider.
 func NewBooks(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID) *Books {
 	t.Helper()
 	live := true
@@ -57,7 +57,7 @@ func (b *Books) Period(customer metering.CustomerID, r metering.Range, closed bo
 	return id
 }
 
-// Total stores what a closed period came to, billed by a provider at 2 USD a unit.
+// Total stores the total of a closed period, billed by a provider at 2 USD a unit.
 func (b *Books) Total(period metering.PeriodID, m metering.Meter, usage string) {
 	b.Helper()
 	b.exec(`
@@ -68,8 +68,7 @@ func (b *Books) Total(period metering.PeriodID, m metering.Meter, usage string) 
 	})
 }
 
-// Report stores a report of a quantity to a target, of which the far side has
-// value with it.
+// Report stores a report that sets the quantity at a target to value.
 func (b *Books) Report(period metering.PeriodID, meter metering.MeterID, target, value string, state billing.State) {
 	b.Helper()
 	b.number++
@@ -103,17 +102,18 @@ func (b *Books) Report(period metering.PeriodID, meter metering.MeterID, target,
 		where tenant_id = @tenant and period_id = @period and meter_id = @meter`, args)
 }
 
-// Invoice is one of a period of sub_1's.
+// Invoice is an invoice of a period of the subscription sub_1.
 type Invoice struct {
 	ID       string
 	Period   metering.Range
-	Status   string // draft: it is not final; void: nobody has to pay it
+	Status   string // draft: not final; void: not payable
 	Renewal  bool
-	Version  int    // 0: 1
-	Currency string // "": USD
+	Version  int    // 0 means 1
+	Currency string // "" means USD
 }
 
-// Save stores the invoice, or its next version, with what it bills of meters at 3 a unit.
+// Save stores the invoice, or its next version. billed is the quantity of each meter, at a price of 3 a
+// unit.
 func (b *Books) Save(customer metering.CustomerID, in Invoice, billed map[metering.MeterID]string) {
 	b.Helper()
 	args := pgx.NamedArgs{

@@ -26,10 +26,10 @@ import (
 	"github.com/odometer-metering/odometer/providers/registry"
 )
 
-// Frame makes the bytes of reports as every provider does.
+// Frame encodes reports as the service does, for every provider.
 var Frame db.Frame = registry.New(providers.Guard{}, "").Frame
 
-// ReadPrice reads prices of every provider's.
+// ReadPrice decodes the stored prices of every provider.
 var ReadPrice db.ReadPrice = registry.New(providers.Guard{}, "").Price
 
 var shared struct {
@@ -38,8 +38,8 @@ var shared struct {
 	url   string
 }
 
-// Open returns the test binary's database. Without TEST_DATABASE_URL it fails:
-// these tests mean nothing without a database.
+// Open returns the test binary's database. It fails without TEST_DATABASE_URL, because these tests need a
+// database.
 func Open(t testing.TB) *db.DB {
 	t.Helper()
 	shared.Lock()
@@ -58,7 +58,7 @@ func connect(t testing.TB, address string) *db.DB {
 	return store
 }
 
-// AuditSecret is what the audit logs of tests are signed with.
+// AuditSecret is the secret from which the keys of tests' audit logs are derived.
 var AuditSecret = []byte("the audit logs of tests are signed")
 
 // Connect opens a database as the service does.
@@ -66,13 +66,13 @@ func Connect(ctx context.Context, address string) (*db.DB, error) {
 	return db.Open(ctx, address, AuditSecret, ReadPrice)
 }
 
-// Roles are those that API and worker connect as, on each server that tests use.
+// Roles are the roles of the API and the worker on each server that tests use.
 var Roles = db.Roles{API: "odometer_api", Worker: "odometer_worker"}
 
-// service has what both of them have: a test's store is used as either.
+// service has the privileges of both roles, because a test uses its store as either.
 const service = "odometer_service"
 
-// Owner opens a database as its owner, for what operators do.
+// Owner opens a database as its owner, for the tasks of operators.
 func Owner(t testing.TB, address string) *db.DB {
 	t.Helper()
 	owner := connect(t, address)
@@ -80,13 +80,13 @@ func Owner(t testing.TB, address string) *db.DB {
 	return owner
 }
 
-// migrate brings the database up to date, as its owner.
+// migrate applies all migrations to the database, as its owner.
 func migrate(t testing.TB, address string) {
 	t.Helper()
 	require.NoError(t, Owner(t, address).Migrate(context.Background(), Roles))
 }
 
-// makeRoles makes the roles, unless the server has them.
+// makeRoles creates the roles, unless the server has them.
 func makeRoles(t testing.TB, conn *pgx.Conn) {
 	t.Helper()
 	_, err := conn.Exec(context.Background(), `
@@ -107,8 +107,8 @@ func makeRoles(t testing.TB, conn *pgx.Conn) {
 	require.NoError(t, err)
 }
 
-// As is the address as another role connects to it, with bounds that only a test that hangs
-// meets.
+// As returns the address for connections of another role. Its timeouts are so long that only a hanging test
+// reaches them.
 func As(t testing.TB, address, role string) string {
 	t.Helper()
 	parsed, err := url.Parse(address)
@@ -121,7 +121,7 @@ func As(t testing.TB, address, role string) string {
 	return address
 }
 
-// With is the address with another value of a parameter.
+// With returns the address with a parameter set to another value.
 func With(t testing.TB, address, parameter, value string) string {
 	t.Helper()
 	parsed, err := url.Parse(address)
@@ -132,13 +132,13 @@ func With(t testing.TB, address, parameter, value string) string {
 	return parsed.String()
 }
 
-// URL is the address of the database that Open returns, as its owner connects to it.
+// URL returns the owner's address of the database that Open returns.
 func URL(t testing.TB) string {
 	Open(t)
 	return shared.url
 }
 
-// ServerURL is the server on which tests make their databases.
+// ServerURL returns the server on which tests create their databases.
 func ServerURL(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv("TEST_DATABASE_URL")
@@ -203,8 +203,8 @@ var template struct {
 	name string
 }
 
-// templateName returns the name of a migrated database to copy. The first caller of a test run
-// creates it, other test binaries wait for that.
+// templateName returns the name of a migrated database to copy. The first caller of a test run creates it;
+// other test binaries wait for it.
 func templateName(t testing.TB) string {
 	t.Helper()
 	template.Lock()
@@ -255,8 +255,8 @@ func nameOf(t testing.TB, address string) string {
 	return strings.TrimPrefix(parsed.Path, "/")
 }
 
-// Empty makes a database without a schema on the server and returns its
-// address; it is dropped at the test's end.
+// Empty creates a database without a schema on the server and returns its address. The database is dropped
+// when the test ends.
 func Empty(t testing.TB, server string) string {
 	t.Helper()
 	address := create(t, server)
@@ -264,8 +264,8 @@ func Empty(t testing.TB, server string) string {
 	return address
 }
 
-// Fresh returns a migrated database of the test's own, dropped at its end, and its
-// address as its owner connects to it.
+// Fresh returns a migrated database for this test alone, and its owner's address. The database is dropped
+// when the test ends.
 func Fresh(t testing.TB) (*db.DB, string) {
 	t.Helper()
 	server := ServerURL(t)
@@ -276,8 +276,8 @@ func Fresh(t testing.TB) (*db.DB, string) {
 	return store, address
 }
 
-// Copy makes a copy of a database as it is now, which no test may be connected to, and
-// returns its address; it is dropped at the test's end.
+// Copy copies the current state of a database and returns the address of the copy. It ends all connections
+// to the original. The copy is dropped when the test ends.
 func Copy(t testing.TB, address string) string {
 	t.Helper()
 	server, from := ServerURL(t), nameOf(t, address)
@@ -293,7 +293,7 @@ func Copy(t testing.TB, address string) string {
 	return target
 }
 
-// Drop removes a database, whoever is still connected.
+// Drop drops a database, and ends its open connections.
 func Drop(t testing.TB, server, address string) {
 	t.Helper()
 	conn := connectTo(t, server)
@@ -302,8 +302,8 @@ func Drop(t testing.TB, server, address string) {
 	require.NoError(t, err)
 }
 
-// Conn returns a bare connection to the database that Open returns, for tests
-// that recount with SQL of their own.
+// Conn returns a bare connection to the database that Open returns, for tests that check results with their
+// own SQL.
 func Conn(t testing.TB) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), URL(t))
@@ -312,7 +312,7 @@ func Conn(t testing.TB) *pgx.Conn {
 	return conn
 }
 
-// Tenant makes a tenant of the test's own, in UTC unless a zone is given.
+// Tenant creates a tenant for this test, in UTC unless a zone is given.
 func Tenant(t testing.TB, store *db.DB, zone ...string) metering.Tenant {
 	t.Helper()
 	tenant := metering.Tenant{Name: t.Name(), Timezone: "UTC", Currency: "USD"}
@@ -327,7 +327,7 @@ func Tenant(t testing.TB, store *db.DB, zone ...string) metering.Tenant {
 	return tenant
 }
 
-// Customer makes a customer.
+// Customer creates a customer.
 func Customer(t testing.TB, store *db.DB, tenant metering.TenantID, externalID string) metering.Customer {
 	t.Helper()
 	c, err := store.Customers.Create(t.Context(), tenant, metering.Operator, metering.Customer{ExternalID: externalID}, clock.Now())
@@ -335,7 +335,7 @@ func Customer(t testing.TB, store *db.DB, tenant metering.TenantID, externalID s
 	return c
 }
 
-// Provider saves a tenant's billing provider. Another URL is a new receiver's.
+// Provider saves a tenant's billing provider. A new address begins a new connection.
 func Provider(t testing.TB, store *db.DB, tenant metering.TenantID, p metering.Provider) metering.Provider {
 	t.Helper()
 	save := store.Providers.Save
@@ -347,7 +347,7 @@ func Provider(t testing.TB, store *db.DB, tenant metering.TenantID, p metering.P
 	return saved
 }
 
-// Meter makes a meter that sums.
+// Meter creates a meter that sums.
 func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType string, groupBy ...string) metering.Meter {
 	t.Helper()
 	m, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
@@ -357,8 +357,8 @@ func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType
 	return m
 }
 
-// Price sets a price as the API does by default: the first one of a meter, or of a meter in a plan,
-// holds from the beginning.
+// Price sets a price as the API does by default: the first price of a meter, or of a meter in a plan, takes
+// effect from the beginning.
 func Price(t testing.TB, store *db.DB, tenant metering.TenantID, p billing.Price) billing.Price {
 	t.Helper()
 	versions, err := store.Prices.Versions(t.Context(), tenant, p.MeterID, db.PriceOwner{Plan: p.PlanID, Customer: p.CustomerID})
@@ -371,7 +371,7 @@ func Price(t testing.TB, store *db.DB, tenant metering.TenantID, p billing.Price
 	return p
 }
 
-// Event judges an event as the API would; key and properties may be "".
+// Event returns a validated event, as the API does. key and properties may be "".
 func Event(t testing.TB, eventType, customer string, at time.Time, value, key, properties string) metering.Event {
 	t.Helper()
 	stamp := at.Format(time.RFC3339Nano)
@@ -389,16 +389,14 @@ func Event(t testing.TB, eventType, customer string, at time.Time, value, key, p
 	return event
 }
 
-// Deadline is how long a test waits for what takes a moment on an idle machine,
-// and costs nothing where it comes about. A busy machine may take a hundred times
-// as long.
+// Deadline is the time that a test waits for a result that an idle machine returns in a moment. A busy
+// machine may take a hundred times as long; a passing test does not wait.
 const Deadline = 5 * time.Minute
 
-// WriterOptions are the options of a writer that waits as long as a test does.
+// WriterOptions are the options of a writer that retries for as long as a test waits.
 var WriterOptions = db.WriterOptions{Deadline: Deadline}
 
-// Eventually calls check until it returns nil, and fails with its last error
-// when Deadline is at its end.
+// Eventually calls check until it returns nil. It fails with the last error of check after Deadline.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
 	Within(t, Deadline, check)

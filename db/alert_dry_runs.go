@@ -240,8 +240,8 @@ func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billi
 	}
 }
 
-// addHour returns the usage of a billing period with another hour or day, if the meter feeds the
-// stream then.
+// addHour returns the usage of a billing period including another hour or day, if the meter feeds the
+// period's billing schedule at that time.
 func addHour(f billing.Facts, p billing.Period, hour rangeUsage) []billing.Usage {
 	within := f.FedIn(hour.meter, []metering.Range{p.Range})
 	if !slices.ContainsFunc(within, func(r metering.Range) bool { return r.Contains(hour.start) }) {
@@ -273,7 +273,7 @@ func (d *dryRunner) reach(stream int, firing DryFiring, day metering.Range, befo
 	return max(before, len(thresholds))
 }
 
-// note adds the value of a day to those of its customer. Of several periods on a day, it keeps the
+// note adds the value of a day to the days of its customer. If several periods end on a day, it keeps the
 // highest value.
 func (d *dryRunner) note(stream int, of DryFiring, day metering.Range) {
 	if !day.End.After(d.since) {

@@ -205,8 +205,9 @@ func (v *alertReader) needs(meter metering.MeterID) bool {
 	})
 }
 
-// applying returns the alerts of a kind that watch the customer: those of a plan if the customer
-// has the plan at an instant. The plan at the start of a billing period charges it.
+// applying returns the alerts of a kind that watch the customer. An alert of a plan does so if the customer
+// has the plan at the instant at. For a billing period, at is its start, because the plan of that instant
+// charges the period.
 func (v *alertReader) applying(f *billing.Facts, at time.Time, is func(metering.Alert) bool) (alerts []metering.Alert) {
 	plan := billing.PlanAt(f.Customer.Plans, at)
 	for _, a := range v.alerts {

@@ -16,23 +16,23 @@ const (
 	hasLimitOfAny = `exists (select from quotas where tenant_id = @tenant and amount is not null)`
 )
 
-// hasAlerts is the condition that an enabled alert, or a quota with a limit, may apply to a
-// customer of the tenant, as SQL. A tenant without either costs two look-ups, however many customers
-// a statement has.
+// hasAlerts returns the SQL that reports whether an enabled alert, or a quota with a limit, may apply to a
+// customer of the tenant. Without either, a statement needs only two lookups, however many customers it
+// has.
 func hasAlerts(customer string) string {
 	return `(` + hasAlertOfAny + ` and (` + mayWatch(customer, "a.enabled") + `)
 	  or ` + hasLimitOfAny + ` and (` + ofSubject("quotas", customer, "a.amount is not null") + `))`
 }
 
-// mayWatch is the condition that an alert a for which another condition holds may apply to a customer
-// of the tenant, as SQL: one of all customers, or one of ofSubject.
+// mayWatch returns the SQL that reports whether an alert a that meets a condition may apply to a customer
+// of the tenant. It is an alert of all customers, or one that ofSubject selects.
 func mayWatch(customer, is string) string {
 	return `exists (select from alerts a where a.tenant_id = @tenant and ` + is + ` and a.customer_id is null and a.plan_id is null)
 	    or ` + ofSubject("alerts", customer, is)
 }
 
-// ofSubject is the condition that a row a of alerts or quotas, for which another condition holds, is
-// of a customer of the tenant, or of a plan that the customer has at any time, as SQL.
+// ofSubject returns the SQL that reports whether a row a of alerts or quotas that meets a condition belongs
+// to a customer of the tenant, or to a plan that the customer has at any time.
 func ofSubject(table, customer, is string) string {
 	return `exists (
 	      select
@@ -48,8 +48,8 @@ func ofSubject(table, customer, is string) string {
 	        and h.customer_id = ` + customer + `)`
 }
 
-// queueAlerts queues a customer after a change of a value that alerts or quotas read. 0 queues all
-// customers in one row, because the caller may hold the tenant's lock: the evaluator expands it.
+// queueAlerts queues a customer after a change of a value that alerts or quotas read. Customer 0 queues all
+// customers in one row, which the evaluator expands later, because the caller may hold the tenant's lock.
 func queueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	applies := hasAlerts("@customer")
 	if customer == 0 {
@@ -87,9 +87,9 @@ func (e Evaluations) dueTenants(ctx context.Context, now time.Time) ([]metering.
 	return tenants, nil
 }
 
-// expand replaces the due rows of all customers by rows of the next customers to whom an alert or
-// a quota may apply, and a row of all customers after them. limit is the size of the batch, so that
-// the customers of other rows keep their place in the queue. It reports whether there were any.
+// expand replaces the due rows of all customers by rows of the next customers that an alert or a quota may
+// apply to, and a row of all customers after them. limit is the size of the batch, so that the customers of
+// other rows keep their place in the queue. expanded reports whether there were such rows.
 func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit int, now time.Time) (expanded bool, err error) {
 	err = e.pool.QueryRow(ctx, `
 		with due as materialized (
@@ -129,9 +129,9 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit
 	return expanded, nil
 }
 
-// dueRows selects the customers of up to @limit due rows, as SQL, in the order in which the rows
-// became due: neither rows of events nor rows of a time wait for all of the others. It skips
-// customers with a failed evaluation.
+// dueRows is the SQL of the customers of up to @limit due rows, in the order in which the rows became due.
+// Rows of events and rows of a time share the limit, so that neither blocks the other. It skips customers
+// with a failed evaluation.
 const dueRows = `
 	asap as materialized (
 	  select customer_id, id, queued_at as since
@@ -167,7 +167,7 @@ const hasNotFailed = `not exists (
 	        and f.customer_id = d.customer_id
 	        and f.failures > 0)`
 
-// failedCustomer selects the customer with the failed evaluation to repeat first, as SQL.
+// failedCustomer is the SQL of the customer with the failed evaluation to repeat first.
 const failedCustomer = `
 	due as materialized (
 	  select customer_id

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Alerts keeps the alerts of tenants and their firings.
+// Alerts stores the alerts of tenants and their firings.
 type Alerts struct{ pool beginner }
 
 const selectAlerts = `
@@ -36,8 +36,8 @@ func scanAlert(row pgx.CollectableRow) (a metering.Alert, err error) {
 
 var errNoAlert = metering.Errorf(metering.CodeNotFound, "there is no such alert")
 
-// Create stores an alert and queues its customers. Returns CodeConflict if the tenant or the
-// customer has as many alerts as it may.
+// Create stores an alert and queues its customers. It returns CodeConflict if the tenant or the customer
+// has the maximum number of alerts.
 func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.Alert, now time.Time) (created metering.Alert, err error) {
 	if err := a.Validate(); err != nil {
 		return metering.Alert{}, err
@@ -85,8 +85,8 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	return created, nil
 }
 
-// refuseErased returns CodeNotFound if the customer is erased. The caller found it by its previous
-// external id.
+// refuseErased returns CodeNotFound if the customer is erased. The caller found it by its previous external
+// ID.
 func refuseErased(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	var erased bool
 	err := tx.QueryRow(ctx, `select exists (select from customers where tenant_id = $1 and id = $2 and erased_at is not null)`, tenant, customer).Scan(&erased)
@@ -103,7 +103,7 @@ func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	return requireRoom(ctx, tx, tenant, customerAlertEntries.ofOwner(int64(customer)))
 }
 
-// requireCurrency refuses another currency than that of the customer's subscription.
+// requireCurrency returns an error if the alert has another currency than the customer's subscription.
 func requireCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a metering.Alert) error {
 	if a.Type != metering.SpendAlert || a.CustomerID == 0 {
 		return nil
@@ -148,7 +148,7 @@ func (s Alerts) List(ctx context.Context, tenant metering.TenantID, after meteri
 	return page, nil
 }
 
-// AlertChange has the fields to change; nil keeps a field.
+// AlertChange is a change of an alert. Nil fields stay unchanged.
 type AlertChange struct {
 	Name       *string
 	Thresholds []metering.Decimal
@@ -215,7 +215,7 @@ func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 	return nil
 }
 
-// markDeleted marks the alerts as deleted for which a condition of $3 holds, and removes their names.
+// markDeleted marks the alerts that meet a condition of $3 as deleted, and removes their names.
 func markDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition string, arg any, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update alerts
@@ -225,8 +225,8 @@ func markDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condi
 	return err
 }
 
-// Firings returns up to limit firings of an alert with an id below before, newest first; 0: from
-// the newest.
+// Firings returns up to limit firings of an alert with an ID below before, newest first. 0 starts at the
+// newest.
 func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert metering.AlertID, before metering.FiringID, limit int) (page Page[metering.Firing], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+firingColumns+`, c.external_id
@@ -248,7 +248,7 @@ func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert met
 	return page, nil
 }
 
-// Sweep deletes up to limit firings, of any tenant, of billing periods that ended before then.
+// Sweep deletes up to limit firings, of any tenant, of billing periods that ended before the instant.
 func (s Alerts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "alert_firings", key: "tenant_id, id", by: "fired_at", and: "and period_end < $1", noun: "firings"}.sweep(ctx, s.pool, before, limit)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// BackfillStuckAfter is how long a backfill may count nothing before it needs attention.
+// BackfillStuckAfter is the time that a backfill may count nothing before it needs attention.
 const BackfillStuckAfter = time.Hour
 
-// Attention lists everything in a tenant's billing that an operator must act on, or
-// that has made no progress for a while.
+// Attention lists the items of a tenant's billing that an operator must act on, or that have made no
+// progress for a while.
 type Attention struct{ pool *pool }
 
 // AttentionKind is a kind of item of the list.
@@ -29,7 +29,7 @@ const (
 	usageDiscrepancy       AttentionKind = "usage_discrepancy"
 )
 
-// Values are all kinds, the most urgent one first.
+// Values returns all kinds, the most urgent one first.
 func (AttentionKind) Values() (kinds []AttentionKind) {
 	for _, source := range attentionSources {
 		kinds = append(kinds, source.kind)
@@ -47,19 +47,19 @@ func (k AttentionKind) Action() string {
 	return ""
 }
 
-// attentionSource is a kind and where its items come from.
+// attentionSource is a kind and the SQL of its items.
 type attentionSource struct {
 	kind   AttentionKind
 	action string
-	// items selects id, reference, customer_id, cause, since, until and url. customer_id
-	// is 0 where an item is about no customer.
+	// items selects id, reference, customer_id, cause, since, until and url. customer_id is 0 if an item
+	// concerns no customer.
 	items string
-	// amounts selects amount and currency of an item i; "": no money is concerned.
+	// amounts selects amount and currency of an item i; "": the kind concerns no money.
 	amounts string
 }
 
-// attentionSources is the one list of kinds that need attention, the most urgent first.
-// Each reads an index that holds little more than its items.
+// attentionSources lists all kinds that need attention, the most urgent first. Each source reads an index
+// that holds little more than its items.
 var attentionSources = []attentionSource{
 	{
 		kind:   "hold_disagrees",
@@ -230,14 +230,14 @@ var attentionSources = []attentionSource{
 	},
 }
 
-// AttentionFilter picks items. Zero fields do not restrict.
+// AttentionFilter selects items. Zero fields match every item.
 type AttentionFilter struct {
 	Kind  AttentionKind
 	Cause string
-	After *AttentionKey // the last item of the page before
+	After *AttentionKey // the last item of the previous page
 }
 
-// AttentionKey is where a page of items has ended.
+// AttentionKey is the position of the last item of a page.
 type AttentionKey struct {
 	Rank  int       `json:"rank"`
 	Group string    `json:"group"` // digest of the cause
@@ -248,51 +248,50 @@ type AttentionKey struct {
 // AttentionItem is one thing that needs attention.
 type AttentionItem struct {
 	Kind         AttentionKind
-	ID           string // in its form in the API
-	Reference    string // an invoice, a meter's slug, a webhook's URL or a threshold; "" where the customer says it all
+	ID           string // in the format of the API
+	Reference    string // an invoice, a meter's slug, a webhook's URL or a threshold; "" if the customer identifies the item
 	CustomerID   metering.CustomerID
 	ExternalID   string
 	CustomerName string
 	Cause        string
 	Since        time.Time
-	Until        *time.Time // when it is too late
+	Until        *time.Time // the deadline for acting; nil: there is none
 	URL          string     // of this API
 	Amounts      []Amount
 	Syncing      bool // a sync of the customer is open
 	key          AttentionKey
 }
 
-// Amount is money.
+// Amount is an amount of money in a currency.
 type Amount struct {
 	Amount   metering.Decimal
 	Currency string
 }
 
-// Key tells an item from the tenant's others.
+// Key returns the key that identifies the item within the tenant.
 func (i AttentionItem) Key() AttentionKey { return i.key }
 
-// AttentionCause is how many items of a kind have a cause.
+// AttentionCause is the number of items of a kind with the same cause.
 type AttentionCause struct {
 	Kind  AttentionKind
 	Cause string
 	Items int64
-	Since time.Time // the oldest one's
+	Since time.Time // of the oldest item
 }
 
-// AttentionList is a page of items, and how many there are.
+// AttentionList is a page of items, with the number of all items.
 type AttentionList struct {
 	Page[AttentionItem]
 
-	Counts map[AttentionKind]int64 // of all kinds
-	Causes []AttentionCause        // of each kind the most frequent ones
+	Counts map[AttentionKind]int64 // number of items of each kind
+	Causes []AttentionCause        // the most frequent causes of each kind
 }
 
-// causesShown bounds the causes of a kind.
+// causesShown bounds the causes of a kind in AttentionList.
 const causesShown = 20
 
-// List returns up to limit items, those of one kind and cause together, the oldest
-// first, and counts all there are at the same instant. unrated are the totals of the
-// tenant's unrated usage, which its caller has read.
+// List returns up to limit items, grouped by kind and cause, oldest first. It counts all items in the same
+// snapshot. unrated holds the totals of the tenant's unrated usage, which the caller has read.
 func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, unrated []UnratedTotal, now time.Time, limit int) (l AttentionList, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		args := attentionArgs(tenant, unrated, now)

@@ -55,15 +55,15 @@ func (k auditKey) link(tenant metering.TenantID, former []byte, e metering.Audit
 		[]byte(e.Address), []byte(e.RequestID), e.Before, e.After)
 }
 
-// seal returns the MAC of a head. An attacker who truncates the log cannot make the seal of an earlier
-// head.
+// seal returns the MAC of a head. Without the key, it cannot be computed for the earlier head that is left
+// after a truncation.
 func (k auditKey) seal(tenant metering.TenantID, h metering.AuditHead) []byte {
 	return k.mac([]byte("head"), []byte(tenant.String()), []byte(h.Last.String()), h.MAC)
 }
 
 // auditedTx is a transaction that collects audit entries and writes them last. Each entry locks its
-// tenant's head, which all writers of the tenant need, so writing last holds the lock for the shortest
-// time.
+// tenant's head, which all audited transactions of the tenant need, so writing last holds the lock for the
+// shortest time.
 type auditedTx struct {
 	pgx.Tx
 

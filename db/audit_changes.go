@@ -135,7 +135,7 @@ func tellMeter(m metering.Meter) told {
 
 // tellPrice returns the price with its terms exactly as stored.
 func tellPrice(p billing.Price) told {
-	fields := told{"version": p.Version, "effective_from": nil, "terms": nil} // null effective_from: from the beginning; null terms: the price inherits
+	fields := told{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, inherited
 	if !p.Inherits {
 		fields["terms"] = json.RawMessage(p.JSON())
 	}

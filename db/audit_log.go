@@ -18,7 +18,7 @@ type Origin struct{ Address, RequestID string }
 
 type originKey struct{}
 
-// From returns ctx with the request that audit entries made in ctx name as their origin.
+// From returns a context in which audit entries record origin as their cause.
 func From(ctx context.Context, origin Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, origin)
 }

@@ -15,31 +15,31 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Impact is the effect of a write of the catalog on billing periods that have begun and
-// are not closed. A closed period keeps its stored charge.
+// Impact is the effect of a catalog write on billing periods that have begun and are not closed. A closed
+// period keeps its stored charge.
 type Impact struct {
-	Revision  int64 // of the catalog that the impact was computed from
+	Revision  int64 // catalog revision that the impact was computed from
 	AsOf      time.Time
-	Customers int              // with a period that is charged in another way
-	Ranges    []metering.Range // of those periods, without repetition, oldest first
+	Customers int              // number of customers with a period of which the charge changes
+	Ranges    []metering.Range // these periods without duplicates, oldest first
 	Months    []ChangedMonth
 	Changes   []PriceImpact
-	Uncounted []metering.MeterID // with earlier events that are not in Changes
+	Uncounted []metering.MeterID // meters of which earlier events are not in Changes
 }
 
 // ChangedMonth sums up the changed periods that begin in one calendar month.
 type ChangedMonth struct {
 	metering.Range     // from the first start to the last end
-	Customers      int // with such a period
+	Customers      int // number of customers with such a period
 }
 
 // PriceImpact is the difference of the charges of open periods in one currency.
 type PriceImpact struct {
 	Currency  string
-	Before    metering.Decimal // charges now, of the customers with charges that differ
-	After     metering.Decimal // the same after the write
-	Customers int              // with charges that differ
-	Largest   []CustomerImpact // those with the largest differences, largest first
+	Before    metering.Decimal // current charges of the customers with a difference
+	After     metering.Decimal // charges of the same customers after the write
+	Customers int              // number of customers with a difference
+	Largest   []CustomerImpact // customers with the largest differences, largest first
 }
 
 // maxCustomerImpacts is the number of customers in PriceImpact.Largest.
@@ -67,7 +67,7 @@ func (i *PriceImpact) add(c CustomerImpact) {
 	i.Largest = i.Largest[:min(len(i.Largest), maxCustomerImpacts)]
 }
 
-// catalogChange is a write of the catalog as it changes billing facts. Zero fields change nothing.
+// catalogChange is the effect of a catalog write on billing facts. Zero fields change nothing.
 type catalogChange struct {
 	meter    metering.MeterID    // the only meter with charges that can differ; 0: any
 	customer metering.CustomerID // the only customer with charges that can differ; 0: any
@@ -80,8 +80,8 @@ type catalogChange struct {
 	scale       *int32               // the usage scale of meter
 	aggregation metering.Aggregation // of meter; "": unchanged
 	timezone    *time.Location       // of the tenant; nil: unchanged
-	recounted   bool                 // meter counts other events, or in another way
-	uncounted   bool                 // the usage that meter will have is not known yet
+	recounted   bool                 // meter counts other events, or with another aggregation
+	uncounted   bool                 // the future usage of meter is not known yet
 }
 
 // PriceImpact computes the impact of setting a price.
@@ -89,13 +89,13 @@ func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p bil
 	return l.impactOf(ctx, tenant, now, always(priceChange(p, p.EffectiveFrom, func(versions []billing.Price) []billing.Price { return withPrice(versions, p) })))
 }
 
-// InForceImpact computes the impact of a price that had been in force from the beginning,
-// in place of every other price of the meter in that plan, or of its own.
+// InForceImpact computes the charges as if a price had been in force from the beginning. It replaces all
+// other prices of the meter with the same owner: the plan, the customer, or none.
 func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, always(priceChange(p, time.Time{}, func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) })))
 }
 
-// priceChange is the change of the versions that p is one of.
+// priceChange returns the change of the price versions to which p belongs.
 func priceChange(p billing.Price, from time.Time, versions func([]billing.Price) []billing.Price) catalogChange {
 	if p.CustomerID != 0 {
 		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, own: versions}
@@ -135,8 +135,8 @@ func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug 
 	})
 }
 
-// ArchiveImpact computes the impact of archiving a meter, which counts no event from then
-// on, or of unarchiving it, which then counts those that came meanwhile too.
+// ArchiveImpact computes the impact of archiving a meter, which then counts no more events. For
+// unarchiving, the meter also counts the events received while it was archived.
 func (l Ledger) ArchiveImpact(ctx context.Context, tenant metering.TenantID, slug string, archive bool, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
 		m, err := meterBySlug(ctx, tx, tenant, slug)
@@ -147,8 +147,8 @@ func (l Ledger) ArchiveImpact(ctx context.Context, tenant metering.TenantID, slu
 	})
 }
 
-// TimezoneImpact computes the impact of another zone of the tenant: billing periods follow
-// its months. Nothing is charged in a zone that does not exist.
+// TimezoneImpact computes the impact of another time zone of the tenant, because billing periods follow its
+// months. It is empty if the zone does not exist.
 func (l Ledger) TimezoneImpact(ctx context.Context, tenant metering.TenantID, zone string, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
 		var current string
@@ -164,13 +164,13 @@ func (l Ledger) TimezoneImpact(ctx context.Context, tenant metering.TenantID, zo
 	})
 }
 
-// always plans one change, whatever the catalog has.
+// always returns a plan of one change that does not depend on the catalog.
 func always(c catalogChange) func(pgx.Tx) (*catalogChange, error) {
 	return func(pgx.Tx) (*catalogChange, error) { return &c, nil }
 }
 
-// impactOf computes the impact of the change that is planned at the revision of the
-// impact, each customer's by the rules that charge it. nil: the write changes nothing.
+// impactOf computes the impact of the change that plan returns, at one revision of the catalog. Each
+// customer is charged by its own rules. If plan returns nil, the write changes nothing.
 func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, plan func(pgx.Tx) (*catalogChange, error)) (impact Impact, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		impact = Impact{AsOf: metering.Instant(now)}
@@ -206,7 +206,8 @@ func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time
 	return impact, nil
 }
 
-// withAssignment returns a customer's assignments after a is made: the last of its instant.
+// withAssignment returns a customer's assignments including a, which follows any other assignment of its
+// instant.
 func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.Assignment {
 	list = append(slices.Clone(list), a)
 	slices.SortStableFunc(list, func(a, b billing.Assignment) int { return a.EffectiveFrom.Compare(b.EffectiveFrom) })
@@ -222,7 +223,7 @@ func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	return append(rest, p)
 }
 
-// withPriceAlone returns versions as if p had been the only one of its owner and meter.
+// withPriceAlone returns versions as if p had been the only price of its owner and meter.
 func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
 	p.EffectiveFrom = time.Time{}
 	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.SameSeries(p) }), p)
@@ -269,8 +270,8 @@ func newCatalogComparison(change catalogChange, before *revenueReader) *catalogC
 	return c
 }
 
-// isOfLaterPeriods reports whether only periods that have not begun can be charged in another
-// way: a period is charged by the catalog at its start.
+// isOfLaterPeriods reports whether the change can only affect periods that have not begun, because a period
+// is charged by the catalog at its start.
 func (c *catalogComparison) isOfLaterPeriods() bool {
 	return c.change.from.After(c.before.now)
 }
@@ -279,7 +280,7 @@ func (c *catalogComparison) isOfLaterPeriods() bool {
 func (c *catalogComparison) addBatch(b *openBatch) error {
 	former := b.streamsByCustomer()
 	next := former
-	if c.change.aggregation != "" || c.change.timezone != nil { // usage is read in another way
+	if c.change.aggregation != "" || c.change.timezone != nil { // these changes affect how usage is read
 		after, err := c.after.batch(metering.CustomerID(b.ids[0]) - 1)
 		if err != nil {
 			return err
@@ -292,7 +293,7 @@ func (c *catalogComparison) addBatch(b *openBatch) error {
 	return nil
 }
 
-// add compares a customer's streams.
+// add compares a customer's billing schedules.
 func (c *catalogComparison) add(former, next []openStream) {
 	var recounted metering.MeterID
 	if c.change.recounted {
@@ -342,7 +343,7 @@ func union(a, b map[string]metering.Decimal) map[string]metering.Decimal {
 	return all
 }
 
-// addPeriod adds a changed period of a customer. months are those of its periods so far.
+// addPeriod adds a changed period of a customer. months holds the months of the customer's periods so far.
 func (c *catalogComparison) addPeriod(r metering.Range, months map[time.Time]bool) {
 	r = metering.Range{Start: r.Start.UTC(), End: r.End.UTC()}
 	c.ranges[r] = true

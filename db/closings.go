@@ -269,13 +269,13 @@ func (w *planWriter) complete(all []billing.Period) {
 }
 
 // DuePeriods returns customers with a period to close: a period that ended longer ago than the tenant's
-// grace. It first extends the billing schedules that end before now.
+// grace. It first extends billing schedules that lack periods up to now.
 func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
 	behind, err := l.customers(ctx, tenant, after, limit, now, behindClosing)
 	if err != nil {
 		return CustomerPage{}, fmt.Errorf("find billing schedules to extend: %w", err)
 	}
-	var broken []metering.CustomerID // their schedules cannot be extended; closing reports the error for each of them
+	var broken []metering.CustomerID // cannot be extended; closing reports their errors
 	for _, customer := range behind {
 		err := l.extend(ctx, tenant, customer, now)
 		switch metering.CodeOf(err) {

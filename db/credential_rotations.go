@@ -265,7 +265,7 @@ func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id mete
 		if r, err = readRotation(ctx, tx, tenant, id, ""); err != nil {
 			return err
 		}
-		if _, _, err := lockOld(ctx, tx, r); err != nil && metering.CodeOf(err) != metering.CodeNotFound { // a webhook endpoint may have been deleted
+		if _, _, err := lockOld(ctx, tx, r); err != nil && metering.CodeOf(err) != metering.CodeNotFound { // an endpoint may be deleted
 			return err
 		}
 		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil || r.EndedAt != nil {

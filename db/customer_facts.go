@@ -26,8 +26,8 @@ type customerFacts struct {
 	terms      keptTerms           // of the prices in stored and others
 }
 
-// newFactReaders returns readers of the customers' first billing schedules, by customer ID. They have read
-// the customers and their states at the provider.
+// newFactReaders returns readers of the customers' first billing schedules, ordered by customer ID. They
+// have read the customers and their states at the provider.
 func newFactReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (readers []*factReader, err error) {
 	rows, err := q.Query(ctx, selectCustomerFacts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
 	if err != nil {

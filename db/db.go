@@ -3,7 +3,7 @@
 // on are metering.Errors.
 //
 // It owns the stored data and the exactness of every sum. It does not own the schema (package migrations)
-// nor the rules of metering and billing (package metering).
+// nor the rules (packages metering and billing).
 package db
 
 import (

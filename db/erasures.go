@@ -15,28 +15,28 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Erasures take what is personal of a customer out of the database, everywhere, and
-// leave every number as it is. Each step may be repeated.
+// Erasures removes the personal data of a customer from the whole database, and leaves every number
+// unchanged. Each step may be repeated.
 type Erasures struct {
 	pool *pool
 	read ReadPrice
 }
 
-// ErasingCustomer is one whose erasure has begun and is not done.
+// ErasingCustomer identifies a customer with an unfinished erasure.
 type ErasingCustomer struct {
 	Tenant metering.TenantID
 	ID     metering.CustomerID
 }
 
-// erasedValue stands where a property's value was: another one for another value.
-// What stands for one already stays.
+// erasedValue returns the replacement of a property's value. Different values have different replacements.
+// null and replacements are returned unchanged.
 func (k auditKey) erasedValue(tenant metering.TenantID, property string, value json.RawMessage) json.RawMessage {
 	if string(value) == "null" || isErasedValue(value) {
 		return value
 	}
 	text, err := json.Marshal(erasedPrefix + hex.EncodeToString(k.mac([]byte("erased value"), []byte(tenant.String()), []byte(property), value)[:erasedBytes]))
 	if err != nil {
-		panic(err) // hexadecimals are text
+		panic(err) // cannot happen: hexadecimal digits are valid text
 	}
 	return text
 }
@@ -56,10 +56,9 @@ func (k auditKey) erasedKey(tenant metering.TenantID, key string) []byte {
 	return k.mac([]byte("erased key"), []byte(tenant.String()), []byte(key))
 }
 
-// Begin gives the customer another name, under which nothing more comes in, and has
-// nothing more stated to a receiver that knows the former one. CodeNotFound where
-// there is no such customer, and CodeConflict, naming it, while something of it is
-// not billed or on its way.
+// Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to
+// a receiver of statements, which knows the previous name. It returns CodeNotFound if there is no such
+// customer. It returns CodeConflict, with the reason, while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
 	c, err := (Customers{s.pool}).Get(ctx, tenant, externalID)
 	if err != nil {
@@ -106,8 +105,8 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 	return erased, nil
 }
 
-// eraseAlerts deletes the customer's alerts, and erases the answers of the requests that created
-// them. The external id finds them only until it is erased.
+// eraseAlerts deletes the customer's alerts, and erases the stored responses of the requests that created
+// them. The responses contain the external_id, so they can be found only before it is erased.
 func (s Erasures) eraseAlerts(ctx context.Context, tx pgx.Tx, c metering.Customer, now time.Time) error {
 	if err := markDeleted(ctx, tx, c.TenantID, `customer_id = $3`, c.ID, now); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (s Erasures) eraseAlerts(ctx context.Context, tx pgx.Tx, c metering.Custome
 	return s.eraseAnswers(ctx, tx, c.TenantID, `operation = 'create-alert' and answer->>'customer' = $2`, c.ExternalID, nil)
 }
 
-// rename puts what stands for them where the customer's names were.
+// rename replaces the customer's external_id, name and metadata.
 func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, now time.Time) (erased metering.Customer, err error) {
 	digest := hex.EncodeToString(s.pool.audit.mac([]byte("erased customer"), []byte(c.TenantID.String()), []byte(c.ExternalID), []byte(c.Name), c.Metadata))
 	err = tx.QueryRow(ctx, `
@@ -127,14 +126,14 @@ func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, no
 	return erased, customerConflict(err)
 }
 
-// raiseErasures has every process forget what it knows of the tenant's customers
-// and groups. The caller holds the tenant's lock.
+// raiseErasures makes every process drop its caches of the tenant's customers and groups. The caller holds
+// the tenant's lock.
 func raiseErasures(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `update tenants set erasures = erasures + 1 where id = $1`, tenant)
 	return err
 }
 
-// refuseUnreported refuses where the provider does not have everything yet.
+// refuseUnreported returns CodeConflict if the provider lacks usage of the customer.
 func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	page, err := Ledger(s).OutOfSync(ctx, tenant, customer-1, 1, now)
 	switch {
@@ -148,7 +147,7 @@ func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID
 	return nil
 }
 
-// openBilling is what of a customer's billing has to end before it is erased.
+// openBilling selects the unfinished billing of a customer that blocks its erasure.
 var openBilling = []unfinishedKind{
 	{
 		`select id::text from billing_reports where tenant_id = @tenant and customer_id = @customer and state in ('planned', 'sending', 'in_doubt') order by id`,
@@ -172,7 +171,7 @@ func refuseOpenBilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	return refuseUnfinished(ctx, tx, openBilling, pgx.NamedArgs{"tenant": tenant, "customer": customer})
 }
 
-// Unfinished are the erasures, of all tenants, that began before and are not done.
+// Unfinished returns the erasures of all tenants that began before the instant and are not done.
 func (s Erasures) Unfinished(ctx context.Context, before time.Time) ([]ErasingCustomer, error) {
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, id
@@ -187,7 +186,7 @@ func (s Erasures) Unfinished(ctx context.Context, before time.Time) ([]ErasingCu
 	return erasing, coded(err)
 }
 
-// group is one of a customer's, of a meter version that groups.
+// groupUsed is a group that a customer has used, of a meter version with group_by.
 type groupUsed struct {
 	Version metering.MeterVersionID
 	ID      metering.GroupID
@@ -213,7 +212,7 @@ func groupsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 	})
 }
 
-// kept are the values of properties that stay, as they are in groups' keys.
+// kept holds the values of properties that are not erased, as spelled in the keys of groups.
 type kept map[string]map[string]bool
 
 func (k kept) add(key json.RawMessage) error {
@@ -234,7 +233,7 @@ func (k kept) addValue(property, value string) {
 	k[property][value] = true
 }
 
-// valuesOf are those of a group's key, each as only one spelling has it.
+// valuesOf returns the values of a group's key in their canonical spelling.
 func valuesOf(key json.RawMessage) (values map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(key, &values); err != nil {
 		return nil, fmt.Errorf("group key: %w", err)
@@ -246,15 +245,15 @@ func valuesOf(key json.RawMessage) (values map[string]json.RawMessage, err error
 	return values, json.Unmarshal(group.Key, &values)
 }
 
-// Groups replaces the keys of groups that only the customer has used, once. It returns
-// CodeBackfilling while the tenant's events are being counted. From then until Finish,
-// backfills of the tenant wait: they would count events before and after their erasure.
+// Groups replaces, once, the keys of groups that only the customer has used. It returns CodeBackfilling
+// while a meter of the tenant is backfilling. Until Finish, backfills of the tenant wait, because they
+// would count events both before and after their erasure.
 func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
-		unused, err := findUnusedGroups(ctx, tx, tenant, customer) // before ingest waits
+		unused, err := findUnusedGroups(ctx, tx, tenant, customer) // before ingest has to wait
 		if err != nil {
 			return err
 		}
@@ -302,8 +301,8 @@ func refuseBackfilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID)
 	return err
 }
 
-// refuseErasing returns CodeOverloaded while the events of one of the tenant's customers are
-// being erased. The caller counts a meter version that was published after Groups.
+// refuseErasing returns CodeOverloaded while the events of a customer of the tenant are being erased. The
+// caller counts a meter version that was published after Groups.
 func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	var customer metering.CustomerID
 	err := tx.QueryRow(ctx, `
@@ -356,7 +355,7 @@ func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.
 	return s.eraseDimensions(ctx, tx, tenant, customer, stay)
 }
 
-// replaced is the group that stands where one was.
+// replaced returns the group that replaces g.
 func (s Erasures) replaced(tenant metering.TenantID, g groupUsed, stay kept) (metering.Group, error) {
 	key, err := s.erasedKey(tenant, g.Key, stay)
 	if err != nil {
@@ -379,8 +378,8 @@ func (s Erasures) erasedKey(tenant metering.TenantID, key json.RawMessage, stay 
 	return json.Marshal(values)
 }
 
-// Messages erases the customer's name from reports, messages and stored responses, and
-// removes the customer's conflicts and the references to the customer's uncounted events.
+// Messages erases the customer's name from reports, messages and stored responses. It also removes the
+// customer's conflicts, quotas and reservations, and the references to its uncounted events.
 func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := allowLongStatements(ctx, tx); err != nil {
@@ -401,7 +400,7 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 			  and payload->>'customer_id' = @id`,
 			`delete from event_conflicts where tenant_id = @tenant and customer_id = @customer`,
 			`delete from uncounted_events where tenant_id = @tenant and customer_id = @customer`,
-			`delete from quota_reservations where tenant_id = @tenant and customer_id = @customer`, // the client chose its id
+			`delete from quota_reservations where tenant_id = @tenant and customer_id = @customer`, // the client chose its ID
 			`delete from quotas where tenant_id = @tenant and customer_id = @customer`,             // its group may name a person
 			`update alerts set group_id = null, group_key = null where tenant_id = @tenant and customer_id = @customer`,
 		} {
@@ -417,8 +416,8 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 	return nil
 }
 
-// eraseAnswers replaces the idempotency keys for which a condition of $2 holds, and their answers
-// except for the id. A repeat of such a request creates another object.
+// eraseAnswers replaces the idempotency keys that meet a condition on $2, and their stored responses except
+// for the ID. Repeating such a request creates another object.
 func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition, arg string, added map[string]string) error {
 	rows, err := tx.Query(ctx, `
 		select key
@@ -448,7 +447,7 @@ func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.T
 	return nil
 }
 
-// Finish notes that nothing personal of the customer is left.
+// Finish records that no personal data of the customer is left.
 func (s Erasures) Finish(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `

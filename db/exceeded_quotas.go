@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// exceededQuotas publishes the quotas of customers that usage has exceeded: each once in its
-// window. usedFrom is the earliest hour of the customers' usage since the last evaluation.
+// exceededQuotas publishes the quotas that the customers' usage has exceeded, each once in its window.
+// usedFrom is the earliest hour of a customer's usage since the last evaluation.
 func (e Evaluations) exceededQuotas(v *alertReader, customers []int64, usedFrom map[int64]time.Time) error {
 	read := Quotas(e).levelRead(v.ctx, v.tx, v.tenant, v.now)
 	quotas, err := read.limited(customers)
@@ -49,7 +49,7 @@ func (e Evaluations) exceededQuotas(v *alertReader, customers []int64, usedFrom 
 	return nil
 }
 
-// storeExceeded inserts exceeded quotas in the order of their key, and returns those that are new.
+// storeExceeded inserts exceeded quotas in the order of their key, and returns the new ones.
 func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, levels []customerLevel, now time.Time) ([]customerLevel, error) {
 	if len(levels) == 0 {
 		return nil, nil
@@ -96,9 +96,9 @@ func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, lev
 	})
 }
 
-// notifiedIn is the condition that a row f of a quota and customer notifies for the window of a row x
-// too, as SQL: their windows overlap, and f was inserted after the window of x had begun. Windows
-// overlap after a change of the time zone. The third condition bounds the rows of the index.
+// notifiedIn returns the SQL that reports whether a row f of a quota and customer also notifies for the
+// window of a row x. Their windows must overlap, and f must be inserted after the window of x began.
+// Windows overlap after a change of the time zone. The third condition bounds the index rows that are read.
 func notifiedIn(window, insertedAt string) string {
 	start, end := window+"_start", window+"_end"
 	return `f.` + start + ` < x.` + end + `
@@ -107,15 +107,15 @@ func notifiedIn(window, insertedAt string) string {
 		      and f.` + insertedAt + ` >= x.` + start
 }
 
-// limitedQuota is a quota with a limit and when it applies to a customer.
+// limitedQuota is a quota with a limit, and the time in which it applies to a customer.
 type limitedQuota struct {
 	customerLevel
-	applies   metering.Range // to the customer: always, or while the customer has the plan
-	limitedAt time.Time      // since when the quota has its limit
+	applies   metering.Range // always, or while the customer has the plan
+	limitedAt time.Time      // start of the present limit
 }
 
-// limited returns the quotas of customers that have a limit and a meter that is not backfilling,
-// with those of their previous and future plans. It reads the billing periods of quotas.
+// limited returns the customers' quotas that have a limit and a meter that is not backfilling. It includes
+// the quotas of previous and future plans. It also reads the billing periods of quotas per billing period.
 func (r *levelRead) limited(customers []int64) ([]limitedQuota, error) {
 	rows, err := r.q.Query(r.ctx, `
 		select of.customer, has.since, has.until, q.limited_at, `+quotaColumns+`
@@ -157,13 +157,13 @@ func (r *levelRead) limited(customers []int64) ([]limitedQuota, error) {
 	return quotas, r.readPeriods(billed)
 }
 
-// comparedWindows bounds the windows before the present one that an evaluation compares.
+// comparedWindows bounds the previous windows that an evaluation compares.
 const comparedWindows = 100
 
 // windows returns the windows in which the quota applies: the present one, and the earlier ones since
-// usedFrom in which the quota had its limit. The one before the present one is always compared,
-// because a reservation can have been granted in it. A further one is the time after the present
-// window that events may be ahead of the clock.
+// usedFrom in which the quota had its limit. The previous window is always included, because a reservation
+// can have been granted in it. The time after the present window is included as far as events may be ahead
+// of the clock.
 func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []customerLevel) {
 	present := r.window(q.customerLevel, r.now)
 	var windows []metering.Range
@@ -192,7 +192,7 @@ func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []custom
 	return levels
 }
 
-// SweepExceeded deletes up to limit rows, of any tenant, of windows of quotas that ended before then.
+// SweepExceeded deletes up to limit rows, of any tenant, of quota windows that ended before the instant.
 func (s Quotas) SweepExceeded(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "exceeded_quotas", key: "tenant_id, quota_id, customer_id, window_start", by: "window_end", noun: "exceeded quotas"}.sweep(ctx, s.pool, before, limit)
 }

@@ -13,7 +13,7 @@ import (
 // expiringCredential is a credential that its tenant has to replace soon.
 type expiringCredential struct {
 	Tenant    metering.TenantID
-	ID        string // in its form in the API
+	ID        string // in the format of the API
 	ExpiresAt time.Time
 }
 

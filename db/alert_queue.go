@@ -31,8 +31,8 @@ func mayWatch(customer, is string) string {
 	    or ` + ofSubject("alerts", customer, is)
 }
 
-// ofSubject returns the SQL that reports whether a row a of alerts or quotas that meets a condition belongs
-// to a customer of the tenant, or to a plan that the customer has at any time.
+// ofSubject returns the SQL that reports whether a row a of alerts or quotas meets a condition and applies
+// to a customer of the tenant. The row names the customer, or a plan that the customer has at any time.
 func ofSubject(table, customer, is string) string {
 	return `exists (
 	      select
@@ -87,9 +87,9 @@ func (e Evaluations) dueTenants(ctx context.Context, now time.Time) ([]metering.
 	return tenants, nil
 }
 
-// expand replaces the due rows of all customers by rows of the next customers that an alert or a quota may
-// apply to, and a row of all customers after them. limit is the size of the batch, so that the customers of
-// other rows keep their place in the queue. expanded reports whether there were such rows.
+// expand replaces the due rows of all customers. It inserts rows of the next customers to which an alert or
+// a quota may apply, and a row of all customers after them. limit is the size of the batch, so that the
+// customers of other rows keep their place in the queue. expanded reports whether there were such rows.
 func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit int, now time.Time) (expanded bool, err error) {
 	err = e.pool.QueryRow(ctx, `
 		with due as materialized (

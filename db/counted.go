@@ -72,12 +72,12 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 
 // counted adds up the reported usage of each target. The condition which selects the targets.
 //
-// If a report replaces the previous one, the range is the whole subscription period, which several of the
-// customer's periods may share, because some providers sum it up only whole. Otherwise it is the part of
+// If a report replaces the previous one, the range is the whole subscription period, because some providers
+// sum it up only whole. Several of the customer's periods may share it. Otherwise the range is the part of
 // the subscription period that is in the customer's period.
 //
-// If reports add up, a report of a series that began before the subscription period also counts in it if
-// its provider time is in the period. It was sent before Odometer knew of the new subscription period.
+// If reports add up, a report of a series that began earlier also counts if its provider time is in the
+// subscription period. It was sent before Odometer knew of the new subscription period.
 func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
 	rows, err := l.pool.Query(ctx, `
 		select min(s.meter_id), s.target, s.method, d.provider_customer,

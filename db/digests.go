@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Digest is a hash of the events of a closed period that a meter's total is computed from. Any copy of the
-// events can be checked against it.
+// Digest is a hash of the customer's events in a closed period that have the event type of a meter. Any
+// copy of the events can be checked against it.
 type Digest struct {
 	Algorithm string // DigestAlgorithm at the time of the digest
 	Value     []byte // 32 bytes

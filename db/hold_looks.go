@@ -144,7 +144,7 @@ type HoldLook struct {
 	Hold
 	Customer string // at the provider
 	Facts    billing.HoldFacts
-	Places   []Counted                           // the meter targets of the usage in its period
+	Places   []Counted                           // the meter targets to which its period's usage was reported
 	terms    map[metering.MeterID]*billing.Terms // our terms
 }
 

@@ -70,7 +70,7 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 	return open, err
 }
 
-// counted adds up the reported usage of each target. The condition which selects the targets.
+// counted adds up the reported usage of each target. which is the SQL condition that selects the targets.
 //
 // If a report replaces the previous one, the range is the whole subscription period, because some providers
 // sum it up only whole. Several of the customer's periods may share it. Otherwise the range is the part of

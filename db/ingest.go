@@ -23,9 +23,8 @@ const (
 	lastRetry  = 500 * time.Millisecond
 )
 
-// persist stores the events, in as many attempts as ctx allows. An attempt is
-// repeated only when it is certain that it left nothing behind. settles is nil unless the events
-// settle a reservation.
+// persist stores the events, in as many attempts as ctx allows. It repeats an attempt only if that
+// attempt has certainly stored nothing. settles is nil unless the events settle a reservation.
 func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event, settles *settlement, written func()) ([]Outcome, error) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		attempt := &attempt{writer: w, tenant: tenant, events: events, settles: settles, written: written, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
@@ -55,7 +54,7 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 	}
 }
 
-// prepare gives each event its id and its customer, and makes missing chunks.
+// prepare sets the id and the customer of each event, and creates missing chunks.
 func (w *Writer) prepare(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
 	for i := range events {
 		id, err := uuid.NewV7()
@@ -71,7 +70,7 @@ func (w *Writer) prepare(ctx context.Context, tenant metering.TenantID, events [
 }
 
 func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
-	unknown := make(map[string]time.Time) // since when
+	unknown := make(map[string]time.Time) // time of the first event, by external id
 	for i := range events {
 		e := &events[i]
 		known, ok := w.customers.Get(customerName{tenant, e.ExternalID})
@@ -98,14 +97,14 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 	return nil
 }
 
-// repeatable reports whether the attempt rolled back for a reason that may be gone.
+// repeatable reports whether the attempt was rolled back for a reason that may be transient.
 func repeatable(err error) bool {
 	state := sqlState(err)
 	return errors.Is(err, errErased) || state == stateDeadlock || state == stateSerialization || claimedMeanwhile(err) || isServerFault(err)
 }
 
-// claimedMeanwhile says whether another transaction has claimed one of the keys since
-// the attempt looked for them.
+// claimedMeanwhile reports whether another transaction has claimed one of the idempotency keys after
+// the attempt looked them up.
 func claimedMeanwhile(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == stateUniqueViolation && pg.ConstraintName == "event_keys_pkey"
@@ -126,22 +125,22 @@ type attempt struct {
 	tenant   metering.TenantID
 	events   []metering.Event
 	outcomes []Outcome
-	keys     []eventKey // of the events that have one
+	keys     []eventKey // by position in events; zero for events without an idempotency key
 	settles  *settlement
-	written  func() // told when nothing is left but the round trip that ends with COMMIT
+	written  func() // called before the last round trip, which ends with COMMIT
 
 	backend    backend
 	meters     meterVersions
 	bills      bool                                  // the tenant has a price or a billing provider
 	closed     map[metering.CustomerID]closedStreams // usage within is late
-	fresh      []*metering.Event                     // what is stored: new keys and keyless events
-	places     []int                                 // of the fresh ones among the events
-	types      []string                              // seen for the first time
-	archived   []metering.CustomerID                 // customers that are
+	fresh      []*metering.Event                     // events to store: with a new key, or without a key
+	places     []int                                 // index in events of each fresh event
+	types      []string                              // event types that this process has not seen yet
+	archived   []metering.CustomerID                 // archived customers among those of the events
 	unanswered bool                                  // COMMIT was sent and not answered
-	witness    *metering.Event                       // its presence tells that an unanswered COMMIT took place
+	witness    *metering.Event                       // if it is stored, an unanswered COMMIT succeeded
 	groups     map[groupName]bool                    // registered by this attempt
-	uncounted  []uncountedReference                  // of fresh events that a meter cannot count
+	uncounted  []uncountedReference                  // fresh events that a meter cannot count
 }
 
 func (a *attempt) run(ctx context.Context) error {
@@ -173,8 +172,8 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 	return a.finish(ctx, conn, sums)
 }
 
-// begin takes the tenant's lock, reads its epoch in a statement after it, and
-// claims the keys, all in one round trip.
+// begin takes the tenant's lock, reads the tenant's epoch in a later statement, and claims the
+// idempotency keys, in one round trip. Then it loads the meters and finds the fresh events.
 func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	a.backend.pid = conn.Conn().PgConn().PID()
 	var epoch, erasures int64
@@ -219,11 +218,12 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	return a.settleConflicts(ctx, conn, conflicts)
 }
 
-// errErased has an attempt made again: a customer was erased since this process
-// has learned what it knows of the tenant.
+// errErased makes persist repeat an attempt: a customer was erased after this process cached data of
+// the tenant.
 var errErased = errors.New("a customer was erased")
 
-// erasedDigest is what an erased key is known by; nil where the tenant has erased nobody.
+// erasedDigest returns the digest under which the key would be stored if its customer was erased.
+// Returns nil if the tenant has erased no customer.
 func (a *attempt) erasedDigest(key string) []byte {
 	if erasures, known := a.writer.erasures.Get(a.tenant); !known || erasures == 0 {
 		return nil
@@ -231,14 +231,13 @@ func (a *attempt) erasedDigest(key string) []byte {
 	return a.writer.store.pool.audit.erasedKey(a.tenant, key)
 }
 
-// keyedEvent is an event with the key that it is known by.
+// keyedEvent is an event with the stored form of its idempotency key.
 type keyedEvent struct {
 	*metering.Event
 	key eventKey
 }
 
-// firstOfEachKey returns the keyed events in the order of their keys; of two
-// with the same key in one group, the first.
+// firstOfEachKey sets keys and returns the first event of each idempotency key, ordered by key.
 func (a *attempt) firstOfEachKey() []keyedEvent {
 	seen := make(map[eventKey]bool, len(a.events))
 	keyed := make([]keyedEvent, 0, len(a.events))
@@ -257,12 +256,11 @@ func (a *attempt) firstOfEachKey() []keyedEvent {
 	return keyed
 }
 
-// queueClaims leaves out what is known, what lies where keys may be forgotten
-// already, and the keys that erased customers' events had. Where another transaction
-// claims one of the keys meanwhile the attempt is made again, and finds it known:
-// "on conflict" would write a third of a key's WAL to have that seldom. Known ones are
-// looked up by a subquery for each key: a join that was planned while there were few
-// keys reads all of the tenant's.
+// queueClaims queues the INSERT that claims the keys. It skips known keys, keys of erased customers'
+// events, and events before the retention limit, because their keys may be deleted already. If
+// another transaction claims one of the keys at the same time, the attempt fails and is repeated.
+// This is rare, and "on conflict" would cost a third of a key's WAL. Each key has its own subquery:
+// a join that was planned while there were few keys reads all keys of the tenant.
 func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[eventKey]bool) {
 	n := len(keyed)
 	keys, contents, instants, undated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
@@ -315,8 +313,8 @@ func (a *attempt) queueClosed(batch *pgx.Batch) {
 	})
 }
 
-// loadMeters uses the ways of counting as of the epoch. The shared lock keeps
-// the epoch from moving until COMMIT.
+// loadMeters sets the meter versions of the epoch, from the cache if it has them. The tenant's shared
+// lock keeps the epoch unchanged until COMMIT.
 func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int64) error {
 	cached, ok := a.writer.meters.Get(a.tenant)
 	if ok && cached.epoch == epoch {
@@ -353,12 +351,12 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 	return nil
 }
 
-// separate parts the fresh events from the repeats, and tells repeats with
-// other content. A key that was neither claimed nor known was left out.
+// separate separates the fresh events from the repeats, and marks repeats with different content as
+// conflicts. queueClaims has skipped a key that is neither claimed nor known: its events are forgotten.
 func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[eventKey]bool) error {
 	first := make(map[eventKey]*metering.Event)
 	var repeats []int
-	var strangers []int // the first of each key claimed by an earlier transaction
+	var strangers []int // first event of each key that this attempt has not claimed
 	for i := range a.events {
 		e := &a.events[i]
 		if len(a.meters.byType[e.EventType]) == 0 {
@@ -387,7 +385,7 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 		e, key := &a.events[i], a.keys[i]
 		known, ok := contents[key]
 		switch {
-		case ok && known == nil: // erased: nobody knows any more what it was sent with
+		case ok && known == nil: // erased, so its content is unknown
 			continue
 		case !ok && !claimed[key]:
 			a.outcomes[i] = Outcome{Forgotten: true}
@@ -404,8 +402,7 @@ func (a *attempt) store(place int) {
 	a.fresh, a.places = append(a.fresh, &a.events[place]), append(a.places, place)
 }
 
-// contentsOf are the digests of what was sent first under the keys of these
-// events; nil where that is erased.
+// contentsOf returns the digest of the content first stored under each event's key; nil if it is erased.
 func (a *attempt) contentsOf(ctx context.Context, conn *pgxpool.Conn, places []int) (map[eventKey]*int64, error) {
 	if len(places) == 0 {
 		return nil, nil
@@ -436,10 +433,9 @@ func (a *attempt) contentsOf(ctx context.Context, conn *pgxpool.Conn, places []i
 	return contents, err
 }
 
-// sum works out what the fresh events add to every rollup, and registers the
-// groups that this process has not seen yet. It counts by one meter version after
-// another, and writes whenever it holds much: every transaction registers groups in
-// the order of their versions.
+// sum adds the fresh events to the rollups, and registers the groups that this process has not seen
+// yet. It counts one meter version after another, and writes the rollups whenever they are full.
+// Every transaction registers groups in the order of the meter versions, which avoids deadlocks.
 func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
 	places := a.placesByType()
 	a.groups = make(map[groupName]bool)
@@ -462,8 +458,8 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn, sums *rollups) er
 	return a.settle(ctx, conn, sums)
 }
 
-// placesByType returns the places of the fresh events of each type, and notes the types that
-// are seen for the first time.
+// placesByType returns the indexes in fresh of the events of each type, and sets types to the event
+// types that this process has not seen yet.
 func (a *attempt) placesByType() map[string][]int {
 	places := make(map[string][]int)
 	for i, e := range a.fresh {
@@ -478,7 +474,7 @@ func (a *attempt) placesByType() map[string][]int {
 	return places
 }
 
-// feeding returns the meter versions that count events of the types, in the order of their ids.
+// feeding returns the meter versions that count events of these types, ordered by id.
 func (a *attempt) feeding(places map[string][]int) (versions []metering.MeterVersion) {
 	for eventType := range places {
 		versions = append(versions, a.meters.byType[eventType]...)
@@ -525,8 +521,8 @@ func (a *attempt) settle(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	return a.noteCrowded(sums.groups)
 }
 
-// noteCrowded notes the events in groups without an entry, because a meter has
-// metering.MaxGroupsPerMeter groups already.
+// noteCrowded adds the meter's slug to the outcome of each event in a group that was not registered,
+// because the meter has metering.MaxGroupsPerMeter groups already.
 func (a *attempt) noteCrowded(unregistered groupsMet) error {
 	versions := versionsOf(inInsertOrder(unregistered))
 	for i, e := range a.fresh {
@@ -547,8 +543,8 @@ func (a *attempt) noteCrowded(unregistered groupsMet) error {
 	return nil
 }
 
-// finish writes what the events come to, and a few events themselves, and commits, in
-// one round trip.
+// finish writes the rollups and commits, in one round trip. If there are at most insertedAtMost fresh
+// events, it also inserts them; otherwise they are copied before.
 func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
 	var batch pgx.Batch
 	if n := len(a.fresh); n > 0 && n <= insertedAtMost {
@@ -579,14 +575,14 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	if committed {
 		return nil
 	}
-	// An error that the server reported in words ended the transaction; a lost
-	// connection leaves open whether COMMIT was carried out.
+	// An error from the server has ended the transaction. After a lost connection, it is unknown whether
+	// COMMIT succeeded.
 	a.unanswered = a.witness != nil && (sqlState(err) == "" || disconnected(err))
 	return fmt.Errorf("store events and usage: %w", err)
 }
 
-// unarchive has archived customers back who have used something. Where it fails,
-// their next event does it.
+// unarchive unarchives customers that have a fresh event. If it fails, the customer's next event
+// retries it.
 func (a *attempt) unarchive(ctx context.Context) {
 	used := slices.DeleteFunc(a.archived, func(id metering.CustomerID) bool {
 		return !slices.ContainsFunc(a.fresh, func(e *metering.Event) bool { return e.CustomerID == id })
@@ -596,7 +592,7 @@ func (a *attempt) unarchive(ctx context.Context) {
 	}
 }
 
-// remember fills the caches with what COMMIT has made true.
+// remember adds the event types and groups of the committed attempt to the caches.
 func (a *attempt) remember() {
 	for _, eventType := range a.types {
 		a.writer.types.Add(typeName{a.tenant, eventType}, struct{}{})

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invitations are the links with which people become members. One that was
-// accepted or revoked, or has expired, is invisible to everything here.
+// Invitations stores the links with which people become members, or reset how they sign in. Its
+// methods see pending invitations only: neither accepted, revoked nor expired.
 type Invitations struct{ pool beginner }
 
 const invitationColumns = `i.id, i.tenant_id, i.member_id, i.email, i.name, i.role, i.last_four, i.created_at, i.created_by, i.expires_at`
@@ -20,8 +20,8 @@ func invitationFields(i *metering.Invitation) []any {
 	return []any{&i.ID, &i.TenantID, &i.MemberID, &i.Email, &i.Name, &i.Role, &i.LastFour, &i.CreatedAt, &i.CreatedBy, &i.ExpiresAt}
 }
 
-// Create invites somebody, and ends an earlier invitation of theirs. It answers
-// CodeConflict where the e-mail is a member's already, or the tenant has its owner.
+// Create creates an invitation and revokes earlier ones for the same e-mail. It returns CodeConflict
+// if a member has the e-mail, or if the role is owner and the tenant has an owner.
 func (s Invitations) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -53,7 +53,7 @@ func mayBeInvited(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, i me
 	return nil
 }
 
-// OfMember invites a member to choose another way to sign in.
+// OfMember creates an invitation with which an existing member resets how they sign in.
 func (s Invitations) OfMember(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID, lastFour string, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -73,8 +73,8 @@ func (s Invitations) OfMember(ctx context.Context, tenant metering.TenantID, act
 	return created, err
 }
 
-// mayHandle is the rule for whoever makes, renews or revokes a link: one with which
-// somebody signs in as the owner is the owner's alone, and the operator's.
+// mayHandle returns CodeForbidden if the actor may not create, renew or revoke the invitation. Only
+// the owner and the operator may do so with a reset of the owner, because it gives access as the owner.
 func mayHandle(actor metering.Actor, i metering.Invitation) error {
 	if i.MemberID == nil || i.Role != metering.RoleOwner || actor == metering.Operator || actor == metering.Actor(i.MemberID.String()) {
 		return nil
@@ -82,8 +82,8 @@ func mayHandle(actor metering.Actor, i metering.Invitation) error {
 	return metering.Errorf(metering.CodeForbidden, "only the owner can create, renew or revoke a password reset of the owner. If the owner cannot sign in, make another member the owner first")
 }
 
-// endResets ends the pending links of members who get another role: the callers that made
-// them were allowed to give the previous one.
+// endResets revokes the pending resets of members that get another role, because the creators of the
+// resets were checked against the previous role.
 func endResets(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, members ...metering.MemberID) error {
 	_, err := tx.Exec(ctx, `
 		update invitations
@@ -126,8 +126,8 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 	return created, auditChange(ctx, tx, tenant, actor, "member.invite", created.ID.String(), nil, tellInvitation(created))
 }
 
-// publishInvitation tells whoever mails links that one is wanted. The link itself
-// is not in the message: whoever may read deliveries is not therefore an admin.
+// publishInvitation notifies the tenant's webhooks that an invitation is ready to be sent. The
+// message does not contain the token, because readers of webhook deliveries need not be admins.
 func publishInvitation(ctx context.Context, tx pgx.Tx, i metering.Invitation, now time.Time) error {
 	data := MemberInvited{InvitationID: i.ID.String(), ExpiresAt: i.ExpiresAt.UTC()}
 	if i.MemberID != nil {
@@ -147,8 +147,7 @@ func orNoInvitation(err error) error {
 	return coded(err)
 }
 
-// List returns up to limit pending invitations with an id above after, in the order
-// they were made.
+// List returns up to limit pending invitations with an id above after, ordered by id.
 func (s Invitations) List(ctx context.Context, tenant metering.TenantID, after metering.InvitationID, limit int, now time.Time) (page Page[metering.Invitation], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+invitationColumns+` from invitations i
@@ -171,7 +170,7 @@ func (s Invitations) Get(ctx context.Context, tenant metering.TenantID, id meter
 	return i, orNoInvitation(err)
 }
 
-// Renew gives a pending invitation another token, and as long again to be accepted.
+// Renew replaces the token of a pending invitation, which then expires metering.InvitationLasts from now.
 func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.InvitationID, lastFour string, tokenHash []byte, now time.Time) (renewed metering.Invitation, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
@@ -190,7 +189,8 @@ func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor 
 	return renewed, err
 }
 
-// Revoke ends a pending invitation from the moment it returns.
+// Revoke revokes a pending invitation, or returns CodeNotFound. The invitation is invalid once Revoke
+// returns.
 func (s Invitations) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.InvitationID, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var revoked metering.Invitation
@@ -209,16 +209,16 @@ func (s Invitations) Revoke(ctx context.Context, tenant metering.TenantID, actor
 	})
 }
 
-// Find returns the pending invitation of a token, of any tenant. It is how one who
-// accepts finds their tenant.
+// Find returns the pending invitation with a token, or CodeNotFound. It searches all tenants, because
+// the invited person knows the token only.
 func (s Invitations) Find(ctx context.Context, tokenHash []byte, now time.Time) (i metering.Invitation, err error) {
 	err = s.pool.QueryRow(ctx, `select `+invitationColumns+` from invitations i where i.token_hash = $1 and `+isPending+`$2`,
 		tokenHash, now).Scan(invitationFields(&i)...)
 	return i, orNoInvitation(err)
 }
 
-// Accept makes a member of who holds the token and has the password, or gives the
-// member it was made for that password and ends their sessions. It works once.
+// Accept accepts the invitation with the token and sets the password. It creates the member. A reset
+// instead changes the password of its member and ends the member's sessions. A token works once.
 func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte, now time.Time) (m metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		i, err := take(ctx, tx, `i.token_hash = $1`, tokenHash, now)
@@ -242,8 +242,8 @@ func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte,
 	return m, err
 }
 
-// AcceptAt is Accept by an account at the tenant's issuer: it becomes that of the
-// member, whose password, if any, stays.
+// AcceptAt accepts an invitation with an account at the tenant's OIDC issuer. The account becomes the
+// member's, and replaces the member's previous account there. The member keeps any password.
 func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id metering.InvitationID, by metering.Identity, now time.Time) (m metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		i, err := take(ctx, tx, `(i.tenant_id, i.id) = ($1, $3)`, tenant, now, id)
@@ -266,7 +266,8 @@ func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id 
 	return m, err
 }
 
-// take uses the invitation up that the condition names by $1, and what follows $2.
+// take marks a pending invitation as accepted and returns it. In the condition, $1 is named, $2 is the
+// time, and $3 and later are more.
 func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.Time, more ...any) (i metering.Invitation, err error) {
 	err = tx.QueryRow(ctx, `
 		update invitations i set accepted_at = $2
@@ -275,7 +276,8 @@ func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.
 	return i, orNoInvitation(err)
 }
 
-// setPerson has a member sign in as another person from now on.
+// setPerson makes a member sign in as another person, and ends the member's sessions. It deletes the
+// previous person if no member is left.
 func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, who *metering.PersonID) (m metering.Member, err error) {
 	former, err := lockMember(ctx, tx, tenant, id)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Members are the people of the tenants. One who was removed is kept, because
-// the audit log names them, and is invisible to everything here.
+// Members stores the members of tenants. Removed members stay stored, because the audit log refers to
+// them, but its methods do not see them.
 type Members struct{ pool beginner }
 
 const memberColumns = `m.id, m.tenant_id, m.email, m.name, m.role, m.person_id, m.created_at`
@@ -23,9 +23,9 @@ func memberFields(m *metering.Member) []any {
 	return []any{&m.ID, &m.TenantID, &m.Email, &m.Name, &m.Role, &m.PersonID, &m.CreatedAt}
 }
 
-// Create makes a member whom nobody has invited, which is for whoever runs the
-// service; nil: without a password. It answers CodeConflict where the e-mail is a
-// member's already, or the tenant has its owner.
+// Create creates a member without an invitation, for operators. If passwordHash is nil, the member
+// has no password. It returns CodeConflict if a member has the e-mail, or if the role is owner and the
+// tenant has an owner.
 func (s Members) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Member, passwordHash []byte) (created metering.Member, err error) {
 	if err := m.Validate(); err != nil {
 		return metering.Member{}, err
@@ -73,7 +73,7 @@ func memberConflict(err error) error {
 
 var errNoMember = metering.Errorf(metering.CodeNotFound, "there is no such member")
 
-// List returns up to limit members with an id above after, in the order they were made.
+// List returns up to limit members with an id above after, ordered by id.
 func (s Members) List(ctx context.Context, tenant metering.TenantID, after metering.MemberID, limit int) (page Page[metering.Member], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+memberColumns+` from members m
@@ -96,13 +96,14 @@ func scanMember(row pgx.CollectableRow) (m metering.Member, err error) {
 	return m, row.Scan(memberFields(&m)...)
 }
 
-// MemberChange is what to change of a member; nil leaves it.
+// MemberChange is a change of a member. Nil fields stay unchanged.
 type MemberChange struct {
 	Name *string
 	Role *metering.Role
 }
 
-// Update changes a member. The owner stays one until another is made owner.
+// Update changes a member. It returns CodeConflict for a change from or to the role owner, which only
+// MakeOwner makes.
 func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, change MemberChange) (updated metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, err := lockMember(ctx, tx, tenant, id)
@@ -130,8 +131,7 @@ func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor met
 	return updated, err
 }
 
-// lockMember returns a member, who stays as they are until the end of the
-// transaction.
+// lockMember returns a member and locks it until the end of the transaction.
 func lockMember(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID) (m metering.Member, err error) {
 	err = tx.QueryRow(ctx, `
 		select `+memberColumns+` from members m where m.tenant_id = $1 and m.id = $2 and m.removed_at is null for update`,
@@ -146,9 +146,9 @@ func orNoMember(err error) error {
 	return coded(err)
 }
 
-// Remove ends a member, and every session and pending invitation of theirs, from
-// the moment it returns. It answers CodeConflict where credentials that they have
-// made are live, and nothing was chosen for them.
+// Remove removes a member. It ends the member's sessions and revokes the pending invitations of and by
+// the member. It returns CodeConflict for the owner. It also does so if the member has created live
+// credentials and keys does not choose to revoke them or to hand them over.
 func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, keys metering.KeysChoice, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, err := lockMember(ctx, tx, tenant, id)
@@ -188,8 +188,7 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 	})
 }
 
-// MakeOwner hands the tenant over to one of its members; the owner before, if
-// there is one, becomes an admin.
+// MakeOwner makes a member the tenant's owner. The previous owner, if any, becomes an admin.
 func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID) (made metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil { // two would each demote the same owner
@@ -228,9 +227,9 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 	return made, err
 }
 
-// SetPassword gives the person who is a member another password, in every tenant
-// where they are one, and ends their sessions but the one to keep. It answers
-// CodeConflict where the password has changed meanwhile.
+// SetPassword changes the password of a member's person in every tenant where the person is a member.
+// It ends the sessions of these members, except keep. It returns CodeConflict if the password was
+// changed meanwhile.
 func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHash []byte, keep uuid.UUID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		same, err := samePerson(ctx, tx, m)
@@ -256,8 +255,8 @@ func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHas
 	})
 }
 
-// samePerson returns the members, of any tenant, who are the person that the member
-// is, and keeps them as they are until the end of the transaction.
+// samePerson returns the members of all tenants that are the same person as the member. It locks them
+// until the end of the transaction. It returns CodeConflict if the member is another person now.
 func samePerson(ctx context.Context, tx pgx.Tx, of metering.Member) ([]metering.Member, error) {
 	rows, err := tx.Query(ctx, `
 		select `+memberColumns+` from members m where m.person_id = $1 order by m.tenant_id, m.id for update`, of.PersonID)
@@ -274,11 +273,11 @@ func samePerson(ctx context.Context, tx pgx.Tx, of metering.Member) ([]metering.
 	return same, nil
 }
 
-// resetsAreAsked is how often a member can be asked for a new password.
+// resetsAreAsked is the minimum time between two password reset requests for a member.
 const resetsAreAsked = 10 * time.Minute
 
-// AskForReset tells the tenants of which these e-mails are members that somebody,
-// who may be anybody, asks for another password for them.
+// AskForReset publishes a password reset request for each member with one of these e-mails, in all
+// tenants, at most one each resetsAreAsked. The request is not authenticated.
 func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `

@@ -14,19 +14,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Providers are the billing providers of the tenants: one active at a time.
+// Providers stores the tenants' billing providers. Each tenant has at most one active provider.
 type Providers struct{ pool *pool }
 
-// Save makes provider the tenant's active one and retires the one before it. The
-// secret is sealed by the caller. The connection to the same account in the
-// same mode goes on with its series. A receiver has no account: it is the one
-// that was last at its address, and else the last one, which has moved there.
+// Save makes provider the tenant's active provider and retires the previous one. The caller has
+// sealed the secrets. If the tenant was connected to the same account in the same mode before, Save
+// reuses that connection and its series. A receiver has no account: Save reuses the last connection
+// at its address. If there is none, Save reuses the last receiver, which has moved to the address.
 func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider) (metering.Provider, error) {
 	return p.save(ctx, tenant, actor, provider, false)
 }
 
-// Begin saves a receiver that has nothing of what others were reported: another
-// connection, unless the present one is at its address, as when it is saved again.
+// Begin saves a receiver as a new connection, without the reports of earlier connections. If the
+// active connection has the receiver's address already, Begin updates it, so a retry is safe.
 func (p Providers) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider) (metering.Provider, error) {
 	return p.save(ctx, tenant, actor, provider, true)
 }
@@ -72,7 +72,8 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 	return provider, nil
 }
 
-// knownConnection is the one that the provider is; 0: it is a new one.
+// knownConnection returns the id of the stored connection that the provider continues, or 0 if the
+// provider is a new connection.
 func knownConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider, anew bool) (id metering.ConnectionID, err error) {
 	err = tx.QueryRow(ctx, `
 		select id
@@ -88,14 +89,15 @@ func knownConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	return id, err
 }
 
-// likeliest is, of some connections, the one at address $3, else the one that is
-// or was active last; of a new receiver ($4) only the active one there, as SQL.
+// likeliest selects one connection, as SQL: the one at address $3, otherwise the active one,
+// otherwise the one that was retired last. If $4 is true (a new receiver), only the active
+// connection at the address qualifies.
 const likeliest = `and (not $4 or retired_at is null and address = $3)
 		order by address = $3 desc, retired_at desc nulls first, id desc
 		limit 1`
 
-// storeConnection stores the active connection: a new one where it has no id.
-// Where nothing says in what it bills, that stays as it was, and what its lines say.
+// storeConnection inserts the active connection, or updates it if it has an id. If provider.Bills is
+// empty, an update keeps the stored unit of billing (quantities or amounts) and the invoice text.
 func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, provider *metering.Provider) error {
 	mapping := provider.Mapping
 	if mapping == nil {
@@ -128,10 +130,10 @@ func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a
 		&provider.ID, &provider.CreatedAt, &provider.Bills, &provider.BillsBefore, &provider.BillsSince, &provider.Text)
 }
 
-// Delete retires the tenant's active provider without another in its place. What
-// is on its way there is left as by another provider: withdrawn where it was
-// never sent, else in doubt. CodeNoProvider where there is none, and CodeConflict
-// while there is something that nobody would finish.
+// Delete retires the tenant's active provider without a replacement. It rejects the planned reports.
+// Reports that were sent and not answered get an unknown outcome (billing.InDoubt). Delete returns
+// CodeNoProvider if there is no active provider. It returns CodeConflict while the provider has
+// unfinished work: reports being sent, closed periods that are not billed in full, or open holds.
 func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, now time.Time) error {
 	err := inTx(ctx, p.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -161,10 +163,11 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 	return nil
 }
 
-// unfinishedKind is what somebody waits for, found by a statement, with what to do about it.
+// unfinishedKind is a kind of work that blocks Delete: a statement that selects its ids, and a
+// format of the advice for the caller.
 type unfinishedKind struct{ ids, advice string }
 
-// unfinished is what somebody waits for at a connection.
+// unfinished lists the kinds of work at a connection that block its deletion.
 var unfinished = []unfinishedKind{
 	{
 		`select r.id::text from ` + reportsTo + ` and r.state = 'sending' and r.lease_until > @now order by r.id`,
@@ -180,7 +183,7 @@ var unfinished = []unfinishedKind{
 	},
 }
 
-// hasBilled says that a provider bills something of a closed period p, as SQL.
+// hasBilled reports whether a provider bills a total of the closed period p, as SQL.
 const hasBilled = `exists (
 	select
 	from billing_period_totals t
@@ -188,14 +191,15 @@ const hasBilled = `exists (
 	  and t.period_id = p.id
 	  and t.billed)`
 
-// reportsTo are the reports to a connection, as SQL.
+// reportsTo selects the reports r to @connection, as the FROM and WHERE clauses of a statement.
 const reportsTo = `billing_reports r
 	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id
 	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 	where r.tenant_id = @tenant
 	  and d.connection_id = @connection`
 
-// refuseUnfinished names what somebody waits for.
+// refuseUnfinished returns CodeConflict if there is unfinished work. The message lists at most five
+// ids of each kind.
 func refuseUnfinished(ctx context.Context, tx pgx.Tx, kinds []unfinishedKind, args pgx.NamedArgs) error {
 	const named = 5
 	var problems []string
@@ -222,8 +226,8 @@ func refuseUnfinished(ctx context.Context, tx pgx.Tx, kinds []unfinishedKind, ar
 	return metering.Errorf(metering.CodeConflict, "%s", strings.Join(problems, ". "))
 }
 
-// leaveReports records what becomes of reports on their way to a connection that
-// nobody reports to any more.
+// leaveReports completes the planned and the sent reports to a connection that was deleted: planned
+// ones as rejected, sent ones with an unknown outcome.
 func leaveReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, now time.Time) error {
 	for _, left := range []struct {
 		from, to billing.State
@@ -248,20 +252,19 @@ func leaveReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, conn
 	return nil
 }
 
-// firstBills is in what a new connection bills, and returned what is known of a
-// stored one, as SQL.
+// firstBills is the unit in which a new connection bills: quantities by default. returned is the
+// RETURNING clause of a stored connection. Both are SQL.
 const (
 	firstBills = `case @bills when '' then 'quantities' else @bills end`
 	returned   = `returning id, created_at, bills, bills_before, bills_since, invoice_text`
 )
 
-// Active returns the provider that the tenant's usage is billed with, or
-// CodeNoProvider.
+// Active returns the tenant's active provider, or CodeNoProvider.
 func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (metering.Provider, error) {
 	return activeProvider(ctx, p.pool, tenant)
 }
 
-// formerProvider is what is told of the provider before another is saved; nil: there is none.
+// formerProvider returns the audit entry of the active provider before a change; nil if there is none.
 func formerProvider(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (told, error) {
 	p, err := activeProvider(ctx, tx, tenant)
 	if errors.Is(err, errNoProvider) {
@@ -281,10 +284,10 @@ func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (m
 	return p, nil
 }
 
-// Last returns the provider of a kind that the tenant is, or was last, billed
-// with, if there was one at the address, that; of a new receiver, the one that
-// Begin goes on with. Its secrets are those that are kept where none are saved.
-// CodeNotFound where there was none.
+// Last returns the tenant's provider of a kind: the one at the address, otherwise the active or the
+// last retired one. If anew is true, it returns only the active one at the address, which Begin would
+// continue. A save without secrets keeps the secrets of this provider. Last returns CodeNotFound if
+// there is none.
 func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind metering.ProviderKind, address string, anew bool) (metering.Provider, error) {
 	last, err := providerWhere(ctx, p.pool, `kind = $2 `+likeliest, tenant, kind, address, anew)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -9,8 +9,10 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 )
 
-// What is said of an invoice i, whose connection is k, and a period p, as SQL.
+// Conditions of an invoice i, its connection k and a billing period p, as SQL.
 const (
+	// inPresentMode is the condition that the connection has the mode (test or live) of the tenant's
+	// active connection.
 	inPresentMode = `(k.livemode is false) = exists (
 	    select
 	    from billing_connections present
@@ -18,8 +20,8 @@ const (
 	      and present.retired_at is null
 	      and present.livemode is false)`
 
-	// lastOfPeriod says that the invoice is final, and the last one of the
-	// subscription's period that p lies in.
+	// lastOfPeriod is the condition that the invoice is final, and is the renewal invoice of the
+	// subscription period that p lies in.
 	lastOfPeriod = `i.tenant_id = p.tenant_id
 	  and i.customer_id = p.customer_id
 	  and i.subscription = p.subscription
@@ -29,8 +31,8 @@ const (
 	  and p.starts_at < i.period_end
 	  and p.ends_at > i.period_start`
 
-	// finalInvoices are those that have billed a period p for good, in the mode of
-	// the tenant's present connection.
+	// finalInvoices selects the final renewal invoices of p in the mode of the tenant's active
+	// connection, as the FROM and WHERE clauses of a statement.
 	finalInvoices = `
 	from billing_invoices i
 	join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id
@@ -38,12 +40,11 @@ const (
 	  and ` + inPresentMode
 )
 
-// aboutPeriod says that an invoice i of a subscription's is about a period p, or
-// one of that alias and id: it is of the subscription that the period lies in, or bills
-// usage of our meters at that time, which have fed the period's stream up to the
-// invoice's end, or usage of the period was reported to it, or landed there. Another subscription's
-// says nothing about it.
-// As SQL.
+// aboutPeriod reports whether an invoice i of a subscription concerns the billing period with the
+// alias p and the id expression id, as SQL. Their times must overlap, and one of these must hold:
+//   - The invoice is of the subscription that the period follows.
+//   - Usage of the period was reported to the subscription (reportedTo).
+//   - The invoice bills a meter that is in the period's billing schedule at the invoice's end.
 func aboutPeriod(p, id string) string {
 	return `i.subscription <> ''
 	  and ` + p + `.starts_at < i.period_end
@@ -60,17 +61,16 @@ func aboutPeriod(p, id string) string {
 	      and ` + streamAt("i.tenant_id", "i.customer_id", "l.meter_id", "i.period_end - interval '1 microsecond'") + ` = ` + p + `.stream))`
 }
 
-// endedInPeriod says that a subscription i that has ended, none of whose invoices
-// follows, was reported usage of a period p, or ran at the time with which usage of
-// it went out, as SQL. By now p may lie in another one, to which a part of it was
-// reported.
+// endedInPeriod reports whether an ended subscription i concerns a billing period p, as SQL: p follows
+// i, usage of p was reported to i, or usage of p was reported with a time in i's last period. p may
+// follow another subscription by now, to which part of its usage was reported.
 var endedInPeriod = `p.starts_at < i.period_end
 	  and p.ends_at > i.period_start
 	  and (i.subscription = p.subscription or ` + reported("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`
 
-// reportedTo says that usage of the period of an id was reported to the subscription
-// of an invoice i, or went out with a time in the invoice's period to where that
-// bills it, as SQL.
+// reportedTo reports whether usage of the period with an id was reported to the subscription of an
+// invoice i, as SQL. It also holds if the usage was reported with a time in the invoice's period, to a
+// target that the subscription bills.
 func reportedTo(period string) string {
 	return reported(period, `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end and exists (
 	        select
@@ -82,8 +82,8 @@ func reportedTo(period string) string {
 	          and s.target = any(b.targets)))`)
 }
 
-// reported says that a report r for which something holds has usage of the period of
-// an id, and went to the customer of a subscription i, as SQL.
+// reported reports whether there is a report r with usage of the period with an id, to the provider's
+// customer of a subscription or invoice i, for which the condition holds, as SQL.
 func reported(period, holds string) string {
 	return `exists (
 	    select
@@ -98,12 +98,14 @@ func reported(period, holds string) string {
 	      and d.provider_customer = i.provider_customer)`
 }
 
-// invoicesWithPeriods are the final invoices of a customer's subscriptions, in
-// the mode of the present connection, that bill usage of a period which is not
-// complete, or not reconciled with all of its invoices; those subscriptions that
-// have ended and make none any more; those periods of the customer's that they
-// touch; and all invoices of these in turn, since only all of a period's say what
-// is billed of it. As SQL that is to be completed.
+// invoicesWithPeriods returns the WITH clause of a statement about a customer's final invoices and
+// ended subscriptions, in the mode of the active connection:
+//   - final: all of these invoices and ended subscriptions.
+//   - touched: the billing periods that each of them concerns. A period is wanted if it is not complete,
+//     or not reconciled with all of its invoices.
+//   - reached: the wanted periods, and in turn all periods that share an invoice with a reached period,
+//     because only all invoices of a period show the amount that is billed for it.
+//   - wanted: the invoices and ended subscriptions of the reached periods.
 func invoicesWithPeriods(customer string) string {
 	return `
 	with recursive final as (
@@ -146,9 +148,9 @@ func invoicesWithPeriods(customer string) string {
 	  join reached r on r.period_id = t.period_id)`
 }
 
-// periodsOfInvoices are the periods of a customer that the invoices of its facts
-// touch, and those of which they have lines that were set as amounts, as SQL: one
-// that was made once the period was over is on the next invoice.
+// periodsOfInvoices selects the ids of the billing periods that a customer's wanted invoices concern,
+// as SQL. It includes the periods of their lines that were set as amounts: a line that was created
+// after the end of its period is on the next invoice.
 func periodsOfInvoices(customer string) string {
 	return invoicesWithPeriods(customer) + `
 	select t.period_id
@@ -181,7 +183,7 @@ var selectInvoiceLines = invoicesWithPeriods("@customer") + `
 	  group by 1) l on true
 	order by i.finalized_at, i.connection_id, i.invoice_id, l.meter_id`
 
-// invoiceLine is what an invoice bills of one meter; of none, where that is 0.
+// invoiceLine is the part of an invoice that bills one meter. MeterID is 0 if the invoice bills none.
 type invoiceLine struct {
 	sequence int64
 	invoice  billing.Invoice
@@ -206,10 +208,9 @@ func (r *factReader) addInvoiceLine(l invoiceLine) {
 	}
 }
 
-// reconcile writes down what was found out about closed periods, and that all
-// invoices that are known by now were looked at. The periods that the plan closes
-// are closed before. It sends all that the plan has had written down, and raises
-// an alarm where somebody has to look.
+// reconcile stores the plan's reconciliations of closed periods, and marks these periods as reconciled
+// with all invoices that are known now. The caller has queued the closings of the plan. reconcile sends
+// the queued statements, and then publishes each disputed reconciliation, which an operator has to resolve.
 func (w *planWriter) reconcile(plan billing.ReportPlan) error {
 	for _, n := range plan.Reconciled {
 		w.batch.Queue(`
@@ -247,9 +248,8 @@ func (w *planWriter) reconcile(plan billing.ReportPlan) error {
 	return nil
 }
 
-// unreconciled notes which totals wait for invoices: those of the periods that the
-// plan closes, and those that go onto invoices of ours, but for what it has compared
-// with them.
+// unreconciled marks the totals that wait for invoices: those of the periods that the plan closes, and
+// those that it reports as standalone invoices. It unmarks the totals that the plan has reconciled.
 func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 	var closed []time.Time
 	for _, c := range plan.Closings {
@@ -279,8 +279,8 @@ func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 	}
 }
 
-// reconciledPeriods are the starts of those that have been compared with the invoices,
-// and of which these show all.
+// reconciledPeriods returns the starts of the closed periods that the plan has compared with their
+// invoices, except for those that the invoices show in part only (PartlyKnown).
 func (w *planWriter) reconciledPeriods(plan billing.ReportPlan) (starts []time.Time) {
 	for _, n := range plan.Reconciled {
 		starts = append(starts, n.Period)

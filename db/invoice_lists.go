@@ -10,18 +10,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// InvoiceList is what a customer is at the provider whose invoices are to be
-// listed, because it is not known what they bill of a closed period.
+// InvoiceList is a customer of the provider with a list of invoices to read, because the reconciliation
+// of a closed period is still open.
 type InvoiceList struct {
 	Destination int64
 	Customer    metering.CustomerID
 	AtProvider  string
-	Since       time.Time // when the oldest such period begins, and the subscription's that it lies in
+	Since       time.Time // start of the oldest such period, or of its subscription period if that is earlier
 }
 
-// DueLists are up to limit lists of invoices that are due at a connection: of
-// customers with an open reconciliation. They are due again at again, unless
-// Listed says otherwise: whoever dies over one keeps no other from its turn.
+// DueLists returns up to limit invoice lists of a connection that are due: those of customers with an
+// open reconciliation. It makes each of them due again at again, until Listed sets another time. So a
+// worker that crashes while it reads a list does not block the other lists.
 func (s Invoices) DueLists(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID, limit int, now, again time.Time) ([]InvoiceList, error) {
 	rows, err := s.pool.Query(ctx, `
 		with due as (
@@ -54,7 +54,7 @@ func (s Invoices) DueLists(ctx context.Context, tenant metering.TenantID, connec
 	return due, nil
 }
 
-// Listed notes when a list is due again, where its reconciliation is still open.
+// Listed sets the time at which a list is due again if its reconciliation is still open.
 func (s Invoices) Listed(ctx context.Context, tenant metering.TenantID, list InvoiceList, again time.Time) error {
 	_, err := s.pool.Exec(ctx, `
 		update billing_destinations
@@ -67,9 +67,8 @@ func (s Invoices) Listed(ctx context.Context, tenant metering.TenantID, list Inv
 	return nil
 }
 
-// SaveEnded keeps that a customer's subscription has ended, and that no invoice
-// of its last period follows those that are saved; and has somebody look at the
-// customer.
+// SaveEnded stores that a customer's subscription has ended and that all invoices of its last period
+// are saved. If this is new, the next sync re-evaluates the customer.
 func (s Invoices) SaveEnded(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, of metering.EndedSubscription, readAt time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {

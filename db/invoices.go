@@ -12,13 +12,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invoices are the providers', as they were read there: each version of an
-// invoice that said something else has its lines.
+// Invoices stores the providers' invoices as they were last read. An invoice gets a new version, with
+// its own lines, each time that its content has changed.
 type Invoices struct{ pool *pool }
 
-// Save keeps an invoice of the customer's, as the provider said at readAt,
-// unless something later is kept. Where it says something else than it did it is
-// another version, and somebody looks at the customer once it is final.
+// Save stores a customer's invoice as it was read at readAt, unless a later reading is stored. If its
+// content has changed, it is a new version. A new version of a final invoice makes the next sync
+// re-evaluate the customer.
 func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, in metering.Invoice, readAt time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
@@ -33,7 +33,7 @@ func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer m
 	return nil
 }
 
-// invoiceWriter writes one invoice down.
+// invoiceWriter stores one invoice.
 type invoiceWriter struct {
 	ctx      context.Context
 	tx       pgx.Tx
@@ -42,7 +42,7 @@ type invoiceWriter struct {
 	metering.Invoice
 	readAt time.Time
 
-	version int // 0: it is kept for the first time
+	version int // of the stored invoice; 0: it is not stored yet
 }
 
 func (w *invoiceWriter) save() error {
@@ -68,7 +68,8 @@ func (w *invoiceWriter) save() error {
 
 const thisInvoice = `tenant_id = $1 and connection_id = $2 and invoice_id = $3`
 
-// stored is what the last version says, and when it was read.
+// stored returns the last version of the invoice and the time at which it was read, and sets version.
+// Both are zero if the invoice is not stored.
 func (w *invoiceWriter) stored() (in metering.Invoice, readAt time.Time, err error) {
 	var finalized *time.Time
 	err = w.tx.QueryRow(w.ctx, `select version, status, void, total, finalized_at, read_at from billing_invoices where `+thisInvoice,
@@ -97,8 +98,8 @@ func (w *invoiceWriter) stored() (in metering.Invoice, readAt time.Time, err err
 	return in, readAt, err
 }
 
-// keepMeters leaves the lines of a final invoice to the meters that they were
-// of when it was read first: a mapping that changes later moves no usage.
+// keepMeters keeps the meters of the lines of a final invoice, so that a later change of the mapping
+// does not move billed usage to another meter.
 func (w *invoiceWriter) keepMeters(before metering.Invoice) {
 	if before.FinalizedAt.IsZero() {
 		return
@@ -111,7 +112,7 @@ func (w *invoiceWriter) keepMeters(before metering.Invoice) {
 	}
 }
 
-// write writes a version down with its lines.
+// write stores a version with its lines.
 func (w *invoiceWriter) write() error {
 	var finalized *time.Time
 	if !w.FinalizedAt.IsZero() {

@@ -13,25 +13,24 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Links are what customers are at their billing provider, as it was last read
-// there.
+// Links stores the customers' state at their billing provider (billing.Side), as it was last read.
 type Links struct {
 	pool *pool
 	read ReadPrice
 }
 
-// Wanted is what has to be looked up to link a customer.
+// Wanted is the input of reading a customer's state at the provider.
 type Wanted struct {
 	Provider metering.Provider
-	Customer string   // at the provider; "": the customer names none
-	Amounts  bool     // periods are, or will be, billed in amounts
-	Followed string   // the subscription that the customer's periods follow there, as it was last read; "": none
-	Streams  []string // those that have streams of their own
+	Customer string   // the customer's id at the provider; "": none
+	Amounts  bool     // whether periods are, or will be, billed in amounts
+	Followed string   // the subscription that the customer's periods follow, as last read; "": none
+	Streams  []string // the subscriptions that have billing schedules of their own
 	Meters   []metering.Meter
 }
 
-// followedAt is which subscription at a connection the periods of a customer c
-// follow, and which have streams of their own, as SQL.
+// followedAt selects two columns, as SQL: the subscription at a connection that the periods of a
+// customer c follow, and the subscriptions that have billing schedules of their own.
 func followedAt(connection string) string {
 	return `coalesce((
 		  select l.subscription
@@ -46,7 +45,8 @@ func followedAt(connection string) string {
 		    and s.connection_id = ` + connection + `)`
 }
 
-// Wanted returns what has to be looked up, or CodeNoProvider.
+// Wanted returns the input of reading a customer's state. It returns CodeNoProvider if the tenant has
+// no active provider, and CodeNotFound if there is no such customer.
 func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (w Wanted, err error) {
 	if w.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil {
 		return Wanted{}, err
@@ -79,10 +79,10 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 	return w, nil
 }
 
-// Save keeps what the customer is at the connection, as the provider said at
-// readAt, unless something later is kept, and when its subscriptions run, with all
-// that they ever billed: one that has ended does not begin again. Where any of that has changed, the
-// customer is out of sync: whoever has read it may die before planning with it.
+// Save stores a customer's state at a connection as it was read at readAt, unless a later reading is
+// stored. It also stores the runs of the customer's subscriptions: a run collects all targets that the
+// subscription ever billed, and keeps its first end. If any of this has changed, the customer is out of
+// sync from now on, because the worker that has read the state may crash before it plans with it.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
 	known := slices.Clone(side.Destinations)
 	for _, other := range side.Others {
@@ -148,7 +148,7 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 	return nil
 }
 
-// storedRun is when a subscription runs, and what it bills, as they are saved.
+// storedRun is the stored form of a billing.Run.
 type storedRun struct {
 	Subscription string     `json:"subscription"`
 	BeganAt      time.Time  `json:"began_at"`
@@ -164,8 +164,8 @@ func storedRuns(all []billing.Run) []storedRun {
 	return stored
 }
 
-// Destinations are where the customer's meters go at a connection, as it was
-// last read there, and then where they were reported to, the newest first.
+// Destinations returns the customer's destinations at a connection: first the ones last read from the
+// provider, then the ones of past reports, newest first.
 func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID) ([]billing.Destination, error) {
 	var destinations []billing.Destination
 	var others []storedSide

@@ -13,11 +13,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Maintenance is what has to be done to the database now and then, for all tenants.
+// Maintenance runs the periodic work on the database for all tenants.
 type Maintenance struct{ pool *pool }
 
-// MakeChunks makes the chunks of this week and the next two, so that no
-// request has to.
+// MakeChunks creates the chunks of this week and the next two, so that no request has to create them.
 func (m Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
 	ahead := []metering.Event{{At: now}, {At: now.Add(eventsChunk)}, {At: now.Add(2 * eventsChunk)}}
 	if err := newChunks(m.pool).ensure(ctx, ahead); err != nil {
@@ -26,12 +25,12 @@ func (m Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// compressAfter is how old a chunk of events is when it is compressed: by then
-// hardly anything is added to it.
+// compressAfter is the age from which a chunk of events is compressed. Older chunks get few events.
 const compressAfter = 60 * 24 * time.Hour
 
-// Refresh brings the independent count of usage up to now and compresses old events.
-// Both exist only in TimescaleDB's Community edition: community says whether.
+// Refresh refreshes usage_daily, the independent count of usage, up to the start of the current day in
+// UTC, and compresses old events. Both need TimescaleDB's Community edition. community reports whether
+// the database has it; if not, Refresh does nothing.
 func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
 	if err := m.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
 		return community, coded(err)
@@ -58,9 +57,8 @@ func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool
 	return community, coded(err)
 }
 
-// compressEvents takes one chunk after the other: nobody can add to a chunk
-// while it is compressed. A chunk to which events came since it was compressed
-// is compressed again.
+// compressEvents compresses one old chunk after another, because a chunk accepts no events while it is
+// being compressed. It compresses a chunk again if events were added after the last compression.
 func compressEvents(ctx context.Context, conn *pgxpool.Conn, now time.Time) error {
 	rows, err := conn.Query(ctx, `select c::text from show_chunks('events', older_than => $1::timestamptz) c order by 1`, now.Add(-compressAfter))
 	if err != nil {
@@ -78,24 +76,24 @@ func compressEvents(ctx context.Context, conn *pgxpool.Conn, now time.Time) erro
 	return nil
 }
 
-// State is how things stand over all tenants.
+// State is the state of the service over all tenants, for metrics.
 type State struct {
-	Discrepancies      int64 // that the last audits found
-	Unfolded           int64 // transactions whose usage is not in the rollups yet
+	Discrepancies      int64 // found by the last audits
+	Unfolded           int64 // transactions with usage that is not in the rollups yet
 	OpenSyncs          int64
 	OutstandingReports int64
-	OldestReport       *time.Time                            // when the oldest of them was made; nil: there is none
-	Reconciliations    map[billing.ReconciliationState]int64 // that found a discrepancy
-	Holds              map[billing.HoldState]int64           // of draft invoices that are not final
-	DuePeriods         int64
-	PendingMessages    int64      // to tenants' webhooks
-	OldestMessage      *time.Time // when the oldest of them was made; nil: there is none
-	EvaluationsDue     int64      // customers to compare with their alerts and quotas; a change for all of a tenant counts as one
-	OldestEvaluation   *time.Time // since when the first of these customers is due, or fails; nil: there is none
-	KeptFrom           *time.Time // from when on events are kept; nil: all are
+	OldestReport       *time.Time                            // creation of the oldest outstanding report; nil: none
+	Reconciliations    map[billing.ReconciliationState]int64 // with a discrepancy
+	Holds              map[billing.HoldState]int64           // open holds of draft invoices
+	DuePeriods         int64                                 // open billing periods past their grace period
+	PendingMessages    int64                                 // deliveries to tenants' webhooks
+	OldestMessage      *time.Time                            // creation of the oldest pending message; nil: none
+	EvaluationsDue     int64                                 // customers to evaluate; a change for a whole tenant counts as one
+	OldestEvaluation   *time.Time                            // since when the first one is due or fails; nil: none
+	KeptFrom           *time.Time                            // start of the events that are kept; nil: all are kept
 }
 
-// State counts what somebody who watches the service wants to know.
+// State returns the state of the service over all tenants.
 func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err error) {
 	err = m.pool.QueryRow(ctx, `
 		select
@@ -125,7 +123,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 	return s, coded(err)
 }
 
-// openHolds are the states of a hold under which the invoice is a draft.
+// openHolds returns the states of a hold in which the invoice is still a draft.
 func openHolds() []billing.HoldState {
 	return slices.DeleteFunc(billing.HoldState("").Values(), billing.HoldState.Ended)
 }

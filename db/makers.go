@@ -10,8 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// credentialsMade are the credentials of tenant $1 that answer to actor $2, who has
-// made them or was handed them, or to a credential that does.
+// credentialsMade is a WITH clause that defines made: the credentials of tenant $1 for which actor $2 is
+// responsible. These are the credentials that the actor created or was handed, and in turn the
+// credentials that such a credential created.
 const credentialsMade = `
 	with recursive credentials as (
 	  select 'api_keys' as kind, id, 'key_' || id as name, coalesce(handed_to, created_by) as answers_to, revoked_at, expires_at
@@ -26,7 +27,7 @@ const credentialsMade = `
 	  union
 	  select c.* from credentials c join made m on c.answers_to = m.name)`
 
-// madeCredential is a live one.
+// madeCredential is a live API key or HMAC secret.
 type madeCredential struct {
 	Kind string
 	ID   int64
@@ -45,8 +46,8 @@ func credentialsOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, mak
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[madeCredential])
 }
 
-// settle does with the live credentials of a member who is being removed what was
-// chosen. Without a choice it answers CodeConflict, which names them.
+// settle revokes or hands over the live credentials of a member that is being removed, as chosen.
+// Without a choice it returns CodeConflict, and the message names the credentials.
 func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, chosen metering.KeysChoice, now time.Time) error {
 	maker := metering.Actor(id.String())
 	live, err := credentialsOf(ctx, tx, tenant, maker, now)
@@ -85,7 +86,8 @@ func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	return nil
 }
 
-// handOver has the actor answer for what the maker has made. Who made it stays.
+// handOver makes the actor responsible for the maker's credentials. The stored creator of a credential
+// stays the maker.
 func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, maker metering.Actor, live []madeCredential) error {
 	for _, c := range live {
 		if metering.Actor(c.Name) == actor {
@@ -106,8 +108,9 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, m
 	return nil
 }
 
-// holdMaker keeps who makes a credential from being removed, or revoked, before it
-// is made: it would outlive them.
+// holdMaker locks the member or credential that creates a credential until the end of the transaction,
+// so that it is not removed or revoked meanwhile: the new credential would outlive its creator. It
+// returns CodeUnauthorized if the creator is already removed or revoked.
 func holdMaker(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker metering.Actor) error {
 	for prefix, of := range map[string][2]string{
 		"member_": {"members", "removed_at"}, "key_": {"api_keys", "revoked_at"}, "sec_": {"hmac_secrets", "revoked_at"},

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// isPaused says whether an operator keeps the customer from being reported, as SQL.
+// isPaused reports whether an operator has paused the customer's reports, as SQL.
 func isPaused(tenant, customer string) string {
 	return `exists (
 	  select
@@ -22,9 +22,9 @@ func isPaused(tenant, customer string) string {
 
 var errPaused = metering.Errorf(metering.CodePaused, "an operator has paused the customer")
 
-// Pause keeps the customer from being reported, by whatever run, until EndPause.
-// Once it has returned, no report is planned or leased; one that is leased
-// already may still be sent. Pausing again changes nothing.
+// Pause stops all reports of the customer until EndPause. Once Pause has returned, no report is planned
+// or leased. A report that is leased already may still be sent. A paused customer stays paused with the
+// first reason.
 func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, by.Customer); err != nil {
@@ -45,8 +45,8 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 	return nil
 }
 
-// EndPause has the customer reported again, by the next sync. ended is false
-// where the customer is not paused.
+// EndPause ends the customer's pause. The next sync reports the customer again. ended is false if the
+// customer is not paused, or is erased.
 func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
@@ -60,7 +60,7 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 	return ended, nil
 }
 
-// endPause ends the customer's pause, but for that of an erased one, which is for good.
+// endPause ends the customer's pause. An erased customer stays paused for good.
 func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	tag, err := tx.Exec(ctx, `
 		update billing_pauses

@@ -8,15 +8,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// People are those who sign in with an e-mail and a password. A row never
-// changes: another password is another person, of whom one becomes the member.
+// People stores the persons that sign in with an e-mail and a password. A row never changes: after a
+// change of the password, the member is another person.
 type People struct{ pool *pool }
 
-// maxMemberships bounds how many tenants one person chooses among.
+// maxMemberships is the maximum number of tenants that a person can choose from at sign-in.
 const maxMemberships = 200
 
-// Memberships returns where the person is a member: in the tenant or, where it is
-// 0, in any. It is how one who signs in finds their tenant.
+// Memberships returns the person's memberships in the tenant, or in all tenants if tenant is 0. Sign-in
+// uses it to find the person's tenant. It returns at most maxMemberships.
 func (s People) Memberships(ctx context.Context, tenant metering.TenantID, email string, passwordHash []byte) ([]metering.Membership, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+memberColumns+`, `+tenantColumns+`
@@ -38,8 +38,8 @@ func (s People) Memberships(ctx context.Context, tenant metering.TenantID, email
 	return memberships, coded(err)
 }
 
-// person returns who has that e-mail and password, and keeps them until the end of
-// the transaction. Without a password it is nobody.
+// person returns the id of the person with an e-mail and a password, creates the person if necessary,
+// and locks it until the end of the transaction. Returns nil if there is no password.
 func person(ctx context.Context, tx pgx.Tx, email string, passwordHash []byte) (*metering.PersonID, error) {
 	if passwordHash == nil {
 		return nil, nil //nolint:nilnil // a member may have no password
@@ -53,12 +53,13 @@ func person(ctx context.Context, tx pgx.Tx, email string, passwordHash []byte) (
 	return &id, err
 }
 
-// forget deletes who is a member of no tenant any longer.
+// forget deletes a person that is no longer a member of any tenant.
 func forget(ctx context.Context, tx pgx.Tx, former *metering.PersonID) error {
 	if former == nil {
 		return nil
 	}
-	// Somebody may be about to become one; the statement that follows sees it.
+	// Another transaction may be making the person a member. This statement waits for it, and the next
+	// one sees the member.
 	if _, err := tx.Exec(ctx, `select from people where id = $1 for update`, former); err != nil {
 		return err
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/odometer-metering/odometer/migrations"
 )
 
-// Migrate brings the schema up to date, fits it to the edition of TimescaleDB,
-// and grants the roles what they need of it. It is repeatable, and two at once wait
-// for each other. A schema that other migrations have made is left as it is.
+// Migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants
+// privileges to the roles. It is idempotent, and concurrent calls wait for each other. It returns
+// OtherSchemaError, and changes nothing, if other migrations than this binary's were applied.
 func (d *DB) Migrate(ctx context.Context, roles Roles) (err error) {
 	config := d.pool.Config().ConnConfig.Copy()
-	delete(config.RuntimeParams, "statement_timeout") // a migration may take its time, but never waits long for a lock
+	delete(config.RuntimeParams, "statement_timeout") // a migration may run long, but its lock timeout stays
 	pool := stdlib.OpenDB(*config)
 	defer pool.Close()
 	conn, err := pool.Conn(ctx)
@@ -28,7 +28,7 @@ func (d *DB) Migrate(ctx context.Context, roles Roles) (err error) {
 		return fmt.Errorf("migrate: %w", coded(err))
 	}
 	defer func() { _ = conn.Close() }()
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // asks every second, for five minutes
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // every second, up to 300 times
 	if err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
@@ -45,7 +45,7 @@ func (d *DB) Migrate(ctx context.Context, roles Roles) (err error) {
 	return d.grant(ctx, roles)
 }
 
-// applyMigrations is for whoever holds the lock.
+// applyMigrations applies the missing migrations. The caller holds the migration lock.
 func applyMigrations(ctx context.Context, pool *sql.DB) error {
 	digests, err := migrations.Digests()
 	if err != nil {
@@ -65,7 +65,7 @@ func applyMigrations(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// Migrated says whether the schema has every migration this binary knows.
+// Migrated reports whether every migration of this binary was applied, with the same content.
 func (d *DB) Migrated(ctx context.Context) (bool, error) {
 	digests, err := migrations.Digests()
 	if err != nil {
@@ -90,13 +90,12 @@ const dailyUsage = `
 	from events
 	group by 1, 2, 3, 4`
 
-// fitEdition makes usage_daily: a real-time continuous aggregate in
-// TimescaleDB's Community edition, a plain view with the same columns and
-// answers in the Apache edition. A database that has moved to Community since
-// gets the aggregate in the view's place.
+// fitEdition creates usage_daily. In TimescaleDB's Community edition it is a real-time continuous
+// aggregate. In the Apache edition it is a plain view with the same columns and rows. If a database has
+// moved to the Community edition, the aggregate replaces the view.
 func (d *DB) fitEdition(ctx context.Context) error {
 	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
-		if err := lockTenant(ctx, tx, 0); err != nil { // nobody's lock: two at once take turns
+		if err := lockTenant(ctx, tx, 0); err != nil { // the lock of no tenant: concurrent calls wait for each other
 			return err
 		}
 		return fitEdition(ctx, tx)
@@ -137,7 +136,7 @@ func fitEdition(ctx context.Context, tx pgx.Tx) error {
 	return allowCompression(ctx, tx)
 }
 
-// allowCompression of events, which Maintenance carries out.
+// allowCompression enables compression of the table events. Maintenance compresses its chunks.
 func allowCompression(ctx context.Context, tx pgx.Tx) error {
 	var allowed bool
 	err := tx.QueryRow(ctx, `

@@ -9,8 +9,8 @@ import (
 	"maps"
 )
 
-// OtherSchemaError says that the database's schema was made by other
-// migrations than this binary's: by former ones, or by those of a later version.
+// OtherSchemaError reports that other migrations than this binary's have created the database's schema:
+// those of an earlier or a later version.
 type OtherSchemaError struct {
 	Migration int64
 	Unknown   bool // this binary has no migration of the number
@@ -25,7 +25,7 @@ func (e *OtherSchemaError) Error() string {
 		"Nothing was changed. Use that version; or, in development, delete the data with make clean-dev", e.Migration, what)
 }
 
-// refuseOther finds out whether each migration that was applied is one of these.
+// refuseOther returns an OtherSchemaError if an applied migration is not one of digests.
 func refuseOther(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
@@ -40,8 +40,7 @@ func refuseOther(ctx context.Context, pool *sql.DB, digests map[int64]string) er
 	return nil
 }
 
-// recordOrigin notes the digest of every applied migration, in a comment on
-// goose's table.
+// recordOrigin stores the digest of every applied migration in the comment on goose's table.
 func recordOrigin(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
@@ -62,7 +61,8 @@ func recordOrigin(ctx context.Context, pool *sql.DB, digests map[int64]string) e
 	return coded(err)
 }
 
-// appliedMigrations are those that goose knows of, and what is recorded of them.
+// appliedMigrations returns the versions that goose has applied, in order, and the digests that
+// recordOrigin has stored, by version.
 func appliedMigrations(ctx context.Context, pool *sql.DB) (applied []int64, recorded map[int64]string, err error) {
 	var text string
 	err = pool.QueryRowContext(ctx, `
@@ -75,7 +75,7 @@ func appliedMigrations(ctx context.Context, pool *sql.DB) (applied []int64, reco
 		return nil, nil, err
 	}
 	if err := json.Unmarshal([]byte(text), &recorded); err != nil {
-		recorded = nil // somebody else's comment
+		recorded = nil // the comment is not from recordOrigin
 	}
 	rows, err := pool.QueryContext(ctx, `select version_id from goose_db_version where version_id > 0 and is_applied order by 1`)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// OIDC keeps the tenants' issuers, the sign-ins that have gone to them, and which
-// accounts there are whose.
+// OIDC stores the tenants' OIDC issuers, the sign-ins under way there, and the members' accounts there.
 type OIDC struct{ pool *pool }
 
 const oidcColumns = `issuer, client_id, client_secret, updated_at`
@@ -20,7 +19,7 @@ func oidcFields(o *metering.OIDC) []any {
 	return []any{&o.Issuer, &o.ClientID, &o.SealedSecret, &o.UpdatedAt}
 }
 
-// Save sets the tenant's issuer. Sign-ins under way at the former one end.
+// Save sets the tenant's issuer. It ends the sign-ins that are under way.
 func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, o metering.OIDC) (saved metering.OIDC, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1`, tenant); err != nil {
@@ -48,8 +47,8 @@ func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering
 	return saved, err
 }
 
-// formerOIDC is what is told of the tenant's issuer, which stays until the
-// transaction's end; nil: there is none.
+// formerOIDC returns the audit entry of the tenant's issuer before a change; nil if there is none. It
+// locks the issuer until the end of the transaction.
 func formerOIDC(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (told, error) {
 	var o metering.OIDC
 	err := tx.QueryRow(ctx, `select `+oidcColumns+` from oidc_issuers where tenant_id = $1 for update`, tenant).Scan(oidcFields(&o)...)
@@ -70,7 +69,8 @@ func (s OIDC) Get(ctx context.Context, tenant metering.TenantID) (o metering.OID
 	return o, coded(err)
 }
 
-// Delete forgets the tenant's issuer, and with it the sign-ins under way.
+// Delete deletes the tenant's issuer and the sign-ins that are under way. It returns CodeNotFound if
+// there is no issuer.
 func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := formerOIDC(ctx, tx, tenant)
@@ -87,8 +87,8 @@ func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor meteri
 	})
 }
 
-// Begin keeps a sign-in until its browser comes back, and forgets those whose
-// browsers did not. Nobody has signed in yet, so nothing is audited.
+// Begin stores a sign-in until the browser returns from the issuer, and deletes the tenant's expired
+// sign-ins. It writes no audit entry, because no member has signed in yet.
 func (s OIDC) Begin(ctx context.Context, in metering.SignIn, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1 and expires_at < $2`, in.TenantID, now); err != nil {
@@ -101,8 +101,8 @@ func (s OIDC) Begin(ctx context.Context, in metering.SignIn, now time.Time) erro
 	})
 }
 
-// Take returns a sign-in once, and forgets it. Whether it has expired is for the
-// caller to say, who has the time. A state finds its tenant, so it takes none.
+// Take returns a sign-in and deletes it, or returns CodeNotFound. The caller checks ExpiresAt. The hash
+// of the state identifies the tenant.
 func (s OIDC) Take(ctx context.Context, stateHash []byte) (in metering.SignIn, err error) {
 	err = s.pool.QueryRow(ctx, `
 		delete from oidc_sign_ins where state_hash = $1
@@ -113,7 +113,7 @@ func (s OIDC) Take(ctx context.Context, stateHash []byte) (in metering.SignIn, e
 	return in, coded(err)
 }
 
-// Member returns whose account at the issuer it is, or CodeNotFound.
+// Member returns the member with an account at the issuer, or CodeNotFound.
 func (s OIDC) Member(ctx context.Context, tenant metering.TenantID, of metering.Identity) (m metering.Member, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select `+memberColumns+`
@@ -126,8 +126,8 @@ func (s OIDC) Member(ctx context.Context, tenant metering.TenantID, of metering.
 	return m, orNoMember(err)
 }
 
-// bind makes an account at the issuer a member's, instead of the one they had
-// there. It answers CodeConflict where it is another member's.
+// bind assigns an account at the issuer to a member, in place of the member's previous account there.
+// It returns CodeConflict if the account is another member's.
 func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identity) error {
 	if err := unbind(ctx, tx, m.TenantID, m.ID, &to.Issuer); err != nil {
 		return err
@@ -140,7 +140,7 @@ func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identit
 	return err
 }
 
-// unbind forgets a member's account at the issuer, or at any.
+// unbind deletes a member's account at the issuer, or at all issuers if issuer is nil.
 func unbind(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, issuer *string) error {
 	_, err := tx.Exec(ctx, `
 		delete from oidc_identities

@@ -9,19 +9,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RunUpdate is what was asked of an open run in Temporal.
+// RunUpdate is an update that an operator has sent to an open workflow run in Temporal.
 type RunUpdate struct {
 	metering.Asked
-	Workflow string // its id
-	Run      string // its run id
-	ID       string // of the update
+	Workflow string // workflow id
+	Run      string // run id
+	ID       string // update id
 	Name     string
-	Meter    metering.MeterID // that it names; 0: none
+	Meter    metering.MeterID // meter that the update names; 0: none
 }
 
-// RecordUpdate keeps an update in the audit log, once however often it is
-// recorded. Who asked is what they said: the actor is the operators'.
-// CodeNotFound where the tenant has no such meter.
+// RecordUpdate writes an update to the audit log. Recording it again changes nothing. The actor of the
+// entry is metering.Operator, because the name in u.By is not verified. RecordUpdate returns
+// CodeNotFound if the tenant has no such meter.
 func (s AuditLog) RecordUpdate(ctx context.Context, tenant metering.TenantID, u RunUpdate) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		asked := told{"by": u.By}

@@ -11,27 +11,29 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// CustomerPage is some of a tenant's customers for whom there is something to
-// do, by id. The next page begins after Last.
+// CustomerPage is a page of a tenant's customers to sync, ordered by id. The next page begins after Last.
 type CustomerPage struct {
 	Customers []metering.CustomerID
 	Last      metering.CustomerID
 	More      bool
 }
 
-// scannedAtOnce bounds how many customers one statement looks at.
+// scannedAtOnce is the maximum number of customers that one statement scans.
 const scannedAtOnce = 20_000
 
-// OutOfSync finds customers whose open periods differ from what their reports
-// take into account in events, prices or connection, or who have something on
-// its way, or whose plan said to look again by now, and whom nobody has paused.
-// It compares counts and reads no usage; whether there is something to report is
-// for the plan to say.
+// OutOfSync returns up to limit customers with an id above after that need a sync. A customer needs one
+// if it is not paused and one of these holds:
+//   - An open period has other events, prices or another connection than its reports take into account.
+//   - A report of a period is planned, being sent, or has an unknown outcome at the active connection.
+//   - The customer's state at the provider has not been read yet.
+//   - The time at which its plan has to be re-evaluated has come.
+//
+// It compares numbers of events and reads no usage. The plan decides whether there is usage to report.
 func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (CustomerPage, error) {
 	return l.outOfSync(ctx, tenant, after, limit, now, false)
 }
 
-// OutOfSyncClosed finds those of them who have a closed period that is not complete.
+// OutOfSyncClosed returns the customers of OutOfSync that have a closed period that is not complete.
 func (l Ledger) OutOfSyncClosed(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (CustomerPage, error) {
 	return l.outOfSync(ctx, tenant, after, limit, now, true)
 }
@@ -116,17 +118,17 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 	return page, nil
 }
 
-// closedIncomplete says that a period p is closed, and not complete, as SQL.
+// closedIncomplete is the condition that a period p is closed and not complete, as SQL.
 const closedIncomplete = `p.closed_at is not null and not p.complete`
 
-// catalogs are what open periods are charged by, in columns.
+// catalogs are the configurations by which open periods are charged, in columns for a statement.
 type catalogs struct {
 	starts   []time.Time
 	plans    []metering.PlanID
 	catalogs []string
 }
 
-// openCatalogs are the catalogs of every start and plan that an open period has.
+// openCatalogs returns the configuration of each start and plan of the tenant's open periods.
 func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (all catalogs, err error) {
 	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
 	if err != nil {
@@ -157,8 +159,8 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 	return all, err
 }
 
-// scannedUntil is the last customer that a scan after another one looked at,
-// and whether others may follow.
+// scannedUntil returns the last customer that a scan from after covered (0: none), and whether customers
+// may follow.
 func scannedUntil(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, after metering.CustomerID, now time.Time) (last metering.CustomerID, more bool, err error) {
 	var scanned int
 	err = tx.QueryRow(ctx, `

@@ -11,33 +11,32 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// PeriodReport is a report by which a period is billed: a statement or a
-// quantity of it, a charge for late usage of another that goes with it, or what
-// makes its own invoice final.
+// PeriodReport is a report by which a billing period is billed: a statement, a quantity, a charge
+// (including one for late usage of an earlier period), or the action that finalizes a standalone invoice.
 type PeriodReport struct {
 	billing.Series
 	ID       uuid.UUID
-	Number   int64 // in the order of the customer's reports; a statement's sequence
+	Number   int64 // position among the customer's reports; the sequence of a statement
 	Provider metering.ProviderKind
 	State    billing.State
-	Quantity *metering.Decimal // that goes out; of a charge money; nil: of a statement and of an invoice action
+	Quantity *metering.Decimal // units; an amount for a charge; nil for a statement or an invoice action
 	Attempts int
-	Response string // what came of the last attempt
+	Response string // result of the last attempt
 	Lines    []PeriodReportLine
 
 	RecordedAt   time.Time
 	FirstSentAt  *time.Time
-	ProviderTime *time.Time // that the provider is told with it
+	ProviderTime *time.Time // timestamp sent with the report
 	DecidedAt    *time.Time
 }
 
-// PeriodReportLine is what such a report says of one meter.
+// PeriodReportLine is the part of a PeriodReport about one meter.
 type PeriodReportLine struct {
 	billing.Line
-	Of metering.Range // the period whose usage it is
+	Of metering.Range // billing period of the usage
 }
 
-// reportsOf reads a page of the reports by which the period is billed.
+// reportsOf returns a page of the reports by which the period is billed, newest first.
 func (r *factReader) reportsOf(period billing.Period, page ReportPage) (Page[PeriodReport], error) {
 	rows, err := r.q.Query(r.ctx, selectPeriodReports, pgx.NamedArgs{
 		"tenant": r.tenant, "customer": r.customer, "period": period.ID, "before": page.Before, "limit": page.Limit + 1,
@@ -55,8 +54,8 @@ func (r *factReader) reportsOf(period billing.Period, page ReportPage) (Page[Per
 	return pageOf(r.ctx, reports, page.Limit, func(p PeriodReport) int { return len(p.Response) + len(p.Lines)*lineBytes }), nil
 }
 
-// selectPeriodReports finds series by their destination or by their period, and
-// reports by their series, so that it reads nothing of other periods.
+// selectPeriodReports looks up series by destination or period, and reports by series. So it reads
+// nothing of other periods.
 const selectPeriodReports = `
 	with billed as (
 	  select s.*

@@ -13,19 +13,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// turnTimeout is how long a request waits for its tenant's turn.
+// turnTimeout is the maximum time for which a request waits for its tenant's turn.
 const turnTimeout = 10 * time.Second
 
-// pool is connections to the database. What is done for a tenant waits for the
-// tenant's share of them, so that others go on.
+// pool is a pool of connections to the database. Statements for a tenant wait for the tenant's share of
+// the connections, so that one tenant cannot block the others.
 type pool struct {
 	*pgxpool.Pool
 
 	shares *Shares[metering.TenantID]
 	audit  auditKey
 
-	heldAtOnce int                                   // bytes of rollups in a transaction
-	rollups    *Shares[metering.TenantID]            // bytes of rollups in all transactions
+	heldAtOnce int                                   // maximum bytes of rollups in a transaction
+	rollups    *Shares[metering.TenantID]            // bytes of rollups in all transactions together
 	stopwatch  func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
 }
 
@@ -38,20 +38,21 @@ func (p *pool) roomFor(tenant metering.TenantID) *rollupRoom {
 	return &rollupRoom{shares: p.rollups, tenant: tenant, most: p.heldAtOnce}
 }
 
-// shared is how many connections tenants share. Half of them are left to what is
-// done for nobody in particular: more busy ones would make each slower. A tenant
-// alone has a quarter.
+// shared returns the number of connections that the tenants share: half of the pool. The other half is
+// for statements without a tenant. More busy connections would slow each other down. If only one tenant
+// is active, it gets a quarter of the pool.
 func shared(config *pgxpool.Config) int32 { return max(1, config.MaxConns/2) }
 
 type tenantKey struct{}
 
-// For says for whom the statements in ctx are: they use the tenant's share of
-// connections. Those of nobody in particular do not wait for a turn.
+// For returns a context in which statements use the tenant's share of the connections. Statements in a
+// context without a tenant do not wait for a turn.
 func For(ctx context.Context, tenant metering.TenantID) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
 }
 
-// turn waits until the tenant may use one more connection, until end is called.
+// turn waits until the tenant of ctx may use one more connection. The caller calls end to give it back.
+// It returns CodeOverloaded after turnTimeout.
 func (p *pool) turn(ctx context.Context) (end func(), err error) {
 	tenant, known := ctx.Value(tenantKey{}).(metering.TenantID)
 	if !known {
@@ -75,7 +76,7 @@ func (p *pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return p.Pool.Exec(ctx, sql, args...)
 }
 
-// AcquireFunc has fn use a connection in its tenant's turn.
+// AcquireFunc calls fn with a connection, in its tenant's turn.
 func (p *pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) error {
 	end, err := p.turn(ctx)
 	if err != nil {
@@ -85,12 +86,12 @@ func (p *pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) er
 	return p.Pool.AcquireFunc(ctx, fn)
 }
 
-// errOneConnection: the pool has no second one.
+// errOneConnection is the error of AcquireTwo if the pool is too small.
 var errOneConnection = errors.New("the pool has only one connection; two are needed")
 
-// AcquireTwo has fn use two connections in the tenant's turn. Turns are for half of the
-// connections, so all who have one can have a second: nobody who holds the first waits
-// for others who do.
+// AcquireTwo calls fn with two connections, in the tenant's turn. There are turns for half of the
+// connections, so every caller with a turn can get a second connection. Callers that hold their first
+// connection therefore do not wait for each other.
 func (p *pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func(first, second *pgxpool.Conn) error) error {
 	if p.Stat().MaxConns() < 2 {
 		return errOneConnection
@@ -100,7 +101,7 @@ func (p *pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func
 	})
 }
 
-// Query begins a statement in its tenant's turn, which lasts until its rows are closed.
+// Query runs a statement in its tenant's turn, which lasts until the rows are closed.
 func (p *pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	end, err := p.turn(ctx)
 	if err != nil {
@@ -123,7 +124,7 @@ func (p *pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return turnRow{p.Pool.QueryRow(ctx, sql, args...), end}
 }
 
-// Begin begins a transaction, which lasts as long as the turn.
+// Begin begins a transaction in its tenant's turn, which lasts until the transaction ends.
 func (p *pool) Begin(ctx context.Context) (pgx.Tx, error) {
 	return p.BeginTx(ctx, pgx.TxOptions{})
 }
@@ -148,7 +149,7 @@ type turnRows struct {
 	end func()
 }
 
-// Next ends the turn after the last row: rows close themselves then.
+// Next ends the turn after the last row, because rows close themselves then.
 func (r turnRows) Next() bool {
 	if r.Rows.Next() {
 		return true

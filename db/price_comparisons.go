@@ -12,15 +12,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Linking is what has to be known to compare prices when a customer is linked.
+// Linking is the input of a comparison of prices when a customer is linked to a provider's customer.
 type Linking struct {
 	Wanted
-	billing.Linked            // without its Side
-	ReadAt         *time.Time // when the Side was read, where it was
+	billing.Linked            // Side is set by Linked only
+	ReadAt         *time.Time // time at which Side was read; nil: never
 }
 
-// Linking returns what is known of the customer of a name, who may not be made
-// yet, and who is to be linked to atProvider; or CodeNoProvider.
+// Linking returns the input for the customer with the external id, which need not exist yet, and which
+// is to be linked to atProvider. It returns CodeNoProvider if the tenant has no active provider. If the
+// provider takes statements, which have no prices, only Provider is set.
 func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID, atProvider string, now time.Time) (k Linking, err error) {
 	if k.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil || k.Provider.Statements {
 		return k, err
@@ -56,8 +57,7 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	return k, nil
 }
 
-// Linked is Linking of a customer who is linked, with what it is there as it was
-// last read.
+// Linked returns the input for a customer that is linked, with its state at the provider as last read.
 func (l Links) Linked(ctx context.Context, tenant metering.TenantID, c metering.Customer, now time.Time) (k Linking, err error) {
 	if k, err = l.Linking(ctx, tenant, c.ExternalID, *c.BillingProviderID, now); err != nil || k.Provider.Statements {
 		return k, err

@@ -12,21 +12,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventWalk is a walk through a connection's own list of events, from the newest
-// one back to those that are known.
+// EventWalk is the state of a walk through the provider's list of events of a connection, from the
+// newest event back to known ones.
 type EventWalk struct {
 	Connection metering.ConnectionID
-	Since      time.Time  // what was made before is known
-	BeganAt    *time.Time // nil: it begins
-	After      string     // the event that it has come to; "": none
+	Since      time.Time  // events created before are known
+	BeganAt    *time.Time // nil: the walk has not begun
+	After      string     // id of the last event of the previous page; "": none
 }
 
-// listedAgain is how much of the list is walked through twice: clocks differ, and
-// an event may be listed after one that was made later.
+// listedAgain is the overlap of two walks. It covers differences between clocks, and events that are
+// listed after events that were created later.
 const listedAgain = time.Hour
 
-// Walk returns the connection's walk as it stands. The first one goes back to
-// when the connection was made.
+// Walk returns the current walk of a connection. The first walk goes back to the creation of the
+// connection, less listedAgain.
 func (s ProviderEvents) Walk(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID) (w EventWalk, err error) {
 	w.Connection = connection
 	err = s.pool.QueryRow(ctx, `
@@ -41,14 +41,14 @@ func (s ProviderEvents) Walk(ctx context.Context, tenant metering.TenantID, conn
 	return w, nil
 }
 
-// Missed says whether the walk would have to go further back than to from, where
-// a list begins that keeps its events for a time.
+// Missed reports whether a walk that has not begun needs events from before from, the start of the
+// events that the provider still lists.
 func (w EventWalk) Missed(from time.Time) bool {
 	return w.BeganAt == nil && w.Since.Add(listedAgain).Before(from)
 }
 
-// Skip begins the walk anew at from, because what was made before cannot be
-// listed any more: the invoices of who has an open reconciliation are listed instead.
+// Skip restarts the walk at from, because the provider no longer lists earlier events. To make up for
+// them, it makes the invoice lists of the connection due now (DueLists).
 func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w EventWalk, from time.Time) (EventWalk, error) {
 	next := EventWalk{Connection: w.Connection, Since: from}
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -67,9 +67,8 @@ func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w Ev
 	return next, nil
 }
 
-// StoreListed keeps a page of events that the walk has come to, and how far it
-// has come with last; "": it is at its end. It returns those that are about
-// a customer of ours and were not known, the oldest first.
+// StoreListed stores a page of listed events, and last as the position of the walk; "" ends the walk.
+// It stores and returns only events of the tenant's customers that were not known, oldest first.
 func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantID, w EventWalk, events []metering.ProviderEvent, last string, now time.Time) (kept []KeptEvent, err error) {
 	if w.BeganAt == nil {
 		w.BeganAt = &now
@@ -95,7 +94,7 @@ func insertListed(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, conn
 	var made []time.Time
 	for _, e := range slices.Backward(events) {
 		if strings.ContainsRune(e.EventID+e.Kind+e.ObjectID+e.Customer, 0) {
-			continue // it cannot be stored, and is none of the provider's
+			continue // PostgreSQL text cannot have a zero byte, and the provider sends none
 		}
 		ids, kinds, objects, customers = append(ids, e.EventID), append(kinds, e.Kind), append(objects, e.ObjectID), append(customers, e.Customer)
 		invoices, made = append(invoices, e.Invoice), append(made, e.MadeAt)

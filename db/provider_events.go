@@ -11,19 +11,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ProviderEvents are what billing providers have sent, each once.
+// ProviderEvents stores the events of billing providers, each once.
 type ProviderEvents struct{ pool *pool }
 
-// KeptEvent is an event's row, and the customer of ours that it is about; 0
-// where it is about none, or came for a connection that is not the tenant's any
-// more.
+// KeptEvent is a stored event with the tenant's customer that it concerns. Customer is 0 if the event
+// concerns none, or if its connection is no longer active.
 type KeptEvent struct {
 	Tenant   metering.TenantID
 	Row      metering.ProviderEventID
 	Customer metering.CustomerID
 }
 
-// keptEvent reads a KeptEvent of provider_events e.
+// keptEvent selects the columns of a KeptEvent from provider_events e, as SQL.
 const keptEvent = `e.tenant_id, e.id, ` + customerOfEvent
 
 const customerOfEvent = `coalesce((
@@ -34,8 +33,8 @@ const customerOfEvent = `coalesce((
 	    and c.billing_provider_id = e.provider_customer
 	    and r.id = e.connection_id), 0)`
 
-// Store keeps an event, or finds it where it came before. handled says that
-// nothing is left to do.
+// Store stores an event, or finds it if it is stored already. handled reports whether the event has
+// been handled.
 func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e metering.ProviderEvent, now time.Time) (kept KeptEvent, handled bool, err error) {
 	err = s.pool.QueryRow(ctx, `
 		insert into provider_events as e (tenant_id, connection_id, event_id, kind, invoice, object_id, provider_customer, made_at, received_at)
@@ -52,7 +51,8 @@ func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e m
 	return kept, handled, nil
 }
 
-// Get returns an event and the customer of ours that it is about, as in a KeptEvent.
+// Get returns an event and the customer that it concerns, as in a KeptEvent. It returns CodeNotFound if
+// there is no such event.
 func (s ProviderEvents) Get(ctx context.Context, tenant metering.TenantID, row metering.ProviderEventID) (e metering.ProviderEvent, customer metering.CustomerID, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select e.connection_id, e.event_id, e.kind, e.invoice, e.object_id, e.provider_customer, e.made_at, `+customerOfEvent+`
@@ -68,7 +68,7 @@ func (s ProviderEvents) Get(ctx context.Context, tenant metering.TenantID, row m
 	return e, customer, nil
 }
 
-// Handle records that nothing is left to do about an event.
+// Handle marks an event as handled, with the outcome. It does not change an event that is handled.
 func (s ProviderEvents) Handle(ctx context.Context, tenant metering.TenantID, row metering.ProviderEventID, outcome string, now time.Time) error {
 	_, err := s.pool.Exec(ctx, `
 		update provider_events
@@ -82,9 +82,9 @@ func (s ProviderEvents) Handle(ctx context.Context, tenant metering.TenantID, ro
 	return nil
 }
 
-// Open lists, over all tenants, the oldest events from before `before` that
-// nobody has handled: of each tenant as many as of any other, so that one whose
-// provider does not answer keeps nobody's from being found.
+// Open returns up to 1000 events of all tenants that were received before `before` and are not handled.
+// It takes the oldest events of each tenant, and equally many of each as far as there are. So a tenant
+// with a provider that does not answer cannot hide the events of other tenants.
 func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]KeptEvent, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+keptEvent+`

@@ -10,17 +10,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Claim is a request that may be repeated: what it asks for, under which key.
+// Claim is a request with an idempotency key.
 type Claim struct {
 	Key       string
 	Operation string
 	Hash      []byte // of the body
 }
 
-// Once runs create, whose effects and answer are committed together with the
-// key. Where the key was used before, it returns the answer of then; where it
-// was used for another request, CodeInvalid. Of several at once, one creates
-// and the others wait. What fails leaves the key unused.
+// Once calls create and commits its effects and its answer together with the key. If the key was used
+// before, Once returns the stored answer, or CodeInvalid if the operation or the body differs. Of
+// concurrent calls with the same key, one runs create and the others wait for it. If create fails, the
+// key stays unused.
 func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, create func(within Creators) (answer []byte, err error)) (former []byte, err error) {
 	err = inTx(ctx, d.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -44,7 +44,7 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 	return former, err
 }
 
-// Creators are the nouns that a request can create, within its transaction.
+// Creators are the stores of the resources that a request can create, within one transaction.
 type Creators struct {
 	Customers   Customers
 	Meters      Meters
@@ -58,7 +58,7 @@ type Creators struct {
 	Alerts      Alerts
 }
 
-// Creators are those of the pool: each method is a transaction of its own.
+// Creators returns the stores of the pool: each call of a method is a transaction of its own.
 func (d *DB) Creators() Creators {
 	return Creators{d.Customers, d.Meters, d.Plans, d.APIKeys, d.HMACSecrets, d.Invitations, d.Webhooks, d.Rotations, Retries{d.pool}, d.Alerts}
 }

@@ -110,7 +110,7 @@ type InvoiceHeld struct {
 // Kind implements MessageData.
 func (InvoiceHeld) Kind() metering.MessageKind { return metering.MessageInvoiceHeld }
 
-// InvoiceDisagreement is one thing that differs.
+// InvoiceDisagreement is one difference between a held invoice and the reports.
 type InvoiceDisagreement struct {
 	Code    billing.HoldCode  `json:"code"`
 	MeterID string            `json:"meter_id,omitempty" doc:"Absent if the difference does not concern a single meter"`
@@ -215,7 +215,7 @@ func alertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
 	}
 }
 
-// ShownQuota returns the id of a quota as messages and answers show it; nil: 0.
+// ShownQuota returns the id of a quota as messages and answers show it; nil if id is 0.
 func ShownQuota(id metering.QuotaID) *string {
 	if id == 0 {
 		return nil

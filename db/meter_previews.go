@@ -26,8 +26,8 @@ type PreviewQuery struct {
 
 // PreviewBounds are the bounds of a preview. Zero is the default.
 type PreviewBounds struct {
-	Events    int // that a preview of a range reads
-	Customers int // with such events, some 300 bytes each
+	Events    int // events that a preview of a range reads
+	Customers int // customers with such events, about 300 bytes each
 	Listed    int // customers in the result
 	Sample    int // events in the result, and those that a preview of the latest events reads
 }
@@ -49,12 +49,12 @@ type MeterPreview struct {
 // PreviewedUsage is the usage of some events.
 type PreviewedUsage struct {
 	Events  int // number of events that were read
-	Counted int // by the definition
+	Counted int // number of events that the definition counts
 	Usage   metering.Decimal
 	Current metering.Decimal // by the current definition
 }
 
-// CustomerPreview is the part of a preview that is one customer's.
+// CustomerPreview is the part of a preview for one customer.
 type CustomerPreview struct {
 	PreviewedUsage
 	Customer   metering.CustomerID
@@ -170,7 +170,7 @@ func (r *previewRead) requireCurrent(ctx context.Context, q querier) error {
 
 var errLongPreview = metering.Invalid("body.start", "must be closer to end, because reading the events of the range takes too long")
 
-// longestTurn is the time of reading after which other callers read.
+// longestTurn is the time of reading after which a preview lets other callers read.
 const longestTurn = 250 * time.Millisecond
 
 // readRange reads all events of the range at one instant, in turns with other callers.
@@ -270,7 +270,7 @@ func (r *previewRead) add(e *metering.Event, isCurrent bool) error {
 	return nil
 }
 
-// addToSample keeps at least the latest events.
+// addToSample adds an event to the sample. It cuts a sample of twice the maximum size.
 func (r *previewRead) addToSample(e PreviewedEvent) {
 	if len(e.Group.Key) > metering.MaxGroupKeyBytes {
 		e.Group = metering.OtherGroup
@@ -281,7 +281,7 @@ func (r *previewRead) addToSample(e PreviewedEvent) {
 	}
 }
 
-// cutSample keeps the latest events, newest first.
+// cutSample reduces the sample to the latest events, newest first.
 func (r *previewRead) cutSample() {
 	slices.SortFunc(r.sample, func(a, b PreviewedEvent) int { return cmp.Or(b.At.Compare(a.At), bytes.Compare(b.ID[:], a.ID[:])) })
 	r.sample = r.sample[:min(len(r.sample), r.Bounds.Sample)]

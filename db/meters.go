@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Meters reads and makes meters and their versions.
+// Meters stores meters and their versions.
 type Meters struct{ pool beginner }
 
 const meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.filters, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
@@ -53,8 +53,7 @@ func meterBySlug(ctx context.Context, q querier, tenant metering.TenantID, slug 
 	return meters[0], nil
 }
 
-// Next returns the ways of counting that meters change to once they are
-// backfilled.
+// Next returns the versions to which meters switch once they are backfilled.
 func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[metering.MeterID]metering.MeterVersion, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+meterVersionColumns+`
@@ -74,8 +73,8 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 	return next, coded(err)
 }
 
-// List returns up to limit meters with an id above after, in the order they were
-// made: archived ones only where they are asked for.
+// List returns up to limit meters with an id above after, ordered by id. It includes archived meters only
+// if archived is true.
 func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) (page Page[metering.Meter], err error) {
 	rows, err := s.pool.Query(ctx, selectMeters+`and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {
@@ -85,9 +84,8 @@ func (s Meters) List(ctx context.Context, tenant metering.TenantID, after meteri
 	return page, coded(err)
 }
 
-// Create makes a meter and publishes its first meter version. Where events of its
-// type exist, the meter version is Backfilling and the caller starts its backfill;
-// else it is complete.
+// Create creates a meter and publishes its first version. If events of its type exist, the version is
+// Backfilling and the caller starts the backfill. Otherwise it is Complete.
 func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Meter) (created metering.Meter, err error) {
 	m.Version.EventType = m.EventType
 	if err := m.Validate(); err != nil {
@@ -103,8 +101,7 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := roomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {
 			return err
 		}
-		// The meter names its meter version and the meter version its meter; the keys
-		// are checked at COMMIT.
+		// The meter and its version refer to each other; the foreign keys are checked at COMMIT.
 		var id metering.MeterID
 		err := tx.QueryRow(ctx, `
 			insert into meters (tenant_id, slug, event_type, name, unit, usage_scale, meter_version_id) values ($1, $2, $3, $4, $5, $6, 0)
@@ -131,8 +128,8 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	return created, err
 }
 
-// roomForMeter refuses one meter too many of those that count an event type,
-// beside the one that is there already (0: none).
+// roomForMeter returns CodeInvalid if the event type has metering.MaxMetersPerEventType meters already.
+// It does not count archived meters and the meter beside (0: none).
 func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, eventType string, beside metering.MeterID) error {
 	var n int
 	err := tx.QueryRow(ctx, `select count(*) from meters where tenant_id = $1 and event_type = $2 and id <> $3 and archived_at is null`, tenant, eventType, beside).Scan(&n)
@@ -142,10 +139,9 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 	return err
 }
 
-// publishMeterVersion makes a meter version that ingest feeds from this transaction's COMMIT
-// on. Events ingested before it have a lower epoch: those are the backfill's,
-// as far back as events are kept, which does not change before COMMIT.
-// The caller holds the tenant's lock.
+// publishMeterVersion creates a meter version that ingest counts by from this transaction's COMMIT on.
+// Events ingested before have a lower epoch. The backfill counts those, as far back as events are kept.
+// That limit does not change before COMMIT. The caller holds the tenant's lock.
 func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) (metering.MeterVersion, error) {
 	epoch, err := raiseEpoch(ctx, tx, tenant)
 	if err != nil {
@@ -171,8 +167,7 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	return published, err
 }
 
-// adopt makes reads and billing use a meter version, and retires every other one
-// of its meter.
+// adopt makes reads and billing use a meter version, and retires all other versions of its meter.
 func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	_, err := tx.Exec(ctx, `update meters set meter_version_id = $3 where tenant_id = $1 and id = $2`, tenant, g.MeterID, g.ID)
 	if err != nil {
@@ -191,7 +186,7 @@ func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, mete
 	return err
 }
 
-// MeterChange is what a client may change of a meter; nil leaves it as it is.
+// MeterChange is a change of a meter. Nil fields stay unchanged.
 type MeterChange struct {
 	Name          *string
 	Unit          *string
@@ -202,9 +197,9 @@ type MeterChange struct {
 	UsageScale    *int32
 }
 
-// Update changes a meter. A new way of counting makes a new meter version; where
-// it has a past to count, it comes back as backfilling, the caller starts its
-// backfill, and reads stay on the former meter version until it is complete.
+// Update changes a meter. A change of its counting creates a new meter version. If the version has
+// earlier events to count, Update returns it as backfilling and the caller starts the backfill. Reads
+// use the previous version until the backfill is complete.
 func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, change MeterChange) (updated metering.Meter, backfilling *metering.MeterVersion, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
@@ -234,7 +229,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		if m.UsageScale != former.UsageScale { // which rounds the usage that is charged
+		if m.UsageScale != former.UsageScale { // it rounds the charged usage
 			if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
 				return err
 			}
@@ -272,15 +267,15 @@ func (c MeterChange) appliedTo(g metering.MeterVersion) metering.MeterVersion {
 	return g
 }
 
-// applyTo changes what is no part of a version.
+// applyTo changes the fields of m that are not part of a version.
 func (c MeterChange) applyTo(m *metering.Meter) {
 	change(&m.Name, c.Name)
 	change(&m.Unit, c.Unit)
 	change(&m.UsageScale, c.UsageScale)
 }
 
-// latestMeterVersion is the one a change starts from: the newest, which may
-// still be backfilling behind the one that is read.
+// latestMeterVersion returns the newest version of a meter, on which a change is based. It may still be
+// backfilling while reads use an earlier one.
 func latestMeterVersion(ctx context.Context, q querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
 	err = q.QueryRow(ctx, `
 		select `+meterVersionColumns+` from meter_versions g
@@ -289,8 +284,8 @@ func latestMeterVersion(ctx context.Context, q querier, tenant metering.TenantID
 	return g, err
 }
 
-// regroup publishes next. Only the meter version that is read stays beside it: a
-// former one that was still backfilling will never be read.
+// regroup publishes next, and returns it if it has to be backfilled. Besides next, only the version that
+// reads use stays: it retires an earlier version that was still backfilling.
 func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
 	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
 		return nil, err
@@ -306,7 +301,7 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 		return nil, adopt(ctx, tx, tenant, published)
 	}
 	var read metering.MeterVersionID
-	var unread bool // the meter has no version that has counted its past: none was complete, or its first backfill was ended
+	var unread bool // no version of the meter has counted earlier events: its first backfill has not completed
 	err = tx.QueryRow(ctx, `
 		select g.id, g.status = 'backfilling' or coalesce(g.until_epoch = 0, false) from meters m
 		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
@@ -320,7 +315,7 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 	return &published, retireOthers(ctx, tx, tenant, published.MeterID, read, published.ID)
 }
 
-// notNil keeps an empty list from becoming null.
+// notNil returns an empty list for nil, which would become null in SQL.
 func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

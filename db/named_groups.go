@@ -36,7 +36,8 @@ const isUnusedGroup = `g.tenant_id = @tenant
 		  and not ` + groupUsedByAny + `
 		  and not ` + groupNamedByOthers
 
-// unusedGroups are groups that may name a customer: its quota or alert named them, and may be deleted.
+// unusedGroups are the groups that no folded event is in, and that no other customer's quota or alert
+// names. Their keys may be personal data of an erased customer.
 type unusedGroups struct {
 	versions []int64
 	ids      [][16]byte
@@ -126,8 +127,8 @@ func registerNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	return err
 }
 
-// requireNoNamedGroups returns CodeConflict if quotas or alerts name groups of the meter, which is
-// to get another group_by.
+// requireNoNamedGroups returns CodeConflict if quotas or alerts name groups of the meter. It guards a
+// change of the meter's group_by.
 func requireNoNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
 	var named int
 	err := tx.QueryRow(ctx, `select count(*) from `+namedGroups+` named`, pgx.NamedArgs{"tenant": tenant, "meter": meter}).Scan(&named)

@@ -11,14 +11,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// publish tells the endpoints that want to know that something happened, in the
-// transaction that made it so. The tenant is added to what they are shown, and the
-// customer whom it concerns, if any.
+// publish stores a message, in the transaction of the change that it reports, for the tenant's webhook
+// endpoints with its kind. It adds the ids of the tenant and, unless customer is 0, of the customer to
+// the payload.
 func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
 	return publishAll(ctx, tx, tenant, customer, []MessageData{data}, now)
 }
 
-// publishAll is publish of several messages of one kind.
+// publishAll is publish for several messages of one kind.
 func publishAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data []MessageData, now time.Time) error {
 	if len(data) == 0 {
 		return nil
@@ -32,7 +32,8 @@ func publishAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, custom
 	}
 	kind := data[0].Kind()
 	var batch pgx.Batch
-	// From here on none is disabled or deleted; the statement that follows sees which were.
+	// This lock keeps the endpoints from being disabled or deleted. The next statement sees which ones
+	// were before.
 	batch.Queue(`select from webhook_endpoints where tenant_id = $1 and $2 = any(event_types) for key share`, tenant, kind)
 	batch.Queue(`
 		with listening as (

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// As SQL, of a customer c of @tenant: the customer's own prices, and whether any customer of
-// the tenant has some.
+// ownPricesOfCustomer selects the own prices of a customer c. isOwnPriced reports whether any customer of
+// @tenant has own prices. Both are SQL.
 const (
 	ownPricesOfCustomer = `(
 	    select jsonb_agg(jsonb_build_object('meter', m.meter_id, 'version', m.version, 'terms', t.terms, 'from', m.effective_from, 'created', m.created_at)
@@ -51,7 +51,7 @@ func ownPricesOf(customer metering.CustomerID, stored []storedOwnPrice) (own []b
 	return own
 }
 
-// ownVersions is billing.OwnVersions of the customer at the start of a period, as SQL.
+// ownVersions returns billing.OwnVersions of a customer at the start of a period, as SQL.
 func ownVersions(tenant, customer, start string) string {
 	return `coalesce((
 		select string_agg(' ' || own.meter_id || ':' || own.version, '' order by own.meter_id)
@@ -65,8 +65,7 @@ func ownVersions(tenant, customer, start string) string {
 		  order by m.meter_id, m.effective_from desc, m.version desc) own), '')`
 }
 
-// isOwnPricedAt reports whether a price of a customer's own of @meter is in force at an instant, as
-// SQL.
+// isOwnPricedAt reports whether an own price of a customer for @meter is in force at an instant, as SQL.
 func isOwnPricedAt(customer, at string) string {
 	return `coalesce((
 		select m.terms is not null
@@ -88,7 +87,7 @@ const sourceOfPrice = `coalesce((
 	  and v.meter_id = t.meter_id
 	  and v.version = t.price_version), '')`
 
-// refuseEnd refuses to end an own price that the customer does not have.
+// refuseEnd returns CodeConflict for a price that ends a customer's own price if there is none to end.
 func refuseEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
 	if !p.Inherits {
 		return nil

@@ -6,22 +6,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Page is a part of a list: as many items as were asked for, fewer where they are large, and
-// one at least.
+// Page is a part of a list: at most as many items as requested, and fewer if they are large. It has at
+// least one item unless the list has ended.
 type Page[T any] struct {
 	Items []T
-	More  bool // whether others follow
+	More  bool // whether more items follow
 }
 
 // Bounds of a page.
 const (
-	pageBytes = 1 << 20 // of its rows
-	rowBytes  = 256     // that each row costs beside its columns
+	pageBytes = 1 << 20 // maximum size of the rows
+	rowBytes  = 256     // overhead of each row
 )
 
 type roomKey struct{}
 
-// WithRoom returns a context in which a page ends where take refuses the bytes of its next row.
+// WithRoom returns a context in which a page ends before the row for which take returns false.
 func WithRoom(ctx context.Context, take func(bytes int64) bool) context.Context {
 	return context.WithValue(ctx, roomKey{}, take)
 }
@@ -40,7 +40,7 @@ func roomOf(ctx context.Context) *pageRoom {
 	return &pageRoom{take: take}
 }
 
-// fits reports whether so many bytes more fit, and takes them. The first ones always do.
+// fits reports whether a row with so many bytes fits, and takes room for it. The first row always fits.
 func (r *pageRoom) fits(bytes int) bool {
 	bytes += rowBytes
 	first := r.held == 0
@@ -54,8 +54,8 @@ func (r *pageRoom) fits(bytes int) bool {
 	return true
 }
 
-// readPage reads rows, which are those of up to limit items and one more, until the page is
-// full. It holds no row beyond the page.
+// readPage reads a page from rows, which have up to limit+1 items, until the page is full. It holds no
+// row in memory beyond the page.
 func readPage[T any](ctx context.Context, rows pgx.Rows, limit int, scan pgx.RowToFunc[T]) (page Page[T], err error) {
 	defer rows.Close()
 	room := roomOf(ctx)
@@ -80,7 +80,7 @@ func bytesOf(rows pgx.Rows) (bytes int) {
 	return bytes
 }
 
-// pageOf is a page of items, up to limit and one more, that were worked out from others.
+// pageOf returns a page of items, of which there are up to limit+1. bytes returns the size of an item.
 func pageOf[T any](ctx context.Context, items []T, limit int, bytes func(T) int) Page[T] {
 	room := roomOf(ctx)
 	for i, item := range items {

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Plans are the tenant's catalog, and which customer has what of it.
+// Plans stores the tenants' plans and their assignments to customers.
 type Plans struct{ pool beginner }
 
 var planColumns = `p.id, p.slug, p.name, p.created_at, ` + archivedAt("p") + `, p.features`
@@ -24,7 +24,7 @@ func scanPlan(row pgx.CollectableRow) (p metering.Plan, err error) {
 	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt, &p.ArchivedAt, &p.Features)
 }
 
-// Create makes a plan. A slug that is taken is CodeConflict.
+// Create creates a plan. It returns CodeConflict if a plan with the slug exists.
 func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan) (made metering.Plan, err error) {
 	if err := p.Validate(); err != nil {
 		return metering.Plan{}, err
@@ -70,8 +70,8 @@ func (s Plans) Get(ctx context.Context, tenant metering.TenantID, slug string) (
 	return p, nil
 }
 
-// List returns up to limit plans with an id above after, in the order they were
-// made: archived ones only where they are asked for.
+// List returns up to limit plans with an id above after, ordered by id. It includes archived plans only if
+// archived is true.
 func (s Plans) List(ctx context.Context, tenant metering.TenantID, after metering.PlanID, limit int, archived bool) (page Page[metering.Plan], err error) {
 	rows, err := s.pool.Query(ctx, selectPlans+`and id > $2 and ($4 or archived_at is null) order by id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {
@@ -84,7 +84,8 @@ func (s Plans) List(ctx context.Context, tenant metering.TenantID, after meterin
 	return page, nil
 }
 
-// Of returns the plan that the customer has at an instant; the zero Plan if there is none.
+// Of returns the plan that the customer has at an instant. If there is none, it returns a Plan that has no
+// id and no features.
 func (s Plans) Of(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Plan, error) {
 	rows, err := s.pool.Query(ctx, selectPlans+`and p.id = `+planAt("$1", "$2", "$3"), tenant, customer, metering.Instant(now))
 	if err != nil {
@@ -118,8 +119,8 @@ func (s Plans) SetFeatures(ctx context.Context, tenant metering.TenantID, actor 
 	return changed, nil
 }
 
-// Assign gives a customer a plan from an instant on, or none (0). It replaces the
-// assignment from the same instant.
+// Assign assigns a plan to a customer from an instant on; PlanID 0 ends the assignment of a plan. It
+// replaces an assignment from the same instant.
 func (s Plans) Assign(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, a billing.Assignment) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
@@ -148,14 +149,13 @@ func (s Plans) Assign(ctx context.Context, tenant metering.TenantID, actor meter
 	return nil
 }
 
-// Assignment is one of a customer's, with the plan's slug.
+// Assignment is an assignment of a plan to a customer, with the slug of the plan.
 type Assignment struct {
 	billing.Assignment
-	Slug string // "": none
+	Slug string // "": no plan
 }
 
-// Assignments returns which plans the customer has had, has and will have,
-// in the order in which they hold.
+// Assignments returns the customer's past, present and future assignments, ordered by EffectiveFrom.
 func (s Plans) Assignments(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) ([]Assignment, error) {
 	rows, err := s.pool.Query(ctx, `
 		select coalesce(a.plan_id, 0), a.effective_from, coalesce(p.slug, '')
@@ -176,7 +176,7 @@ func (s Plans) Assignments(ctx context.Context, tenant metering.TenantID, custom
 	return list, nil
 }
 
-// planAt is the plan that a customer has at an instant, or 0, as SQL.
+// planAt returns the id of the plan that a customer has at an instant, or 0, as SQL.
 func planAt(tenant, customer, at string) string {
 	return `coalesce((
 		select coalesce(a.plan_id, 0)

@@ -13,10 +13,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Prices keeps the versions of each meter's price: its own, its plans' and its customers'.
+// Prices stores the versions of the prices of each meter: its own price, and prices of plans and customers.
 type Prices struct{ pool beginner }
 
-// PriceOwner is the plan or the customer that prices are of; neither: the meters' own prices.
+// PriceOwner is the plan or the customer that has prices. If both are 0, the prices are the meters' own.
 type PriceOwner struct {
 	Plan     metering.PlanID
 	Customer metering.CustomerID
@@ -31,7 +31,7 @@ const selectPrices = `
 	where p.tenant_id = $1
 	  and p.withdrawn_at is null `
 
-// ofCatalog selects, of selectPrices, the prices of all meters and plans.
+// ofCatalog completes selectPrices: the prices of all meters and plans.
 const ofCatalog = `and p.customer_id is null order by p.meter_id, p.version`
 
 // ofOwner is the condition that a price p is of @plan and @customer, each of which may be 0.
@@ -41,8 +41,8 @@ func scanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
 	return p, row.Scan(&p.MeterID, &p.PlanID, &p.CustomerID, &p.Version, &p.Terms, &p.Inherits, &p.EffectiveFrom, &p.CreatedAt)
 }
 
-// insertTerms stores terms, if they are new; termsOf are those of a meter's
-// price version, or null.
+// insertTerms stores terms if they are new. termsOf selects the terms of version @price_version of the
+// price of @meter, or null. Both are SQL.
 const (
 	insertTerms = `
 		insert into price_terms (tenant_id, hash, schema, terms)
@@ -79,7 +79,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := lockBesideQuantities(ctx, tx, tenant, p.Terms); err != nil {
 			return err
 		}
-		// The meter's row orders two changes at once.
+		// The lock on the meter orders concurrent changes.
 		tag, err := tx.Exec(ctx, `select from meters where tenant_id = $1 and id = $2 for update`, tenant, p.MeterID)
 		if err != nil {
 			return err
@@ -145,8 +145,9 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		returning version, effective_from, created_at`, args).Scan(&p.Version, &p.EffectiveFrom, &p.CreatedAt)
 }
 
-// Withdraw takes back a version that has not begun by now. One that has is
-// CodeConflict: it has charged, or will charge, what runs.
+// Withdraw withdraws a version that has not taken effect by now. It returns CodeNotFound if there is no
+// such version. It returns CodeConflict if the version has taken effect, because it charges billing
+// periods that have begun.
 func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
@@ -266,14 +267,14 @@ func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter me
 		tenant, meter, int64(of.Plan), int64(of.Customer))
 }
 
-// MeterPrices are the prices of a meter that one owner has, oldest first.
+// MeterPrices are one owner's prices of a meter, oldest first.
 type MeterPrices struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	Versions  []billing.Price
 }
 
-// List returns up to limit meters with an id above after that have prices of the owner, with the
+// List returns up to limit meters with an id above after for which the owner has prices, with these
 // prices.
 func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwner, after metering.MeterID, limit int) (page Page[MeterPrices], err error) {
 	slugs := make(map[metering.MeterID]string)
@@ -315,10 +316,10 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwne
 
 func (p MeterPrices) bytes() int { return len(p.Versions) * priceBytes }
 
-// priceBytes is what a version of a price costs, about.
+// priceBytes is the approximate size of a price version in memory, for the bound of a page.
 const priceBytes = 512
 
-// allPrices returns the prices of meters and plans.
+// allPrices returns the prices of meters and plans, by meter. Prices of customers are not included.
 func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
 	prices, err := collectPrices(ctx, q, ofCatalog, tenant)
 	byMeter := make(map[metering.MeterID][]billing.Price)

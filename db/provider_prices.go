@@ -11,11 +11,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ReadPrice reads a provider's price, as it was kept.
+// ReadPrice decodes the stored terms of a provider's price.
 type ReadPrice func(terms []byte) (billing.ProviderPrice, error)
 
-// providerPrices are prices of providers' by the hash of their terms, in
-// hexadecimal. What is kept beside them names them by it.
+// providerPrices are the providers' prices by the hash of their terms, in hexadecimal. Stored
+// destinations and periods refer to a price by this hash.
 type providerPrices map[string]billing.ProviderPrice
 
 func hashOf(p billing.ProviderPrice) string {
@@ -23,7 +23,8 @@ func hashOf(p billing.ProviderPrice) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// named is the price of a hash; nil: the hash is of none.
+// named returns the price with a hash. Returns nil if the hash is empty, and an error if the price is
+// missing.
 func (p providerPrices) named(hash string) (billing.ProviderPrice, error) {
 	price := p[hash]
 	if price == nil && hash != "" {
@@ -32,7 +33,7 @@ func (p providerPrices) named(hash string) (billing.ProviderPrice, error) {
 	return price, nil
 }
 
-// period is a stored one with its prices.
+// period returns a stored billing period with its prices.
 func (p providerPrices) period(s storedPeriod, read ReadPrice) (billing.Period, error) {
 	if err := p.add(s.terms, read); err != nil {
 		return billing.Period{}, err
@@ -67,7 +68,7 @@ func storedDestinations(all []billing.Destination) []storedDestination {
 	return stored
 }
 
-// destinations are the stored ones with their prices.
+// destinations returns stored destinations with their prices.
 func (p providerPrices) destinations(stored []storedDestination, terms keptTerms, read ReadPrice) (all []billing.Destination, err error) {
 	if err := p.add(terms, read); err != nil {
 		return nil, err
@@ -81,8 +82,8 @@ func (p providerPrices) destinations(stored []storedDestination, terms keptTerms
 	return all, nil
 }
 
-// namedTerms are the terms of those prices whose hashes a statement selects, by
-// hash, as SQL; null where there are none.
+// namedTerms selects the terms of the prices with the hashes that a statement selects, by hash, as SQL.
+// It is null if there are none.
 func namedTerms(tenant, hashes string) string {
 	return `(
 	  select jsonb_object_agg(encode(m.hash, 'hex'), m.terms)
@@ -92,7 +93,8 @@ func namedTerms(tenant, hashes string) string {
 	    and m.hash in (` + hashes + `))`
 }
 
-// hashesInDestinations and hashesInPeriod are hashes that name prices, as SQL.
+// hashesInDestinations selects the hashes of the prices of a link l, and hashesInPeriod of a period p,
+// as SQL.
 const (
 	hashesInDestinations = `
 	    select decode(d->>'terms', 'hex')
@@ -104,10 +106,10 @@ const (
 	hashesInPeriod = `select decode(e.hash, 'hex') from jsonb_each_text(p.prices) e (meter, hash)`
 )
 
-// keptTerms are terms by their hash.
+// keptTerms are stored terms by their hash, in hexadecimal.
 type keptTerms map[string]json.RawMessage
 
-// add reads prices that are not known yet.
+// add decodes and adds the prices that are not known yet.
 func (p providerPrices) add(kept keptTerms, read ReadPrice) (err error) {
 	for hash, terms := range kept {
 		if p[hash] != nil {
@@ -120,7 +122,8 @@ func (p providerPrices) add(kept keptTerms, read ReadPrice) (err error) {
 	return nil
 }
 
-// distinctTerms are the hashes and the terms of the destinations' prices.
+// distinctTerms returns the distinct prices of the destinations: their hashes and, in the same order,
+// their terms.
 func distinctTerms(all []billing.Destination) (hashes [][]byte, terms []string) {
 	distinct := make(map[string]billing.ProviderPrice)
 	for _, d := range all {
@@ -135,7 +138,8 @@ func distinctTerms(all []billing.Destination) (hashes [][]byte, terms []string) 
 	return hashes, terms
 }
 
-// termsHash is a price's hash as it is stored; null: ours is charged.
+// termsHash returns the hash of a price as it is stored. Returns nil if there is none, because our price
+// is charged.
 func termsHash(p billing.ProviderPrice) []byte {
 	if p == nil {
 		return nil
@@ -144,7 +148,7 @@ func termsHash(p billing.ProviderPrice) []byte {
 	return hash[:]
 }
 
-// hashesOf names the prices of a period's meters.
+// hashesOf returns the hashes of the prices of a period's meters.
 func hashesOf(prices map[metering.MeterID]billing.ProviderPrice) map[metering.MeterID]string {
 	hashes := make(map[metering.MeterID]string, len(prices))
 	for meter, price := range prices {

@@ -32,8 +32,7 @@ func (d *dryRunner) compareQuotas(read *levelRead, b *openBatch) error {
 	return nil
 }
 
-// quotaHistories reads the usage of the quotas that the alert reads: hour by hour since the dry run
-// began.
+// quotaHistories returns the usage of the quotas that the alert watches, by hour since the dry run began.
 func (d *dryRunner) quotaHistories(read *levelRead, b *openBatch, began time.Time) (histories []quotaHistory, err error) {
 	quotas, err := read.quotas(b.ids, nil)
 	if err != nil {
@@ -54,7 +53,7 @@ func (d *dryRunner) quotaHistories(read *levelRead, b *openBatch, began time.Tim
 	return histories, d.readHistories(histories, meters, began)
 }
 
-// windowsOf returns the windows of a quota in the dry run.
+// windowsOf returns the windows of a quota that overlap the dry run.
 func (d *dryRunner) windowsOf(read *levelRead, l customerLevel) (windows []metering.Range) {
 	for at := d.since; !at.After(d.now); at = windows[len(windows)-1].End {
 		windows = append(windows, read.window(l, at))
@@ -73,7 +72,7 @@ func (h quotaHistory) spans() []metering.Range {
 	return []metering.Range{{Start: first.Counted().Start, End: last.Counted().End}}
 }
 
-// readHistories reads the usage of quotas.
+// readHistories sets the hours of histories.
 func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Meter, began time.Time) error {
 	statement := newUsageStatementOfSome(d.tenant, meters)
 	var groups []*[16]byte

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// QuotaCheck asks whether a customer may use an amount of a meter.
+// QuotaCheck is the question whether a customer may use an amount of a meter.
 type QuotaCheck struct {
 	Customer string // external id
 	QuotaAmount
@@ -21,7 +21,7 @@ type QuotaCheck struct {
 // QuotaAmount is an amount of usage of a meter.
 type QuotaAmount struct {
 	Meter  string // slug
-	Group  []byte // JSON object of the group that the usage is in; nil: not known
+	Group  []byte // JSON object of the group of the usage; nil: unknown
 	Amount metering.Decimal
 }
 
@@ -51,7 +51,8 @@ func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []Qu
 	return decisions, coded(err)
 }
 
-// OfCustomer returns the levels of all quotas of a customer, its plan's included, by id.
+// OfCustomer returns the levels of all quotas of a customer, including the quotas of its plan, ordered by
+// meter, period and group.
 func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (levels []metering.QuotaLevel, err error) {
 	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
@@ -93,13 +94,13 @@ type askedAmount struct {
 	amount   metering.Decimal
 }
 
-// customerLevel is the level of a quota of one customer: many customers may have a plan's.
+// customerLevel is the level of a quota for one customer. A quota of a plan has a level for each customer.
 type customerLevel struct {
 	metering.QuotaLevel
 	customer metering.CustomerID
 }
 
-// needsOf returns the sums of the amounts of a customer by the quotas that cover them.
+// needsOf returns, for each quota of a customer that covers some of the amounts, the sum of these amounts.
 func needsOf(asked []askedAmount, levels []*customerLevel) (needs []metering.QuotaNeed) {
 	for _, l := range levels {
 		need, covers := metering.QuotaNeed{QuotaLevel: l.QuotaLevel}, false
@@ -208,8 +209,7 @@ func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]cust
 	return levels, r.readPeriods(billed)
 }
 
-// used reads the usage and the reservations of quotas in the windows that the present instant lies
-// in.
+// used reads the usage and the reservations of quotas in the current windows.
 func (r *levelRead) used(quotas []customerLevel) ([]customerLevel, error) {
 	for i, l := range quotas {
 		quotas[i].Window = r.window(l, r.now)
@@ -294,7 +294,7 @@ type quotaRange struct {
 	customers []int64
 }
 
-// rangeCustomer is a customer in the range of a number.
+// rangeCustomer is a customer in the range with a number, its index in the result of rangesOf.
 type rangeCustomer struct {
 	no       int
 	customer metering.CustomerID
@@ -329,7 +329,7 @@ func rangesOf(quotas []customerLevel) (ranges []quotaRange, of map[rangeCustomer
 	return ranges, of
 }
 
-// arguments gives args the quotas in columns.
+// arguments adds the quotas to args, one array for each column.
 func (r *levelRead) arguments(args pgx.NamedArgs, quotas []customerLevel) {
 	n := len(quotas)
 	numbers, customers, meters := make([]int32, n), make([]int64, n), make([]int64, n)
@@ -342,7 +342,7 @@ func (r *levelRead) arguments(args pgx.NamedArgs, quotas []customerLevel) {
 	args["from"], args["until"], args["now"] = from, until, r.now
 }
 
-// readPeriods reads the billing periods of customers, by which window decides.
+// readPeriods sets streams to the billing periods of customers, which window needs.
 func (r *levelRead) readPeriods(customers []int64) (err error) {
 	if len(customers) == 0 {
 		return nil
@@ -353,7 +353,7 @@ func (r *levelRead) readPeriods(customers []int64) (err error) {
 	return nil
 }
 
-// window returns the window of a quota that an instant lies in.
+// window returns the window of a quota that contains an instant.
 func (r *levelRead) window(l customerLevel, at time.Time) metering.Range {
 	var period metering.Range
 	if l.Period == metering.PerBilling {

@@ -12,20 +12,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Quotas stores limits of usage, and reservations.
+// Quotas stores quotas, which limit usage, and reservations.
 type Quotas struct {
 	pool *pool
-	read ReadPrice // of periods
+	read ReadPrice // decodes the prices of billing periods
 }
 
 // StoredQuota is a quota with the name of its customer or plan.
 type StoredQuota struct {
 	metering.Quota
-	Customer string // external id; "": it is a plan's
-	Plan     string // slug; "": it is a customer's
+	Customer string // external id; "": the quota of a plan
+	Plan     string // slug; "": the quota of a customer
 }
 
-// quotaColumns are those of quotas q, with their meters m and versions g, in quotaTables.
+// quotaColumns are the columns of quotas q with their meters m and meter versions g, from quotaTables.
 var quotaColumns = `
 	  q.id, coalesce(q.customer_id, 0), coalesce(q.plan_id, 0), q.group_id, q.group_key, q.amount, q.mode, q.period, q.created_at,
 	  coalesce(c.external_id, ''), coalesce(p.slug, ''),
@@ -70,7 +70,8 @@ func storedGroup(id *[16]byte, key json.RawMessage) *metering.Group {
 var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota")
 
 // Set stores the quota, or replaces the limit and mode of the one with the same customer or plan,
-// meter, group and period. CodeConflict when the customer or plan has as many as it may.
+// meter, group and period. It returns CodeConflict if the customer or plan has the maximum number of
+// quotas.
 func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := lockTenantShared(ctx, tx, tenant); err != nil { // meters do not change meanwhile
@@ -109,8 +110,8 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 	return set, nil
 }
 
-// sameQuota returns the quota with the same customer or plan, meter, group and period; nil: there
-// is none.
+// sameQuota returns the quota with the same customer or plan, meter, group and period; nil if there is
+// none.
 func sameQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) (*StoredQuota, error) {
 	subject, id := "q.customer_id", int64(q.CustomerID)
 	if q.PlanID != 0 {
@@ -183,7 +184,7 @@ type QuotaFilter struct {
 	Plan     metering.PlanID
 }
 
-// List returns up to limit quotas with an id above after, in the order in which they were made.
+// List returns up to limit quotas with an id above after, ordered by id.
 func (s Quotas) List(ctx context.Context, tenant metering.TenantID, filter QuotaFilter, after metering.QuotaID, limit int) (page Page[StoredQuota], err error) {
 	rows, err := s.pool.Query(ctx, selectQuotas+`
 		and q.id > $2 and ($4 = 0 or q.customer_id = $4) and ($5 = 0 or q.plan_id = $5) order by q.id limit $3`,
@@ -232,7 +233,8 @@ func tellFormerQuota(q *StoredQuota) told {
 	return tellQuota(*q)
 }
 
-// tellQuota names no customer but by its id, and no values of a group: they are the customer's.
+// tellQuota returns the audit entry of a quota. It contains the customer's id only, and no group values,
+// because names and group values may be personal data of the customer.
 func tellQuota(q StoredQuota) told {
 	fields := told{"meter": q.Meter.Slug, "limit": nil, "mode": q.Mode, "period": q.Period, "grouped": q.Group != nil}
 	if q.Limit != nil {

@@ -119,7 +119,7 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// attempt is one try at the transaction that stores a group of events.
+// attempt is one execution of the transaction that stores a group of events.
 type attempt struct {
 	writer   *Writer
 	tenant   metering.TenantID
@@ -131,8 +131,8 @@ type attempt struct {
 
 	backend    backend
 	meters     meterVersions
-	bills      bool                                  // the tenant has a price or a billing provider
-	closed     map[metering.CustomerID]closedStreams // usage within is late
+	bills      bool                                  // whether the tenant has a price or a billing provider
+	closed     map[metering.CustomerID]closedStreams // closed periods, in which usage is late
 	fresh      []*metering.Event                     // events to store: with a new key, or without a key
 	places     []int                                 // index in events of each fresh event
 	types      []string                              // event types that this process has not seen yet
@@ -458,8 +458,8 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn, sums *rollups) er
 	return a.settle(ctx, conn, sums)
 }
 
-// placesByType returns the indexes in fresh of the events of each type, and sets types to the event
-// types that this process has not seen yet.
+// placesByType returns the indexes in fresh by event type. It sets types to the event types that this
+// process has not seen yet.
 func (a *attempt) placesByType() map[string][]int {
 	places := make(map[string][]int)
 	for i, e := range a.fresh {

@@ -82,8 +82,8 @@ func reportedTo(period string) string {
 	          and s.target = any(b.targets)))`)
 }
 
-// reported reports whether there is a report r with usage of the period with an id, to the provider's
-// customer of a subscription or invoice i, for which the condition holds, as SQL.
+// reported reports whether the condition holds for a report r of a period's usage, as SQL. r must be to
+// the provider's customer of a subscription or invoice i.
 func reported(period, holds string) string {
 	return `exists (
 	    select
@@ -103,8 +103,8 @@ func reported(period, holds string) string {
 //   - final: all of these invoices and ended subscriptions.
 //   - touched: the billing periods that each of them concerns. A period is wanted if it is not complete,
 //     or not reconciled with all of its invoices.
-//   - reached: the wanted periods, and in turn all periods that share an invoice with a reached period,
-//     because only all invoices of a period show the amount that is billed for it.
+//   - reached: the wanted periods, and in turn all periods that share an invoice with a reached one. Only
+//     all invoices of a period show the amount that is billed for it.
 //   - wanted: the invoices and ended subscriptions of the reached periods.
 func invoicesWithPeriods(customer string) string {
 	return `
@@ -270,7 +270,7 @@ func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 		w.batch.Queue(totals+reconcilable, w.tenant, w.customer, closed, true, w.facts.Stream)
 	}
 	for _, r := range plan.Reports {
-		if r.Target == billing.OwnInvoice && !r.Late { // of a closed period
+		if r.Target == billing.OwnInvoice && !r.Late { // reports usage of a closed period
 			w.batch.Queue(totals+`t.meter_id = $6`, w.tenant, w.customer, []time.Time{r.Period}, true, w.facts.Stream, r.Lines[0].MeterID)
 		}
 	}
@@ -280,7 +280,7 @@ func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 }
 
 // reconciledPeriods returns the starts of the closed periods that the plan has compared with their
-// invoices, except for those that the invoices show in part only (PartlyKnown).
+// invoices. It excludes the periods that the invoices show in part only (PartlyKnown).
 func (w *planWriter) reconciledPeriods(plan billing.ReportPlan) (starts []time.Time) {
 	for _, n := range plan.Reconciled {
 		starts = append(starts, n.Period)

@@ -98,8 +98,8 @@ func (w *invoiceWriter) stored() (in metering.Invoice, readAt time.Time, err err
 	return in, readAt, err
 }
 
-// keepMeters keeps the meters of the lines of a final invoice, so that a later change of the mapping
-// does not move billed usage to another meter.
+// keepMeters keeps the meters of the lines of a final invoice. So a later change of the mapping does not
+// move billed usage to another meter.
 func (w *invoiceWriter) keepMeters(before metering.Invoice) {
 	if before.FinalizedAt.IsZero() {
 		return

@@ -81,8 +81,8 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 
 // Save stores a customer's state at a connection as it was read at readAt, unless a later reading is
 // stored. It also stores the runs of the customer's subscriptions: a run collects all targets that the
-// subscription ever billed, and keeps its first end. If any of this has changed, the customer is out of
-// sync from now on, because the worker that has read the state may crash before it plans with it.
+// subscription ever billed, and keeps its first end. If any of this has changed, the customer becomes out
+// of sync: the worker that has read the state may crash before it plans with it.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
 	known := slices.Clone(side.Destinations)
 	for _, other := range side.Others {

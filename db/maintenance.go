@@ -42,7 +42,7 @@ func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool
 		defer func() {
 			_, _ = conn.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`set statement_timeout = %d`, statementTimeout.Milliseconds()))
 		}()
-		var kept *time.Time // days whose events are gone stay as they were
+		var kept *time.Time // earlier days keep their totals, because their events are deleted
 		if err := conn.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept); err != nil {
 			return err
 		}

@@ -191,7 +191,7 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 // MakeOwner makes a member the tenant's owner. The previous owner, if any, becomes an admin.
 func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID) (made metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil { // two would each demote the same owner
+		if err := oneAtATime(ctx, tx, tenant); err != nil { // concurrent calls would each demote the same owner
 			return err
 		}
 		former, err := lockMember(ctx, tx, tenant, id)

@@ -39,7 +39,7 @@ type StoredPeriod struct {
 	MessagePeriod
 }
 
-// SyncSucceeded is the data of a message that all usage of a customer is reported.
+// SyncSucceeded is the data of the message sent when all usage of a customer is reported.
 type SyncSucceeded struct {
 	OfCustomer
 	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
@@ -48,7 +48,7 @@ type SyncSucceeded struct {
 // Kind implements MessageData.
 func (SyncSucceeded) Kind() metering.MessageKind { return metering.MessageSyncSucceeded }
 
-// SyncFailed is the data of a message that a sync needs an operator.
+// SyncFailed is the data of the message sent when a sync needs an operator.
 type SyncFailed struct {
 	OfCustomer
 	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
@@ -58,7 +58,7 @@ type SyncFailed struct {
 // Kind implements MessageData.
 func (SyncFailed) Kind() metering.MessageKind { return metering.MessageSyncFailed }
 
-// SyncDelayed is the data of a message that a sync has been open for longer than
+// SyncDelayed is the data of the message sent when a sync has been open for longer than
 // SyncDelayedAfter.
 type SyncDelayed struct {
 	OfCustomer
@@ -70,7 +70,7 @@ type SyncDelayed struct {
 // Kind implements MessageData.
 func (SyncDelayed) Kind() metering.MessageKind { return metering.MessageSyncDelayed }
 
-// PeriodClosed is the data of a message that the totals of a billing period are final.
+// PeriodClosed is the data of the message sent when the totals of a billing period are final.
 type PeriodClosed struct {
 	OfCustomer
 	Period MessagePeriod `json:"period"`
@@ -79,8 +79,8 @@ type PeriodClosed struct {
 // Kind implements MessageData.
 func (PeriodClosed) Kind() metering.MessageKind { return metering.MessagePeriodClosed }
 
-// ReconciliationDisputed is the data of a message that a provider's final invoices bill
-// usage of a closed period that Odometer did not report.
+// ReconciliationDisputed is the data of the message sent when a provider's final invoices bill usage of
+// a closed period that Odometer did not report.
 type ReconciliationDisputed struct {
 	OfCustomer
 	Discrepancy AttentionKind    `json:"kind" enum:"reconciliation_disputed" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
@@ -97,7 +97,7 @@ type ReconciliationDisputed struct {
 // Kind implements MessageData.
 func (ReconciliationDisputed) Kind() metering.MessageKind { return metering.MessageDiscrepancyDetected }
 
-// InvoiceHeld is the data of a message that a held invoice differs from the reports.
+// InvoiceHeld is the data of the message sent when a held invoice differs from the reports.
 type InvoiceHeld struct {
 	OfCustomer
 	HoldID    string                `json:"hold_id" doc:"Id of the hold, for POST /v1/billing/holds/{id}/release"`
@@ -118,8 +118,8 @@ type InvoiceDisagreement struct {
 	Theirs  *metering.Decimal `json:"theirs" nullable:"true" doc:"The provider's units or amount"`
 }
 
-// UsageDisagrees is the data of a message that the daily audit found totals that differ
-// from the events.
+// UsageDisagrees is the data of the message sent when the daily audit has found totals that differ from
+// the events.
 type UsageDisagrees struct {
 	OfTenant
 	Discrepancy   AttentionKind `json:"kind" enum:"usage_discrepancy" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
@@ -130,7 +130,7 @@ type UsageDisagrees struct {
 // Kind implements MessageData.
 func (UsageDisagrees) Kind() metering.MessageKind { return metering.MessageDiscrepancyDetected }
 
-// CredentialExpiring is the data of a message that a credential expires soon.
+// CredentialExpiring is the data of the message sent when a credential expires soon.
 type CredentialExpiring struct {
 	OfTenant
 	CredentialID string                  `json:"credential_id" doc:"Id of the API key or HMAC secret" example:"key_12"`
@@ -141,7 +141,7 @@ type CredentialExpiring struct {
 // Kind implements MessageData.
 func (CredentialExpiring) Kind() metering.MessageKind { return metering.MessageCredentialExpiring }
 
-// WebhookDisabled is the data of a message that Odometer has disabled a webhook.
+// WebhookDisabled is the data of the message sent when Odometer has disabled a webhook.
 type WebhookDisabled struct {
 	OfTenant
 	WebhookID string                   `json:"webhook_id" example:"whk_3"`
@@ -151,7 +151,7 @@ type WebhookDisabled struct {
 // Kind implements MessageData.
 func (WebhookDisabled) Kind() metering.MessageKind { return metering.MessageWebhookDisabled }
 
-// MemberInvited is the data of a message that an invitation is ready to be sent.
+// MemberInvited is the data of the message sent when an invitation is ready to be e-mailed.
 type MemberInvited struct {
 	OfTenant
 	InvitationID string    `json:"invitation_id" doc:"Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send"`
@@ -162,8 +162,8 @@ type MemberInvited struct {
 // Kind implements MessageData.
 func (MemberInvited) Kind() metering.MessageKind { return metering.MessageMemberInvited }
 
-// PasswordResetRequested is the data of a message that a password reset was requested for
-// a member. The request is not authenticated.
+// PasswordResetRequested is the data of the message sent when a password reset was requested for a
+// member. The request is not authenticated.
 type PasswordResetRequested struct {
 	OfTenant
 	MemberID string `json:"member_id" doc:"Id of the member, for POST /v1/tenant/members/{id}/reset"`
@@ -174,7 +174,7 @@ func (PasswordResetRequested) Kind() metering.MessageKind {
 	return metering.MessagePasswordResetRequested
 }
 
-// AlertTriggered reports that a customer has reached a threshold of an alert.
+// AlertTriggered is the data of the message sent when a customer has reached a threshold of an alert.
 type AlertTriggered struct {
 	OfCustomer
 	ID         string           `json:"id" example:"fir_42" doc:"Id of the firing"`
@@ -223,7 +223,7 @@ func ShownQuota(id metering.QuotaID) *string {
 	return new(id.String())
 }
 
-// QuotaExceeded reports that a customer's usage has exceeded the limit of a quota.
+// QuotaExceeded is the data of the message sent when a customer's usage exceeds the limit of a quota.
 type QuotaExceeded struct {
 	OfCustomer
 	QuotaID    string               `json:"quota_id" example:"quo_42"`

@@ -17,7 +17,7 @@ import (
 // PreviewQuery selects stored events, and the definition that measures them.
 type PreviewQuery struct {
 	Definition metering.MeterVersion
-	Current    *metering.Meter // with the definition to compare with; nil: none
+	Current    *metering.Meter // meter with the current definition, for comparison; nil: none
 	Range      metering.Range
 	Latest     bool   // read only the latest events before the end of Range
 	Search     Search // Budget bounds the time of reading, without waits for a turn
@@ -41,7 +41,7 @@ type MeterPreview struct {
 	PreviewedUsage
 	Range     metering.Range // of the events that were read
 	Uncounted map[metering.Verdict]int
-	Customers []CustomerPreview // largest difference first, and without a current definition largest usage first
+	Customers []CustomerPreview // largest difference first; largest usage if there is no current definition
 	Others    int               // customers that are not in Customers
 	Sample    []PreviewedEvent  // the latest events, newest first
 }
@@ -119,14 +119,14 @@ type previewRead struct {
 	sample    []PreviewedEvent
 }
 
-// previewTally sums up the events of a customer, or of all.
+// previewTally sums up the events of one customer, or of all customers.
 type previewTally struct {
 	events           int
 	counted, current tally // by the definition, and by the current one
 }
 
-// readLatest reads the latest events with the bounds of a list of events. Range becomes the range
-// from the first of them.
+// readLatest reads the latest events with the bounds of a list of events. It sets the start of Range to
+// the time of the oldest of them.
 func (r *previewRead) readLatest(ctx context.Context, s Events) error {
 	var known bool
 	err := s.pool.QueryRow(ctx, `select exists (select from event_types where tenant_id = $1 and event_type = $2)`, r.tenant, r.Definition.EventType).Scan(&known)
@@ -155,7 +155,7 @@ func (r *previewRead) readLatest(ctx context.Context, s Events) error {
 	return r.requireCurrent(ctx, s.pool)
 }
 
-// requireCurrent returns CodeOverloaded if reads do not use the current definition any more.
+// requireCurrent returns CodeOverloaded if the meter's definition has changed since the preview began.
 func (r *previewRead) requireCurrent(ctx context.Context, q querier) error {
 	if r.Current == nil {
 		return nil
@@ -231,8 +231,7 @@ func (r *previewRead) open(ctx context.Context, q querier) error {
 	return err
 }
 
-// add measures an event by the definition, and by the current one if that counts the event's time
-// of arrival.
+// add measures an event by the definition and, if isCurrent, by the current definition.
 func (r *previewRead) add(e *metering.Event, isCurrent bool) error {
 	t, known := r.customers[e.CustomerID]
 	switch {

@@ -29,8 +29,8 @@ const groupNamedByOthers = `exists (
 	    and named.group_id = g.group_id
 	    and named.customer_id is distinct from @customer)`
 
-// isUnusedGroup is the condition that no folded event is in group g of usage_groups, and no quota or
-// alert names it, except for those of @customer, as SQL.
+// isUnusedGroup is the condition that no folded event is in group g of usage_groups, as SQL. No quota or
+// alert may name the group either, except for those of @customer.
 const isUnusedGroup = `g.tenant_id = @tenant
 		  and g.group_id <> @other
 		  and not ` + groupUsedByAny + `
@@ -43,8 +43,8 @@ type unusedGroups struct {
 	ids      [][16]byte
 }
 
-// findUnusedGroups finds the groups that only quotas and alerts of the customer name, or that none
-// names any more. Events that are not folded can be in them.
+// findUnusedGroups returns the groups that no folded event is in, and that no quota or alert names except
+// for the customer's. Events that are not folded yet can be in them.
 func findUnusedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) (unused unusedGroups, err error) {
 	rows, err := tx.Query(ctx, `select g.meter_version_id, g.group_id from usage_groups g where `+isUnusedGroup, unusedArgs(tenant, customer))
 	if err != nil {
@@ -76,8 +76,8 @@ func unusedArgs(tenant metering.TenantID, customer metering.CustomerID) pgx.Name
 	return pgx.NamedArgs{"tenant": tenant, "customer": customer, "other": [16]byte(metering.OtherGroup.ID)}
 }
 
-// registerGroup counts usage of a group separately from now on, or returns the reason why the meter
-// cannot. The caller holds the tenant's lock shared.
+// registerGroup makes ingest count usage of a group separately from now on, or returns the error of
+// requireCounted. The caller holds the tenant's shared lock.
 func registerGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
 	if group == nil {
 		return nil
@@ -92,8 +92,9 @@ func registerGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, met
 	return err
 }
 
-// requireCounted requires that usage is counted for a group separately: the meter does not change
-// its group_by, and has not put the group into $other. A nil group is all usage.
+// requireCounted returns an error unless usage of the group is counted separately. The group_by of the
+// meter must not be changing (CodeConflict), and the group must not be in $other (CodeInvalid). A nil
+// group is all usage.
 func requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
 	if group == nil {
 		return nil
@@ -116,8 +117,8 @@ func requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, me
 	return err
 }
 
-// registerNamedGroups counts the groups of quotas and alerts separately in a new version of their
-// meter, however many other groups there are.
+// registerNamedGroups makes a new meter version count the groups of quotas and alerts separately,
+// regardless of the number of other groups.
 func registerNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersion) error {
 	_, err := tx.Exec(ctx, `
 		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)

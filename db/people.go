@@ -38,8 +38,8 @@ func (s People) Memberships(ctx context.Context, tenant metering.TenantID, email
 	return memberships, coded(err)
 }
 
-// person returns the id of the person with an e-mail and a password, creates the person if necessary,
-// and locks it until the end of the transaction. Returns nil if there is no password.
+// person returns the id of the person with an e-mail and a password, and creates the person if necessary.
+// It locks the person until the end of the transaction. It returns nil if there is no password.
 func person(ctx context.Context, tx pgx.Tx, email string, passwordHash []byte) (*metering.PersonID, error) {
 	if passwordHash == nil {
 		return nil, nil //nolint:nilnil // a member may have no password

@@ -92,9 +92,10 @@ type ProviderPriceOf struct {
 	Customers int64
 }
 
-// PricesInstead returns the provider's prices that charge the customers to whom our price would
-// apply, from now or from its beginning, as they were read last: the prices of most customers
-// first, at most 100. A connection without prices, or one that bills amounts, has none.
+// PricesInstead returns the provider's prices, as last read, that charge the customers to which our
+// price would apply. It compares at now, or at the beginning of the price if that is later. It returns at
+// most 100 prices, ordered by number of customers, descending. It returns none for a connection without
+// prices, or one that bills amounts.
 func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (all []ProviderPriceOf, err error) {
 	at := now
 	if p.EffectiveFrom.After(now) {

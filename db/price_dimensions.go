@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RefuseDimensions refuses prices by properties that the meter does not group by. Set refuses the
-// same terms.
+// RefuseDimensions returns an error if the terms have dimensions by which the meter does not group. Set
+// returns the same error.
 func (s Prices) RefuseDimensions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, t billing.Terms) error {
 	return refuseDimensions(ctx, s.pool, tenant, meter, t)
 }
@@ -47,10 +47,11 @@ func refuseDimensions(ctx context.Context, q querier, tenant metering.TenantID, 
 	return err
 }
 
-// refuseRegrouping refuses a change of a meter that removes a property from group_by by which a
-// price of the meter, a plan or a customer charges usage now or later, or has charged usage with
-// events that are kept. The price of an open period may have a later version already. Late usage of
-// a closed period is charged by that period's price, which another may have replaced since.
+// refuseRegrouping returns CodeConflict if a change of a meter removes a property from group_by that a
+// price of the meter has in its dimensions. This includes prices of plans and customers, prices that
+// begin later, and prices that have charged usage with events that are kept. An open period is charged
+// by its price even if that has a later version. Late usage of a closed period is charged by the price of
+// that period, even if it was replaced since.
 func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) error {
 	var property *string
 	err := tx.QueryRow(ctx, `

@@ -66,7 +66,7 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 }
 
 // Set adds a version to a meter's price: its own, a plan's or a customer's. It withdraws the version
-// with the same EffectiveFrom. Returns CodeConflict if the price holds from the beginning and is not
+// with the same EffectiveFrom. It returns CodeConflict if the price holds from the beginning and is not
 // the first.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (_ billing.Price, err error) {
 	if err := p.Validate(); err != nil {
@@ -185,7 +185,8 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 	})
 }
 
-// refuseBeginning refuses a price from the beginning if another write has set the first one.
+// refuseBeginning returns CodeConflict for a price from the beginning (a zero EffectiveFrom) if the owner
+// has a price of the meter already.
 func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
 	if !p.EffectiveFrom.IsZero() {
 		return nil
@@ -207,8 +208,8 @@ func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 	return metering.Errorf(metering.CodeConflict, "another request set the first price of the meter at the same time; repeat the request")
 }
 
-// refuseCurrency refuses the first price of a meter in a plan, or of a customer, if it has another
-// currency than billing periods that have begun and that it would charge.
+// refuseCurrency returns CodeInvalid if the first price of a plan or customer for a meter has the wrong
+// currency: one that differs from a begun billing period that the price would charge.
 func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
 	if ownerOf(p) == (PriceOwner{}) || p.Inherits {
 		return nil

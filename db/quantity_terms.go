@@ -10,18 +10,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// needsAmounts reports whether no provider that bills quantities can charge the terms: a quantity
-// has no number of events and no dimension values.
+// needsAmounts reports whether only a provider that bills amounts can charge the terms. A quantity has no
+// number of events, which a fixed fee needs, and no dimension values.
 func needsAmounts(t billing.Terms) bool { return !t.FixedFee.IsZero() || t.Dimensions != nil }
 
-// RefuseBesideQuantities refuses terms that need amounts while the tenant's provider bills
-// quantities. Set refuses the same terms.
+// RefuseBesideQuantities returns CodeInvalid for terms that need amounts if the tenant's active provider
+// bills quantities. Set returns the same error.
 func (s Prices) RefuseBesideQuantities(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
 	return refuseBesideQuantities(ctx, s.pool, tenant, t)
 }
 
-// lockBesideQuantities refuses the same terms as RefuseBesideQuantities. Until the transaction ends, no provider
-// is saved. Alerts and quotas lock the tenant before a meter, so the caller has locked no meter.
+// lockBesideQuantities returns the same error as RefuseBesideQuantities. If the terms need amounts, it
+// locks the tenant, so that no provider is saved before the transaction ends. The caller must not have
+// locked a meter, because alerts and quotas lock the tenant before the meter.
 func lockBesideQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, t billing.Terms) error {
 	if !needsAmounts(t) {
 		return nil
@@ -53,9 +54,9 @@ func billsQuantities(p metering.Provider) bool {
 	return !p.Statements && p.Bills != metering.BillsAmounts
 }
 
-// refuseQuantities refuses a provider that bills quantities while a price needs amounts and charges
-// a period that the provider would bill. A price charges the periods that begin while it is in
-// force. So it matters until another version is in force at the start of the first such period.
+// refuseQuantities returns CodeConflict for a provider that bills quantities if a price that needs amounts
+// charges a period that the provider would bill. A price charges the periods that begin while it is in
+// force. So it counts until another version is in force at the start of the first such period.
 func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p metering.Provider, now time.Time) error {
 	if !billsQuantities(p) {
 		return nil
@@ -107,8 +108,8 @@ func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 		*meters, first.UTC().Format(time.RFC3339))
 }
 
-// quantitiesSince returns the instant from which periods that begin are billed in quantities; nil:
-// all are. If a provider changes to quantities, begun periods stay billed in amounts.
+// quantitiesSince returns the instant from which new periods are billed in quantities; nil if all periods
+// are. If a provider changes to quantities, begun periods stay billed in amounts.
 func quantitiesSince(p metering.Provider) *time.Time {
 	if p.BillsBefore == metering.BillsAmounts {
 		return &p.BillsSince

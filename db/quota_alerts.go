@@ -8,9 +8,8 @@ import (
 
 func ofQuotas(a metering.Alert) bool { return a.Type == metering.QuotaAlert }
 
-// quotas notes the thresholds of quota alerts that customers have reached in the present windows of
-// quotas, and in earlier ones. A window that ended before the alert was created or changed is
-// not compared.
+// quotas records the thresholds of quota alerts that customers have reached in the current and earlier
+// windows of quotas. It skips a window that ended before the alert was created or changed.
 func (v *alertReader) quotas(b *openBatch) {
 	for _, l := range v.levels {
 		f, known := b.facts[int64(l.customer)]
@@ -25,7 +24,7 @@ func (v *alertReader) quotas(b *openBatch) {
 	}
 }
 
-// lastInstant returns the last instant of a window that is not after now.
+// lastInstant returns the last instant of a window, or now if that is earlier.
 func lastInstant(window metering.Range, now time.Time) time.Time {
 	if last := window.End.Add(-time.Microsecond); last.Before(now) {
 		return last

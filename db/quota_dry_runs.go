@@ -15,11 +15,11 @@ import (
 type quotaHistory struct {
 	customerLevel
 	windows []metering.Range
-	hours   []rangeUsage // by start; usage before the dry run is in larger parts
+	hours   []rangeUsage // ordered by start; usage before the dry run is in longer ranges
 }
 
-// compareQuotas adds the days on which usage reached thresholds of the quotas of now. Reservations
-// of the past are not kept, so they are not compared.
+// compareQuotas adds the days on which usage reached thresholds of the current quotas. It ignores
+// reservations, because past reservations are not kept.
 func (d *dryRunner) compareQuotas(read *levelRead, b *openBatch) error {
 	began := metering.WindowOf(d.since, metering.Day, b.timezone).Start
 	histories, err := d.quotaHistories(read, b, began)
@@ -109,8 +109,8 @@ func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Me
 	return err
 }
 
-// compareWindows adds the days of the windows of a quota. The first window may begin before the dry
-// run: its usage until then is compared at once.
+// compareWindows adds the days on which usage reached thresholds, for each window of a quota. If the first
+// window began before the dry run, its usage until then counts as one day.
 func (d *dryRunner) compareWindows(zone *time.Location, f *billing.Facts, h quotaHistory, began time.Time) {
 	hours := h.hours
 	for _, w := range h.windows {

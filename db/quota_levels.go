@@ -25,7 +25,7 @@ type QuotaAmount struct {
 	Amount metering.Decimal
 }
 
-// Check decides on each amount separately, all at one instant. It reserves nothing.
+// Check returns a decision on each amount separately, all at one instant. It reserves nothing.
 func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
 	err = pgx.BeginTxFunc(ctx, s.pool, readLookUp, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
@@ -180,8 +180,9 @@ func (r *levelRead) levels(asked []askedAmount) (map[metering.CustomerID][]*cust
 	return levels, nil
 }
 
-// quotas returns the quotas of customers for meters; nil: for all. A customer's own quota replaces
-// that of its plan for the same meter, group and period. It reads the billing periods of quotas.
+// quotas returns the quotas of customers for meters (nil: all meters). A customer's own quota replaces
+// that of its plan for the same meter, group and period. quotas also reads the billing periods of
+// customers with quotas for billing periods.
 func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]customerLevel, error) {
 	rows, err := r.q.Query(r.ctx, `
 		select distinct on (of.customer, q.meter_id, q.period, q.group_id) of.customer, `+quotaColumns+`

@@ -74,7 +74,7 @@ var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota"
 // quotas.
 func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := lockTenantShared(ctx, tx, tenant); err != nil { // meters do not change meanwhile
+		if err := lockTenantShared(ctx, tx, tenant); err != nil { // keeps meters unchanged
 			return err
 		}
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -210,7 +210,7 @@ func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		if tag.RowsAffected() == 0 { // by another request meanwhile
+		if tag.RowsAffected() == 0 { // another request has deleted it
 			return errNoQuota
 		}
 		if former.CustomerID != 0 { // a quota of the customer's plan may apply now

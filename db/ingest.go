@@ -70,7 +70,7 @@ func (w *Writer) prepare(ctx context.Context, tenant metering.TenantID, events [
 }
 
 func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID, events []metering.Event) error {
-	unknown := make(map[string]time.Time) // time of the first event, by external id
+	unknown := make(map[string]time.Time) // earliest ReceivedAt, by external id
 	for i := range events {
 		e := &events[i]
 		known, ok := w.customers.Get(customerName{tenant, e.ExternalID})
@@ -258,9 +258,9 @@ func (a *attempt) firstOfEachKey() []keyedEvent {
 
 // queueClaims queues the INSERT that claims the keys. It skips known keys, keys of erased customers'
 // events, and events before the retention limit, because their keys may be deleted already. If
-// another transaction claims one of the keys at the same time, the attempt fails and is repeated.
-// This is rare, and "on conflict" would cost a third of a key's WAL. Each key has its own subquery:
-// a join that was planned while there were few keys reads all keys of the tenant.
+// another transaction claims one of the keys at the same time, the attempt fails and is repeated. This
+// is rare, whereas "on conflict" would write a third of each key's WAL. Each key has its own subquery,
+// because a join that was planned while there were few keys reads all keys of the tenant.
 func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[eventKey]bool) {
 	n := len(keyed)
 	keys, contents, instants, undated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)

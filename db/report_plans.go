@@ -13,13 +13,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// streamPlan is the plan of one of a customer's streams, and who writes it down.
+// streamPlan is the plan of one of a customer's billing schedules, with its writer.
 type streamPlan struct {
 	*planWriter
 	billing.ReportPlan
 }
 
-// planIn takes the customer's turn and plans its billing, stream by stream.
+// planIn takes the customer's turn and plans each of its billing schedules.
 func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (all []streamPlan, err error) {
 	streams, err := l.regrouped(ctx, tx, tenant, customer, now)
 	if err != nil {
@@ -30,7 +30,7 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	for _, read := range streams {
 		ask(&read.facts)
 		p := streamPlan{&planWriter{factReader: read, tx: tx}, read.facts.Plan()}
-		if sends := len(p.Reports)+len(p.Resume) > 0; sends && read.facts.Connection.Statements && busy { // its receiver gets one at a time
+		if sends := len(p.Reports)+len(p.Resume) > 0; sends && read.facts.Connection.Statements && busy { // a receiver of statements gets one at a time
 			p.Reports, p.Resume, p.Reported, p.More = nil, nil, nil, true
 		} else {
 			busy = busy || sends
@@ -52,7 +52,7 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	return all, nil
 }
 
-// sooner is the earlier of two instants, of which a zero one is none.
+// sooner returns the earlier of two instants. A zero instant counts as unset.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -60,8 +60,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// regrouped takes the customer's turn, decides which streams it has, and reads
-// the facts of each.
+// regrouped takes the customer's turn, assigns its meters to billing schedules, and reads the facts of each
+// schedule.
 func (l Ledger) regrouped(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 		return nil, err
@@ -84,23 +84,23 @@ func (l Ledger) regrouped(ctx context.Context, tx pgx.Tx, tenant metering.Tenant
 	return readStreams(ctx, tx, l.read, tenant, customer, now)
 }
 
-// flush sends what was written down so far.
+// flush executes the queued statements.
 func (w *planWriter) flush() error {
 	err := w.tx.SendBatch(w.ctx, &w.batch).Close()
 	w.batch = pgx.Batch{}
 	return err
 }
 
-// planWriter writes a plan down, in the transaction that read its facts.
+// planWriter stores a plan in the transaction that read its facts.
 type planWriter struct {
 	*factReader
 	tx    pgx.Tx
 	batch pgx.Batch
 }
 
-// takeTurn makes the transaction the only one that plans the customer's
-// billing: whoever waited for another fails and reads again, because what it
-// sees is older than what it waited for. It has to be the first statement.
+// takeTurn makes the transaction the only one that plans the customer's billing. A transaction that waited
+// for another one fails and is retried, because its snapshot is older than the other's changes. takeTurn
+// has to be the first statement of the transaction.
 func takeTurn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	_, err := tx.Exec(ctx, `
 		update customers
@@ -110,7 +110,7 @@ func takeTurn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer
 	return err
 }
 
-// takeTurnOf takes the turn of the customer whom a row of the table is about.
+// takeTurnOf takes the turn of the customer that a row of the table belongs to.
 func takeTurnOf(ctx context.Context, tx pgx.Tx, table string, tenant metering.TenantID, row int64) error {
 	_, err := tx.Exec(ctx, `
 		update customers c
@@ -123,7 +123,7 @@ func takeTurnOf(ctx context.Context, tx pgx.Tx, table string, tenant metering.Te
 	return err
 }
 
-// periods stores the customer's periods as they are now.
+// periods stores the customer's current periods.
 func (w *planWriter) periods(periods []billing.Period) {
 	for _, p := range periods {
 		i := slices.IndexFunc(w.facts.Stored, func(s billing.Period) bool { return s.Start.Equal(p.Start) })
@@ -154,7 +154,7 @@ func (w *planWriter) periods(periods []billing.Period) {
 	}
 }
 
-// bookings writes adjustments of closed periods down.
+// bookings stores adjustments of closed periods.
 func (w *planWriter) bookings(all []billing.Booking) {
 	for _, b := range all {
 		w.batch.Queue(`
@@ -172,9 +172,9 @@ func (w *planWriter) bookings(all []billing.Booking) {
 	}
 }
 
-// leaveFormer records what becomes of reports to former connections and
-// subscriptions. What was never sent was not billed there before, and what may have
-// arrived was: the plan has noted both already.
+// leaveFormer ends the reports to previous connections and subscriptions. Unsent ones are rejected: they
+// were not billed there. Ones that may have arrived are in_doubt and count as billed. The plan already
+// includes both effects.
 func (w *planWriter) leaveFormer(plan billing.ReportPlan) {
 	const leave = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
@@ -185,7 +185,8 @@ func (w *planWriter) leaveFormer(plan billing.ReportPlan) {
 	}
 }
 
-// resolve records what final invoices show of reports, and has somebody look again.
+// resolve records the outcomes of reports that final invoices show, and makes the customer be planned
+// again.
 func (w *planWriter) resolve(all []billing.Resolved) {
 	for _, r := range all {
 		response := "a final invoice bills the reported total without this report"
@@ -196,7 +197,7 @@ func (w *planWriter) resolve(all []billing.Resolved) {
 	}
 }
 
-// watermarks notes what the provider knows of the open periods once the reports are accepted.
+// watermarks stores how much of each open period the provider knows once the reports are accepted.
 func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	for _, p := range reported {
 		w.batch.Queue(`
@@ -209,8 +210,8 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	}
 }
 
-// lookAgain notes when there may be something to do although no fact has
-// changed, and until when an event may bring the first period forward.
+// lookAgain stores the next instant at which the plan can change without a new fact. It also stores until
+// when an event can move the start of the first period to an earlier instant.
 func (w *planWriter) lookAgain(at time.Time, headOpenUntil *time.Time) {
 	var when *time.Time
 	if !at.IsZero() {
@@ -224,7 +225,7 @@ func (w *planWriter) lookAgain(at time.Time, headOpenUntil *time.Time) {
 		  and (look_again_at is distinct from $3 or head_open_until is distinct from $4)`, w.tenant, w.customer, when, headOpenUntil)
 }
 
-// write writes the plan's reports down, in the transaction that planned them.
+// write stores the plan's reports in the planning transaction.
 func (w *planWriter) write(plan billing.ReportPlan, frame Frame) (planned Planned, err error) {
 	if w.facts.Connection == nil {
 		return planned, errNoProvider
@@ -237,7 +238,7 @@ func (w *planWriter) write(plan billing.ReportPlan, frame Frame) (planned Planne
 		return planned, err
 	}
 	if len(plan.Reports) > 0 {
-		w.destination(plan.Reports[0].Series) // all of a plan go to one
+		w.destination(plan.Reports[0].Series) // all reports of a plan have one destination
 	}
 	for _, r := range plan.Reports {
 		report, err := w.report(r, frame)
@@ -249,7 +250,7 @@ func (w *planWriter) write(plan billing.ReportPlan, frame Frame) (planned Planne
 	return planned, w.reconcile(plan)
 }
 
-// resumed are reports that were written down before.
+// resumed returns reports that an earlier plan stored.
 func (w *planWriter) resumed(ids []uuid.UUID) ([]Report, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -273,7 +274,7 @@ func (w *planWriter) resumed(ids []uuid.UUID) ([]Report, error) {
 	})
 }
 
-// report writes a report down with its bytes, as the customer's next one.
+// report stores a report with its body under the customer's next number.
 func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	id := r.Lost
 	if id == uuid.Nil {
@@ -314,7 +315,7 @@ func (w *planWriter) report(r billing.Report, frame Frame) (Report, error) {
 	return written, nil
 }
 
-// message is the report with what its receiver is told besides.
+// message returns the report with the context that its receiver gets: customer, meter, periods and number.
 func (w *planWriter) message(written Report, r billing.Report) billing.Message {
 	m := billing.Message{
 		Report: r, ID: written.ID, TenantID: w.tenant, CustomerID: w.customer, CustomerExternalID: w.facts.Customer.ExternalID, Stream: w.facts.Stream, Sequence: written.Number, Epoch: w.facts.Epoch,
@@ -329,7 +330,7 @@ func (w *planWriter) message(written Report, r billing.Report) billing.Message {
 	return m
 }
 
-// destinationOf and seriesOf find where a report goes, as SQL.
+// destinationOf and seriesOf are the SQL conditions that find the destination and the series of a report.
 const destinationOf = `d.tenant_id = @tenant
 		  and d.customer_id = @customer
 		  and d.connection_id = @connection
@@ -350,7 +351,7 @@ func (w *planWriter) seriesArgs(s billing.Series, meter metering.MeterID) pgx.Na
 	}
 }
 
-// destination stores the destination of a series, if it is new.
+// destination stores the destination of a series if it is new.
 func (w *planWriter) destination(s billing.Series) {
 	w.batch.Queue(`
 		insert into billing_destinations (tenant_id, customer_id, connection_id, provider_customer)
@@ -358,7 +359,7 @@ func (w *planWriter) destination(s billing.Series) {
 		on conflict (tenant_id, customer_id, connection_id, provider_customer) do nothing`, w.tenant, w.customer, s.Connection, s.Customer)
 }
 
-// series stores a series, if it is new.
+// series stores a series if it is new.
 func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 	of := `p.id, @window_start::timestamptz, @window_end::timestamptz, @meter::bigint`
 	if kind == billing.StatementReport || kind == billing.ActionReport {
@@ -373,7 +374,7 @@ func (w *planWriter) series(kind billing.Kind, args pgx.NamedArgs) {
 		on conflict (tenant_id, destination_id, kind, target, method, meter_id, period_id, segment, window_start) do nothing`, args)
 }
 
-// lines stores what a report says of each meter.
+// lines stores the lines of a report, one per meter and component.
 func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 	for i, l := range r.Lines {
 		period := r.Period

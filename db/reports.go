@@ -13,51 +13,48 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Ledger is what was reported to the billing providers, written down before it
-// was sent. Whatever is repeated, run twice or cut short, a provider's last
-// total equals ours, and a number never carries two bodies.
+// Ledger stores the reports to the billing providers. Each report is stored before it is sent. After
+// retries, duplicate runs and crashes, a provider's last total equals ours. A number never has two bodies.
 type Ledger struct {
 	pool *pool
 	read ReadPrice
 }
 
-// Planned is what there is to report about a customer.
+// Planned is the result of planning a customer's billing.
 type Planned struct {
-	ReadFirst bool     // what the customer is at the provider has to be read: nothing else was planned
-	Send      []Report // those that are outstanding first
-	Leased    *Leased  // the first of them, where it was to be
-	More      bool     // there may be other reports once these are decided
+	ReadFirst bool     // the customer's state at the provider must be read first; nothing else was planned
+	Send      []Report // outstanding reports first
+	Leased    *Leased  // lease of the first report, if Pass.Lease is set and there is a report
+	More      bool     // more reports may follow once these are decided
 	UpToDate  []uuid.UUID
 	Excluded  []metering.ExcludedMeter
 }
 
-// Report names what is to be sent. To whom it goes, and its bytes, stay in the
-// database.
+// Report identifies a report to send. Its recipient and its body stay in the database.
 type Report struct {
 	ID       uuid.UUID
-	Number   int64 // in the order of the customer's reports; a statement's sequence
+	Number   int64 // ascending per customer; the sequence number of a statement
 	Kind     billing.Kind
-	Meter    metering.MeterID // 0: a statement is of all of them
+	Meter    metering.MeterID // 0 for a statement, which covers all meters
 	Method   billing.Method
-	Quantity *metering.Decimal // nil: of a statement
+	Quantity *metering.Decimal // nil for a statement
 	Period   metering.Range
-	Deadline time.Time // until when it is worth trying
+	Deadline time.Time // time until which sending is useful
 }
 
-// Frame makes the bytes of a report to a provider of the kind. It is called in
-// the transaction that plans, again where another came first.
+// Frame returns the body of a report for a kind of provider. It is called in the planning transaction, and
+// again if that transaction is retried.
 type Frame func(kind metering.ProviderKind, m billing.Message) (billing.Framed, error)
 
-// Pass is what a caller's plans have in common.
+// Pass has the options that all plans of a pass share.
 type Pass struct {
 	After    int64              // the number of the customer's last report before the pass
-	Excluded []metering.MeterID // meters that stay as they were reported
-	Lease    time.Duration      // the first report is leased to the caller for so long; 0: none is
+	Excluded []metering.MeterID // meters that keep their last reported state
+	Lease    time.Duration      // duration of the caller's lease of the first report; 0 for none
 }
 
-// Plan plans the customer's billing on what is known at one instant and writes
-// the reports down. CodeNoProvider where the tenant has none, CodePaused while
-// an operator keeps the customer from being reported.
+// Plan plans the customer's billing from one snapshot and stores the reports. It fails with CodeNoProvider
+// if the tenant has no provider, and with CodePaused while an operator pauses the customer's reports.
 func (l Ledger) Plan(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass Pass, frame Frame, now time.Time) (planned Planned, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
@@ -86,25 +83,26 @@ type Leased struct {
 	ReportID    uuid.UUID
 	Attempt     int
 	Body        []byte
-	Revision    int    // of the idempotency key
-	Object      string // what it overwrites, in the provider's words; "": nobody knows
+	Revision    int    // revision of the idempotency key
+	Object      string // id of the provider object that the report overwrites; "" if unknown
 	FirstSentAt time.Time
 	Provider    metering.Provider
-	Invoiced    bool // the invoice of its period is final: what is taken now is on none
+	Invoiced    bool // the invoice of the period is final: no invoice bills usage that is accepted now
 }
 
-// Busy is the cause where somebody else is sending the same report.
+// Busy is the cause of CodeOverloaded while another attempt holds the lease of the report.
 type Busy struct{ Wait time.Duration }
 
 func (b Busy) Error() string {
 	return "another attempt may send the report for another " + b.Wait.String()
 }
 
-// Lease gives a report to the caller, who may send it once Lease has returned
-// and must be done before the lease ends. It answers CodeOverloaded, caused by
-// Busy, while another's lease runs, CodeConflict where the report is decided or
-// its connection was replaced: plan again, and CodePaused while an operator
-// keeps the customer from being reported.
+// Lease leases a report to the caller, which may send the report until the lease ends. It fails with
+//
+//   - CodeOverloaded, caused by Busy, while another attempt holds the lease,
+//   - CodeConflict if the report is decided, its connection was replaced, or totals must be read after a
+//     restore: the caller must plan again,
+//   - CodePaused while an operator pauses the customer's reports.
 func (l Ledger) Lease(ctx context.Context, tenant metering.TenantID, report uuid.UUID, now time.Time, length time.Duration) (leased Leased, err error) {
 	err = inTx(ctx, l.pool, func(tx pgx.Tx) error {
 		leased, err = lease(ctx, tx, tenant, report, now, length)
@@ -123,7 +121,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		leaseUntil *time.Time
 		paused     bool
 		unread     bool
-		hold       bool // it is about an invoice and no period
+		hold       bool // the report is an action on an invoice and has no period
 	)
 	err = tx.QueryRow(ctx, `
 		select r.state, r.lease_until, r.attempts + 1, r.body, r.key_revision, coalesce(r.first_sent_at, $3),
@@ -153,7 +151,7 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 	if !state.Outstanding() {
 		return l, metering.Errorf(metering.CodeConflict, "the outcome of the report is already known")
 	}
-	if paused && !hold { // holding an invoice reports nothing
+	if paused && !hold { // an invoice hold reports no usage
 		return l, errPaused
 	}
 	if unread {
@@ -178,8 +176,8 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 
 var errNoReport = metering.Errorf(metering.CodeNotFound, "there is no such report")
 
-// Release ends the lease of an attempt that brought no decision, so that the
-// next one need not wait for it. With newKey that has another idempotency key.
+// Release ends the lease of an attempt without a decision, so that the next attempt need not wait. With
+// newKey, the next attempt has another idempotency key.
 func (l Ledger) Release(ctx context.Context, tenant metering.TenantID, report uuid.UUID, attempt int, response string, newKey bool) error {
 	_, err := l.pool.Exec(ctx, `
 		update billing_reports
@@ -194,10 +192,9 @@ func (l Ledger) Release(ctx context.Context, tenant metering.TenantID, report uu
 	return nil
 }
 
-// Complete records what came of a report: accepted, rejected or, until something
-// is known, in doubt. Completing again changes nothing, except that an
-// acceptance that turns up late outweighs a rejection: what was reported
-// meanwhile may have to be taken back.
+// Complete records the outcome of a report: accepted, rejected, or in_doubt while it is unknown. Completing
+// a decided report has no effect, with one exception: a late acceptance replaces a rejection. Usage that
+// was reported again in between may then have to be credited.
 func (l Ledger) Complete(ctx context.Context, tenant metering.TenantID, report uuid.UUID, state billing.State, response string, now time.Time) error {
 	if err := complete(ctx, l.pool, tenant, report, state, response, now); err != nil {
 		return fmt.Errorf("complete report: %w", coded(err))
@@ -210,7 +207,7 @@ func complete(ctx context.Context, q querier, tenant metering.TenantID, report u
 	return err
 }
 
-// KeepObject notes what the series of a report overwrites at its provider.
+// KeepObject stores the id of the provider object that the series of a report overwrites.
 func (l Ledger) KeepObject(ctx context.Context, tenant metering.TenantID, report uuid.UUID, object string) error {
 	_, err := l.pool.Exec(ctx, `
 		update billing_series s
@@ -226,7 +223,7 @@ func (l Ledger) KeepObject(ctx context.Context, tenant metering.TenantID, report
 	return nil
 }
 
-// decided records what came of reports, as SQL.
+// decided is the SQL that records the outcome $3 of the reports $2. See Ledger.Complete.
 const decided = `
 	with former as (
 	  select r.id, r.state
@@ -243,8 +240,8 @@ const decided = `
 	    and (former.state in ('planned', 'sending', 'in_doubt') or former.state = 'rejected' and $3 = 'accepted')
 	  returning r.customer_id, r.series_id, former.state)`
 
-// completeReports has somebody look at the customers again, unless all went as
-// their plan has noted it: a report to the present connection was accepted.
+// completeReports also resets the watermarks of the customers' open periods, so that they are planned
+// again. It keeps them if a first attempt at the current connection was accepted, as the plan expects.
 const completeReports = decided + `
 	update billing_periods p
 	set watermark_configuration = ''
@@ -258,16 +255,16 @@ const completeReports = decided + `
 	  and p.watermark_configuration <> ''
 	  and ($3 <> 'accepted' or c.state in ('rejected', 'in_doubt') or k.retired_at is not null)`
 
-// Resolution is what an operator has found out about a report in doubt, and how.
+// Resolution is an operator's decision about a report in state in_doubt.
 type Resolution struct {
 	Report uuid.UUID
 	State  billing.State // accepted or rejected
 	Actor  metering.Actor
-	Reason string // in their words
+	Reason string // in the operator's words
 }
 
-// Resolve records what an operator has found out. CodeNotFound where there is
-// no such report, CodeConflict where it is not in doubt.
+// Resolve records an operator's decision about a report. It fails with CodeNotFound if there is no such
+// report, and with CodeConflict if its state is not in_doubt.
 func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, r Resolution, now time.Time) error {
 	err := inTx(ctx, l.pool, func(tx pgx.Tx) error {
 		var is billing.State
@@ -292,8 +289,7 @@ func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, r Resolut
 	return nil
 }
 
-// LastNumbers are the highest numbers of these customers' reports; those without
-// any are left out.
+// LastNumbers returns the highest report number of each customer. It skips customers without reports.
 func (l Ledger) LastNumbers(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) (map[metering.CustomerID]int64, error) {
 	rows, err := l.pool.Query(ctx, `
 		select customer_id, max(number)
@@ -314,22 +310,21 @@ func (l Ledger) LastNumbers(ctx context.Context, tenant metering.TenantID, custo
 	return numbers, coded(err)
 }
 
-// lastNumber is a customer's, as SQL.
+// lastNumber returns the SQL of a customer's highest report number, or 0.
 func lastNumber(tenant, customer string) string {
 	return `(select coalesce(max(number), 0) from billing_reports where tenant_id = ` + tenant + ` and customer_id = ` + customer + `)`
 }
 
-// atOneInstant runs fn in a transaction whose every statement sees the same
-// state of the database, again where another transaction came first, and commits
-// it with what fn has audited.
+// atOneInstant runs fn in a repeatable-read transaction, and commits fn's changes with their audit entries.
+// It retries after serialization failures, deadlocks and unique violations.
 func atOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error) error {
 	return atOneInstantOn(ctx, pool, pool, repeatableRead, fn)
 }
 
-// atOneInstantOn is atOneInstant on a connection of a pool, with options of its transaction, which
-// is a repeatable read.
+// atOneInstantOn is atOneInstant on one connection of a pool, with options of a repeatable-read
+// transaction.
 func atOneInstantOn(ctx context.Context, conn, pool beginnerTx, options pgx.TxOptions, fn func(tx pgx.Tx) error) error {
-	const tries = 25 // of many who wait for one customer, one gets its turn at a time
+	const tries = 25 // of many transactions that wait for one customer, one succeeds at a time
 	for try := 1; ; try++ {
 		err := pgx.BeginTxFunc(ctx, conn, options, withAudit(ctx, pool, fn))
 		switch sqlState(err) {

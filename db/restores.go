@@ -13,18 +13,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Restores is about a database that was restored from a backup: what was
-// reported after that was made is unknown to it.
+// Restores recovers a ledger that was restored from a backup. Such a ledger lacks the reports that were
+// sent after the backup was made.
 type Restores struct {
 	pool *pool
 	read ReadPrice
 }
 
-// ledgerEpoch is the ledger's, as SQL.
+// ledgerEpoch is the SQL expression of the current epoch of the ledger; 0 if the ledger was never restored.
 const ledgerEpoch = `select coalesce(max(epoch), 0) from ledger_epochs`
 
-// isUnread says of a customer c at a connection k whether what was added up
-// there has to be read, as SQL.
+// isUnread is the SQL condition that the totals of customer c at connection k have not been read since the
+// ledger was restored.
 const isUnread = `not k.statements and (` + ledgerEpoch + `) > 0 and not exists (
 	    select
 	    from billing_destinations d
@@ -34,21 +34,20 @@ const isUnread = `not k.statements and (` + ledgerEpoch + `) > 0 and not exists 
 	      and d.provider_customer = coalesce(c.billing_provider_id, '')
 	      and d.read_epoch = (` + ledgerEpoch + `))`
 
-// numbersOfEpoch are the numbers of a customer's reports in each second since
-// 1970: those of a later epoch are higher, whatever was reported in between.
+// numbersOfEpoch is how many report numbers a customer has per second of the epoch, which is a Unix time.
+// So a later epoch has higher numbers than any report of an earlier one.
 const numbersOfEpoch = 1_000_000
 
-// Restored is what raising the epoch has found.
+// Restored is the result of raising the epoch.
 type Restored struct {
 	Epoch     int64
-	Withdrawn int64 // reports that were on their way, which the next ones take the place of
-	InDoubt   int64 // reports that were on their way to who adds up, or to former connections
-	Periods   int64 // open ones, which are reported anew
+	Withdrawn int64 // reports with an unknown outcome that later reports replace
+	InDoubt   int64 // reports with an unknown outcome that no later report replaces
+	Periods   int64 // open billing periods, which are planned again
 }
 
-// Raise begins another epoch of the ledger. It is to be called after each
-// restore, before a worker runs: reports made since have higher numbers than
-// all before, and no id is given out twice.
+// Raise begins a new epoch of the ledger. An operator calls it after each restore, before any worker runs.
+// The numbers of later reports are higher than all earlier ones, and no id is used twice.
 func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := skipIDs(ctx, tx); err != nil {
@@ -80,9 +79,9 @@ func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err err
 }
 
 const (
-	// withdrawForgotten are reports to who is billed now, of series of which the
-	// next report says all. Whether a quantity's next one goes to the same place is
-	// not known here: it is in doubt, and sent again.
+	// withdrawForgotten rejects reports to current connections, in series in which each report replaces the
+	// previous one. It skips quantities: here it is unknown whether the next one goes to the same
+	// destination. They are marked in_doubt and sent again.
 	withdrawForgotten = `
 		update billing_reports r
 		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report replaces this one', lease_until = null, decided_at = $1
@@ -95,8 +94,8 @@ const (
 		  and s.counting <> 'adds'
 		  and k.retired_at is null
 		  and r.state in ('planned', 'sending', 'in_doubt')`
-	// doubtForgotten are the others: what was never sent when the backup was made
-	// may have been since, so that what refuses it now says nothing of that attempt.
+	// doubtForgotten marks the other reports as in_doubt. A report that was unsent at the backup may have
+	// been sent since. A rejection of the next attempt is then no evidence about the earlier one.
 	doubtForgotten = `
 		update billing_reports r
 		set state = 'in_doubt', response = 'the backup was made before the outcome of the report was known', lease_until = null,
@@ -118,8 +117,7 @@ const (
 		where closed_at is null`
 )
 
-// skipIDs leaves out the ids that may have been given out after the backup was
-// made: receivers know them.
+// skipIDs skips the ids that may have been assigned after the backup was made, because receivers know them.
 func skipIDs(ctx context.Context, tx pgx.Tx) error {
 	const skipped = 1_000_000
 	_, err := tx.Exec(ctx, `
@@ -129,23 +127,23 @@ func skipIDs(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Reading is what has to be read of a customer in a new epoch.
+// Reading is a request to read a customer's state at the provider after a restore.
 type Reading struct {
 	Places   []billing.AddedUp
 	RaisedAt time.Time
-	KnownAt  time.Time // what was reported later is not known; of several restores since the customer was read last, the earliest
+	KnownAt  time.Time // reports recorded later are unknown; the earliest of all restores since the last reading
 	Customer string    // at the provider
-	Since    time.Time // what was charged then, or later, may be unknown, or have been set to something else
+	Since    time.Time // charges made or changed since then may be unknown
 }
 
-// Seen is what was read.
+// Seen is the customer's state at the provider.
 type Seen struct {
 	Added   []billing.Found
 	Charges []billing.FoundCharge
 }
 
-// Unread says what has to be read of what the customer's destination has added
-// up, if it has to be.
+// Unread returns what to read at the provider for the customer, and reports whether a reading is due. A
+// reading is due once per epoch and destination, except for receivers of statements.
 func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (r Reading, unread bool, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select exists (
@@ -195,8 +193,8 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 	return r, unread, nil
 }
 
-// Read keeps what the customer's destination was found to have added up: what
-// is not known of it was reported after the backup was made, and is written down.
+// Read stores the totals and charges that were read at the customer's destination. The ledger lacks the
+// reports that were sent after the backup; Read adds a report for each difference.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
 	err := atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		streams, err := Ledger(s).planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
@@ -205,7 +203,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		}
 		w := streams[0]
 		if !w.facts.Unread || w.facts.Side == nil {
-			return nil // somebody else has read it
+			return nil // another worker has already stored a reading
 		}
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)
@@ -245,7 +243,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 	return nil
 }
 
-// lost writes down what the far side has of the stream and the ledger lacks.
+// lost stores the reports that the ledger lacks and the provider has counted.
 func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
 	for _, report := range reports {
 		written, err := w.report(report, frame)
@@ -261,7 +259,7 @@ func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
 	return nil
 }
 
-// unknownCharges are those that no report has made, as far as is known.
+// unknownCharges returns the charges that belong to no report of the ledger.
 func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, charges []billing.FoundCharge) ([]billing.FoundCharge, error) {
 	ids := make([]uuid.UUID, len(charges))
 	for i, c := range charges {
@@ -275,8 +273,8 @@ func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ch
 	return slices.DeleteFunc(charges, func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
 }
 
-// keepFound notes what a charge overwrites that was found, and that it was taken:
-// when the backup was made it may have been on its way.
+// keepFound stores the provider object that the series of a charge overwrites, and marks a rejected report
+// as counted. When the backup was made, the outcome of that report may have been unknown.
 const keepFound = `
 	with found as (
 	  update billing_reports
@@ -292,8 +290,8 @@ const keepFound = `
 	  and s.tenant_id = r.tenant_id
 	  and s.id = r.series_id`
 
-// settleForgotten ends the reports of a former epoch whose quantity, if it
-// arrived, is in what was read.
+// settleForgotten rejects reports of a previous epoch with an unknown outcome. If such a report arrived,
+// the totals that were read include it.
 const settleForgotten = `
 	update billing_reports
 	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the provider''s totals were read again', lease_until = null, decided_at = $3

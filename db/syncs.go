@@ -15,13 +15,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Syncs are the requests to bring customers' usage to the billing provider.
-// A pass takes all the requests of a customer, reads its totals after that,
-// and answers them.
+// Syncs are the requests to report customers' usage to the billing provider. A pass takes all requests of a
+// customer, then reads its totals, then answers the requests.
 type Syncs struct{ pool *pool }
 
-// Request requests a sync, or joins the request that waits and returns its sync. It
-// commits the row before the caller starts the workflow.
+// Request requests a sync, or joins a waiting request and returns that sync. It commits the request before
+// the caller starts the workflow.
 func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
 	if _, err := activeProvider(ctx, s.pool, tenant); err != nil {
 		return metering.Sync{}, err
@@ -39,12 +38,12 @@ func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor mete
 	return sync, nil
 }
 
-// joinsWaiting is the clause by which an insert into billing_syncs s joins the customer's
-// waiting request.
+// joinsWaiting is the SQL clause that makes an insert into billing_syncs s join the customer's waiting
+// request.
 const joinsWaiting = `on conflict (tenant_id, customer_id) where status = 'requested' do update set callers = s.callers + 1`
 
-// requestSync inserts a request or joins the waiting one. The row is locked until
-// commit, so that the pass that takes it begins after that.
+// requestSync inserts a request or joins the waiting one. It locks the row until commit, so that a pass
+// that takes the request begins after the commit.
 func requestSync(ctx context.Context, q querier, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -62,8 +61,8 @@ func requestSync(ctx context.Context, q querier, tenant metering.TenantID, actor
 	return sync, err
 }
 
-// Withdraw takes back a request that nobody could be told of. One that a pass
-// has taken already, or that other callers share, stays.
+// Withdraw withdraws one caller's request, because its workflow could not be started. The request remains
+// if a pass has taken it or other callers share it.
 func (s Syncs) Withdraw(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `
@@ -88,8 +87,7 @@ func (s Syncs) Withdraw(ctx context.Context, tenant metering.TenantID, sync uuid
 	return nil
 }
 
-// RequestOnce is Request for who wants the customer synced in any case: a
-// request that is open already will do.
+// RequestOnce requests a sync on behalf of the scheduler, unless the customer has an open request.
 func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -116,8 +114,8 @@ func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, custom
 	return nil
 }
 
-// RequestByProvider is Request because of something that the provider says. It
-// returns the sync that answers.
+// RequestByProvider requests a sync because of an event at the provider. It returns the id of the sync,
+// which may be one that was waiting already.
 func (s Syncs) RequestByProvider(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (uuid.UUID, error) {
 	sync, err := requestSync(ctx, s.pool, tenant, metering.Scheduler, customer, metering.ByProvider, now)
 	if err != nil {
@@ -126,7 +124,7 @@ func (s Syncs) RequestByProvider(ctx context.Context, tenant metering.TenantID, 
 	return sync.ID, nil
 }
 
-// Record keeps a sync that nobody had to ask for and that has succeeded.
+// Record stores a scheduled sync that succeeded without a request.
 func (s Syncs) Record(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, began, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return record(ctx, tx, tenant, customer, a, began, now) })
 	if err != nil {
@@ -141,8 +139,7 @@ type Accepted struct {
 	Response string
 }
 
-// RecordAccepted is Record and Complete in one: of a sync whose last report was
-// accepted.
+// RecordAccepted stores a scheduled sync that succeeded, and completes its last report, in one transaction.
 func (s Syncs) RecordAccepted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, last Accepted, a Answer, began, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := complete(ctx, tx, tenant, last.Report, billing.Accepted, last.Response, now); err != nil {
@@ -189,8 +186,7 @@ func recordSyncEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cus
 	return publishSyncs(ctx, tx, tenant, customer, ids, failure, now)
 }
 
-// setFailing moves failing_since to the customer's last sync if that failed, and clears
-// it otherwise.
+// setFailing moves failing_since to the customer's last sync if that sync failed, and clears it otherwise.
 func setFailing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, last uuid.UUID, failed bool, now time.Time) error {
 	since := metering.Instant(now)
 	err := tx.QueryRow(ctx, `
@@ -232,8 +228,8 @@ func publishSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	return publishAll(ctx, tx, tenant, customer, messages, now)
 }
 
-// ReportedSince says whether any customer of the tenant was synced since an
-// instant, as far as the newest syncs show.
+// ReportedSince reports whether any customer of the tenant was synced since an instant, according to the
+// 100 newest syncs.
 func (s Syncs) ReportedSince(ctx context.Context, tenant metering.TenantID, since time.Time) (reported bool, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select exists (
@@ -252,19 +248,18 @@ func (s Syncs) ReportedSince(ctx context.Context, tenant metering.TenantID, sinc
 	return reported, nil
 }
 
-// Begun is a pass over a customer's billing. Which requests it answers stays in
-// the database.
+// Begun is a pass over a customer's billing. The requests that it answers are stored in the database.
 type Begun struct {
 	PassID   uuid.UUID
 	Requests int
-	After    int64 // the number of the customer's last report before it
+	After    int64 // the number of the customer's last report before the pass
 	Reads    bool  // the customer's state at the provider has to be read
-	Paused   bool  // an operator keeps the customer from being reported: no request was taken
+	Paused   bool  // an operator pauses the customer's reports: the pass took no request
 }
 
-// Begin takes all open requests of the customer: new ones, and those of a pass
-// that was cut short. Totals read after it has returned answer them. A repeat
-// moves them to a new pass. The previous pass then answers none.
+// Begin takes all open requests of the customer: new ones, and those of an interrupted pass. Totals that
+// are read after Begin returns answer them. A repeated Begin moves the requests to a new pass. The previous
+// pass then answers none.
 func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (b Begun, err error) {
 	if b.PassID, err = uuid.NewV7(); err != nil {
 		return Begun{}, fmt.Errorf("begin sync: %w", err)
@@ -295,17 +290,17 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 	return b, nil
 }
 
-// Answer is how a pass ended.
+// Answer is the result of a pass.
 type Answer struct {
-	Error    string      // what the operator should do; "" when all went well
-	Reports  []uuid.UUID // those that were sent, refused, or found up to date
+	Error    string      // the fix that the operator should make; "" if the pass succeeded
+	Reports  []uuid.UUID // reports that were sent, rejected, or found up to date
 	Excluded []metering.ExcludedMeter
 }
 
-// Finished is the result of the end of a pass.
+// Finished is the result of Syncs.Finish.
 type Finished struct {
 	Requests int
-	More     bool // requests are open: new ones, or those that another pass has taken
+	More     bool // other requests are open: new ones, or ones that another pass has taken
 }
 
 // Finish answers the requests of a pass.
@@ -357,7 +352,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 	return f, nil
 }
 
-// takenBy lists the syncs of a pass, also those that were cancelled meanwhile.
+// takenBy returns the syncs of a pass, including those that were cancelled since.
 func takenBy(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID) ([]uuid.UUID, error) {
 	rows, err := tx.Query(ctx, `
 		select id
@@ -371,8 +366,8 @@ func takenBy(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
-// explain keeps what answers the syncs: reports, and the meters left out. Those
-// of a run that began before the database was restored may be gone.
+// explain stores the reports and the excluded meters of the syncs. It skips reports that are missing
+// because the database was restored after the run began.
 func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, a Answer) error {
 	if _, err := tx.Exec(ctx, `
 		insert into billing_sync_reports (tenant_id, sync_id, report_id)
@@ -514,7 +509,7 @@ func (s Syncs) excluded(ctx context.Context, tenant metering.TenantID, sync uuid
 type SyncFilter struct {
 	Customer metering.CustomerID
 	Status   metering.SyncStatus
-	Before   uuid.UUID // the last one of the page before
+	Before   uuid.UUID // the last sync of the previous page
 }
 
 // List returns up to limit syncs, newest first, without their lines.
@@ -537,14 +532,14 @@ func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter,
 	return page, nil
 }
 
-// OpenSyncs is a customer with requests that nobody has answered.
+// OpenSyncs is a customer with unanswered requests.
 type OpenSyncs struct {
 	Tenant   metering.TenantID
 	Customer metering.CustomerID
 }
 
-// Open lists, over all tenants, the customers with a request from before
-// `before` that is not answered, but for those who are paused.
+// Open returns the customers of all tenants with an open request that is older than before. It skips paused
+// customers.
 func (s Syncs) Open(ctx context.Context, before time.Time) ([]OpenSyncs, error) {
 	rows, err := s.pool.Query(ctx, `
 		select distinct s.tenant_id, s.customer_id

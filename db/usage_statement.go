@@ -13,42 +13,42 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// usageStatement reads ranges from the cheapest exact places, all of them in
-// one statement: of each place, the parts of the ranges that are read there.
-// Nothing else reads the rollups, so that their shape can change.
+// usageStatement reads usage of ranges in one SQL statement, from the cheapest sources that are exact. It
+// splits each range into parts, one or more per source. No other code reads usage from the rollups, so that
+// their schema can change.
 type usageStatement struct {
 	args   pgx.NamedArgs
-	all    bool               // each customer's usage, and the whole tenant's
-	some   bool               // each customer's usage, in that customer's ranges
-	whole  bool               // the whole tenant's
+	all    bool               // read each customer's usage, and the whole tenant's
+	some   bool               // read each customer's usage in the ranges of that customer
+	whole  bool               // read the whole tenant's usage
 	zones  map[string][]int64 // the meter versions of each timezone
 	places [4]rangeParts
 
-	selecting map[int64]metering.MeterVersion // the versions that do not count each event with its value, and those that are read by group
-	grouped   bool                            // rows of events have their groups
+	selecting map[int64]metering.MeterVersion // the versions with filters or a value property, and those that are read by group
+	grouped   bool                            // rows of measured events have their groups
 
-	customers []int64 // whose the parts are that are being added
+	customers []int64 // the customers of the parts that are being added
 }
 
-// rangeParts are parts of ranges, in columns.
+// rangeParts are parts of ranges, as columns.
 type rangeParts struct {
 	numbers     []int32
 	from, until []time.Time
-	versions    [][]int64 // the meter versions that are read there
-	customers   [][]int64 // whose the part is; of a statement of some customers
+	versions    [][]int64 // the meter versions to read
+	customers   [][]int64 // the customers to read, if usageStatement.some is set
 }
 
-// place is where usage is read.
+// place is a source of usage.
 type place int
 
 const (
 	monthly place = iota
 	hourly
-	raw      // the events themselves, of versions that count each one with its value
-	measured // the events themselves, which MeterVersion.Measure measures
+	raw      // events of versions that count each event with its value
+	measured // events that MeterVersion.Measure has to measure
 )
 
-// rollup is the table of a place, and the column that says where a row starts.
+// rollup returns the table of a place, and its column for the start of a row.
 func (p place) rollup() (table, start string) {
 	if p == monthly {
 		return "usage_monthly", "u.month"
@@ -56,14 +56,14 @@ func (p place) rollup() (table, start string) {
 	return "usage_hourly", "u.hour"
 }
 
-// unfolded is what is not in the rollups yet, and unfoldedTransactions has a row for
-// each that has added to it.
+// unfolded has the usage that is not merged into the rollups yet. unfoldedTransactions has one row per
+// transaction that added such usage.
 const (
 	unfolded             = "usage_unfolded"
 	unfoldedTransactions = "usage_added"
 )
 
-// newUsageStatement reads usage of one customer, or of the whole tenant.
+// newUsageStatement returns a statement that reads usage of one customer, or of the whole tenant.
 func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
 	s := &usageStatement{
 		args:  pgx.NamedArgs{"tenant": tenant, "customer": customer},
@@ -78,37 +78,35 @@ func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, m
 	return s
 }
 
-// newUsageStatementOfAll reads usage customer by customer, and the whole
-// tenant's beside it.
+// newUsageStatementOfAll returns a statement that reads the usage of each customer and of the whole tenant.
 func newUsageStatementOfAll(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
 	s := newUsageStatement(tenant, metering.WholeTenant, meters)
 	s.all, s.whole = true, false
 	return s
 }
 
-// newUsageStatementOfSome reads usage of customers that have ranges of their own.
+// newUsageStatementOfSome returns a statement that reads usage of customers with ranges of their own.
 func newUsageStatementOfSome(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
 	s := newUsageStatement(tenant, metering.WholeTenant, meters)
 	s.some, s.whole = true, false
 	return s
 }
 
-// addOf has a range of some customers read as well, to the microsecond.
+// addOf adds a range of some customers, to the microsecond.
 func (s *usageStatement) addOf(no int, r metering.Range, customers []int64) {
 	s.customers = customers
 	s.add(no, r, false)
 }
 
-// add has a range read as well, to the microsecond: in hours alone, or in
-// months where those will do.
+// add adds a range, to the microsecond. With byHour, the statement reads hours only, and no months.
 func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
 	for zone, versions := range s.zones {
 		s.addIn(zone, versions, no, r, byHour)
 	}
 }
 
-// addMeter adds a range of customers and one meter, to the microsecond. With grouped, the rows have
-// the group of each event. With byHour, it reads hours only, and no months.
+// addMeter adds a range of customers and one meter, to the microsecond. With grouped, the rows have the
+// group of each event. With byHour, the statement reads hours only, and no months.
 func (s *usageStatement) addMeter(no int, r metering.Range, customers []int64, v metering.MeterVersion, grouped, byHour bool) {
 	if grouped {
 		s.grouped, s.selecting[int64(v.ID)] = true, v
@@ -125,13 +123,13 @@ func (s *usageStatement) addIn(zone string, versions []int64, no int, r metering
 	}
 }
 
-// selects reports whether events of the version are measured.
+// selects reports whether MeterVersion.Measure has to measure the events of the version.
 func (s *usageStatement) selects(version int64) bool {
 	_, selects := s.selecting[version]
 	return selects
 }
 
-// addWhole is add of one range, without the hours that the range cuts.
+// addWhole adds a range without the hours that the range covers in part.
 func (s *usageStatement) addWhole(r metering.Range, byHour bool) {
 	for zone, versions := range s.zones {
 		s.addWholeIn(zone, versions, 0, r, byHour)
@@ -150,7 +148,7 @@ func (s *usageStatement) addWholeIn(zone string, versions []int64, no int, r met
 	}
 }
 
-// wholeHours joins the months and hours of a span, which follow one another.
+// wholeHours joins the contiguous hours and months of a span into one range.
 func wholeHours(span metering.Span) metering.Range {
 	var all metering.Range
 	for _, r := range append(span.Hours, span.Months) {
@@ -180,11 +178,11 @@ func (s *usageStatement) part(in place, no int, r metering.Range, versions []int
 	p.versions, p.customers = append(p.versions, versions), append(p.customers, s.customers)
 }
 
-// rows is what was counted in the ranges, as a table of SQL: no (of the range),
-// customer_id, meter_version_id, group_id (null of raw events, whose group only
-// Go knows), start and tallyColumns. However many ranges there are, its text is
-// one of a few. It reads the events that have to be measured through q, which is the
-// repeatable-read transaction of the statement.
+// rows returns the usage of the ranges as a SQL table expression. Its columns are no (of the range),
+// customer_id, meter_version_id, group_id, start and tallyColumns. group_id is null for raw events that are
+// not read by group, because only Go computes their group. The SQL has few variants, however many ranges
+// there are. rows reads events that it has to measure through q, which is the repeatable-read transaction
+// of the statement.
 func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
 	places := s.wholeParts()
 	if len(s.places[raw].from) > 0 {
@@ -202,9 +200,8 @@ func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
 	return s.table(places), nil
 }
 
-// rowsInOrder is rows of whole hours and months alone, each part read by itself
-// in the order of its index: by group and start. So the first of many rows are
-// found without reading all.
+// rowsInOrder returns rows of whole hours and months only. It reads each part separately, in the order of
+// its index, which is group and start. So the database finds the first rows without reading all.
 func (s *usageStatement) rowsInOrder() string {
 	var parts []string
 	for _, p := range []place{monthly, hourly} {
@@ -226,7 +223,7 @@ func (s *usageStatement) rowsInOrder() string {
 	return s.table(parts)
 }
 
-// wholeRows is rows of whole hours and months alone.
+// wholeRows returns rows of whole hours and months only.
 func (s *usageStatement) wholeRows() string { return s.table(s.wholeParts()) }
 
 func (s *usageStatement) wholeParts() (parts []string) {
@@ -238,7 +235,7 @@ func (s *usageStatement) wholeParts() (parts []string) {
 	return parts
 }
 
-// table returns parts as a table of SQL, which is empty if there are none.
+// table returns the union of parts as a SQL table expression, which is empty if there are no parts.
 func (s *usageStatement) table(parts []string) string {
 	if len(parts) == 0 {
 		parts = s.joined(monthly)
@@ -251,9 +248,9 @@ func rollupColumns(start string) string {
 	return "u.customer_id, u.meter_version_id, u.group_id, " + start + ", " + tallyColumns
 }
 
-// joined is a rollup's rows in its parts, and what is not in it yet. Each part of a
-// rollup is looked up by itself ("offset 0" keeps it so): a join would read what lies
-// between them as well, which is most of a long range.
+// joined returns the SQL of a rollup's rows in its parts, and of the usage that is not merged into the
+// rollup yet. "offset 0" makes the database read each part separately. A join would also read the rows
+// between the parts, which are most of a long range.
 func (s *usageStatement) joined(p place) []string {
 	rollup, start := p.rollup()
 	parts, bounds := s.unnest(p), s.bounds(p, start)
@@ -272,7 +269,7 @@ func (s *usageStatement) joined(p place) []string {
 	}
 }
 
-// events are raw events where a range cuts an hour, by the same rule as ingest.
+// events returns the SQL of raw events of the hours that a range covers in part. It counts as ingest does.
 func (s *usageStatement) events() string {
 	customer := "e.customer_id"
 	switch {
@@ -305,7 +302,7 @@ type measuredKey struct {
 	customer metering.CustomerID
 	version  int64
 	start    time.Time
-	group    metering.GroupID // zero: it is not asked for
+	group    metering.GroupID // zero if groups are not read
 }
 
 // measure streams the events of the place measured and returns their tallies.
@@ -344,7 +341,7 @@ func (s *usageStatement) measure(ctx context.Context, q querier) (map[measuredKe
 	return tallies, nil
 }
 
-// countedFor returns the customers that a customer's events are shown for.
+// countedFor returns the customers to which the statement adds a customer's events.
 func (s *usageStatement) countedFor(customer metering.CustomerID) []metering.CustomerID {
 	switch {
 	case s.all:
@@ -355,8 +352,8 @@ func (s *usageStatement) countedFor(customer metering.CustomerID) []metering.Cus
 	return []metering.CustomerID{customer}
 }
 
-// measuredRows returns tallies of measured events as a select with the columns of rows, and its
-// arguments, which begin with a prefix.
+// measuredRows returns a select of the tallies of measured events, with the columns of rows, and its
+// arguments. The names of the arguments begin with prefix.
 func measuredRows(prefix string, of map[measuredKey]*tally) (sql string, args pgx.NamedArgs) {
 	var numbers []int32
 	var customers, versions []int64
@@ -384,8 +381,8 @@ func measuredRows(prefix string, of map[measuredKey]*tally) (sql string, args pg
 		  m (no, customer_id, version_id, group_id, start, sum, count, late_sum, late_count)`, prefix), args
 }
 
-// ofCustomer restricts rollups u or events e. Only rollups have rows of the
-// whole tenant; its events are all.
+// ofCustomer returns the SQL condition that restricts rollups u or events e to the statement's customers.
+// Only rollups have rows of the whole tenant. Its raw events are those of all customers.
 func (s *usageStatement) ofCustomer(of string) string {
 	if s.all || s.whole && of == "e" {
 		return of + ".tenant_id = @tenant"
@@ -396,8 +393,8 @@ func (s *usageStatement) ofCustomer(of string) string {
 	return of + ".tenant_id = @tenant and " + of + ".customer_id = @customer"
 }
 
-// transactions leaves out what other customers' transactions have added, before it is
-// taken apart: there may be thousands in the second before they are folded.
+// transactions returns the SQL condition that skips unfolded rows of other customers before their arrays
+// are expanded. Thousands of such rows may be added in the second before they are folded.
 func (s *usageStatement) transactions(table string) string {
 	switch {
 	case table != unfolded || s.all || s.whole:
@@ -409,8 +406,8 @@ func (s *usageStatement) transactions(table string) string {
 	}
 }
 
-// addedOf are the rows of usage_unfolded u that @customer's events have added, as SQL,
-// in the words in which the database finds them soonest.
+// addedOf returns the SQL condition for the rows of usage_unfolded u that events of @customer added. Its
+// form lets the database use an index.
 func addedOf(u string) string {
 	return "@customer = any(" + u + ".customer_ids) and " + u + ".event_customer_id = @customer"
 }
@@ -432,8 +429,8 @@ func (s *usageStatement) unnest(p place) string {
 		  offset 0) x`, name, customers, column, parsed)
 }
 
-// argument returns what the names of a place's arguments begin with. A statement of some
-// customers has names of its own, so that it can be part of another statement.
+// argument returns the prefix of the names of a place's arguments. A statement of some customers has a
+// prefix of its own, so that it can be part of another statement.
 func (s *usageStatement) argument(p place) string {
 	if s.some {
 		return fmt.Sprintf("some%d", p)
@@ -441,7 +438,7 @@ func (s *usageStatement) argument(p place) string {
 	return fmt.Sprintf("place%d", p)
 }
 
-// arrays are arrays of SQL as texts.
+// arrays returns SQL arrays as text.
 func arrays(of [][]int64) []string {
 	texts := make([]string, len(of))
 	for i, numbers := range of {
@@ -450,8 +447,8 @@ func arrays(of [][]int64) []string {
 	return texts
 }
 
-// bounds are those of all of a place's parts: with them the database leaves
-// out whole chunks.
+// bounds returns the SQL condition for the range from the first to the last part of a place. It lets the
+// database skip chunks outside the range.
 func (s *usageStatement) bounds(p place, at string) string {
 	var least, most time.Time
 	if parts := s.places[p]; len(parts.from) > 0 {
@@ -462,10 +459,9 @@ func (s *usageStatement) bounds(p place, at string) string {
 	return fmt.Sprintf(" and %s >= @%[2]s_least and %[1]s < @%[2]s_most", at, name)
 }
 
-// countedEvents is the number of a customer's events in the months that a
-// range touches, and of the late ones of every month, as of the meter versions
-// that billing uses, as SQL. Of those that are not folded yet it reads addedEvents,
-// or what a statement has made of it.
+// countedEvents returns the SQL of a customer's number of events in the months that a range overlaps, plus
+// its late events of all months. It counts the meter versions that billing uses. It reads events that are
+// not folded yet from added, which is addedEvents or a table made from it.
 func countedEvents(added, tenant, customer, start, end string) string {
 	within := func(table string) string {
 		return `(
@@ -479,8 +475,8 @@ func countedEvents(added, tenant, customer, start, end string) string {
 	return `(` + within("usage_monthly") + ` + case when ` + customer + ` in (select customer_id from ` + added + ` a) then ` + within(added) + ` else 0 end)`
 }
 
-// addedEvents are the tenant's events that are not folded yet, and addedEventsOf
-// those of @customer, as SQL.
+// addedEvents is the SQL of the tenant's events that are not folded yet; addedEventsOf is that of the
+// events of @customer.
 var (
 	addedEvents   = selectAdded("")
 	addedEventsOf = selectAdded(" and u.customer_id = @customer and " + addedOf("u"))
@@ -494,9 +490,9 @@ func selectAdded(of string) string {
 	group by 1, 2, 3, 4)`
 }
 
-// groupsUsed are the meter versions and groups that customer $2 has usage in.
-// groupUsedByOthers reports whether another customer has usage in group g, and groupUsedByAny
-// whether any customer has, as SQL. All of the tenant's usage is folded.
+// groupsUsed is the SQL of the meter versions and groups in which customer $2 has usage. groupUsedByOthers
+// is the condition that another customer has usage in group g, and groupUsedByAny that any customer has.
+// All of the tenant's usage must be folded.
 const (
 	groupsUsed        = `select u.meter_version_id, u.group_id from usage_monthly u where u.tenant_id = $1 and u.customer_id = $2`
 	groupUsedByOthers = `exists (
@@ -515,8 +511,7 @@ const (
 		    and o.group_id = g.group_id)`
 )
 
-// selectLateMonths reads the months in which anything of a customer's came for
-// a closed period.
+// selectLateMonths reads the months in which the customer has late usage.
 var selectLateMonths = `
 	select distinct u.month
 	from (
@@ -534,6 +529,6 @@ var selectLateMonths = `
 	    and late_count > 0) u
 	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
 
-// dailyCount reads what the database itself has counted of each event type on
-// a day of UTC that begins @from: not a rollup, but what those are compared with.
+// dailyCount reads the sum and count of each event type on the UTC day that begins at @from. The database
+// maintains these figures independently of the rollups, to check the rollups against them.
 const dailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`

@@ -14,11 +14,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Reconciliations are what closed periods came to for each meter beside what
-// the provider's final invoices bill of it.
+// Reconciliations compares the totals of closed periods with the amounts that the provider's final invoices
+// bill for them, by meter.
 type Reconciliations struct{ pool *pool }
 
-// Reconciled is a closed period's meter, and what the provider has of it.
+// Reconciled is a meter's total of a closed period, with the figures that the provider has of it.
 type Reconciled struct {
 	CustomerID   metering.CustomerID
 	ExternalID   string
@@ -27,25 +27,25 @@ type Reconciled struct {
 	Period       metering.Range
 	MeterSlug    string
 
-	Usage    metering.Decimal // that the period closed at
+	Usage    metering.Decimal // the total with which the period closed
 	Charge   metering.Decimal // for usage
 	Currency string           // of the charge
-	Bills    metering.Bills   // in what the period was billed; amounts: the reconciliation is in money
+	Bills    metering.Bills   // whether the period was billed in quantities or amounts; amounts: the reconciliation is in money
 
-	Accepted metering.Decimal // by the provider's answers; units, or money with amounts
-	Counted  metering.Decimal // that it was seen to have counted; units, or money with amounts
+	Accepted metering.Decimal // the last report that the provider accepted; units, or money with amounts
+	Counted  metering.Decimal // the last report that the provider was seen to have counted; units, or money with amounts
 
-	billing.Reconciliation                   // as it stands; where it is open, only what is invoiced so far is known
-	InvoicedAmount         *metering.Decimal // by invoices that stand; nil: by none, or in more than one currency
-	InvoicedCurrency       string            // of the amount
+	billing.Reconciliation                   // the current state; if it is open, it covers only the invoices so far
+	InvoicedAmount         *metering.Decimal // on final invoices that are not void; nil if there are none, or several currencies
+	InvoicedCurrency       string            // currency of InvoicedAmount
 	Invoices               []ReconciledInvoice
 
-	Actor     metering.Actor // who decided it; "": the rules
-	Note      string         // why, in the actor's words
-	DecidedAt *time.Time     // nil: it is open
+	Actor     metering.Actor // the actor that decided it; "" if the rules did
+	Note      string         // the actor's reason, in the actor's words
+	DecidedAt *time.Time     // nil if the reconciliation is open
 }
 
-// ReconciledInvoice is an invoice that is about the billing period.
+// ReconciledInvoice is an invoice for the billing period.
 type ReconciledInvoice struct {
 	ID          string                `json:"id"`
 	Connection  metering.ConnectionID `json:"connection"`
@@ -58,13 +58,13 @@ type ReconciledInvoice struct {
 	FinalizedAt *time.Time            `json:"finalized_at"`
 }
 
-// ReconciliationKey says whose reconciliation it is.
+// ReconciliationKey identifies a reconciliation within a tenant.
 type ReconciliationKey struct {
 	Period metering.PeriodID `json:"period"`
 	Meter  metering.MeterID  `json:"meter"`
 }
 
-// Key is that of the reconciliation.
+// Key returns the key of the reconciliation.
 func (r Reconciled) Key() ReconciliationKey { return ReconciliationKey{r.PeriodID, r.MeterID} }
 
 // ReconciliationFilter picks reconciliations. Zero fields do not restrict.
@@ -72,10 +72,10 @@ type ReconciliationFilter struct {
 	Customer metering.CustomerID
 	Period   metering.PeriodID
 	State    billing.ReconciliationState
-	Before   ReconciliationKey // the last one of the page before
+	Before   ReconciliationKey // the last reconciliation of the previous page
 }
 
-// List returns up to limit reconciliations, those of the newest periods first.
+// List returns up to limit reconciliations, newest periods first.
 func (s Reconciliations) List(ctx context.Context, tenant metering.TenantID, f ReconciliationFilter, limit int) (page Page[Reconciled], err error) {
 	if f.Before == (ReconciliationKey{}) {
 		f.Before = ReconciliationKey{math.MaxInt64, math.MaxInt64}
@@ -102,11 +102,11 @@ func readReconciled(ctx context.Context, q querier, sql string, args pgx.NamedAr
 	return pgx.CollectRows(rows, scanReconciled)
 }
 
-// sameMode says whether a connection k is of the mode in which a total t was closed, as SQL.
+// sameMode is the SQL condition that connection k has the mode, test or live, in which total t was closed.
 const sameMode = `(k.livemode is false) = t.test`
 
-// reportedUnits sums the quantities that the provider has accepted and counted of a total t, as SQL:
-// money in a period that was billed in amounts.
+// reportedUnits is the SQL that sums the last accepted and the last counted report of each series of a
+// total t. The sums are money if the period was billed in amounts.
 const reportedUnits = `
 	  select sum(x.accepted) as accepted, sum(x.counted) as counted
 	  from billing_series s
@@ -127,12 +127,12 @@ const reportedUnits = `
 	    and s.meter_id = t.meter_id
 	    and ` + reportsUsage
 
-// reportsUsage says that a series s is of a period's own usage, as SQL.
+// reportsUsage is the SQL condition that series s reports a period's own usage.
 const reportsUsage = `(s.kind = 'quantity' or s.kind = 'charge' and not s.late)`
 
-// invoicedUnits are what the invoices of a total t bill, as they were last
-// read, and the invoices, as SQL. Those that stand are final and not void. Of a
-// period that was billed in amounts it is money, on the lines that were set.
+// invoicedUnits is the SQL of the units that the invoices of total t bill, as last read, and of these
+// invoices. An invoice stands if it is final and not void. If the period was billed in amounts, the sum is
+// money on the lines that reports of the period created.
 var invoicedUnits = `
 	  select sum(i.quantity) filter (where i.stands) as quantity, min(i.currency) filter (where i.stands and i.billed) as currency,
 	    case count(distinct i.currency) filter (where i.stands and i.billed) when 1 then sum(i.amount) filter (where i.stands) end as amount,
@@ -164,9 +164,9 @@ var invoicedUnits = `
 	      and i.customer_id = t.customer_id
 	      and ` + aboutPeriod("t", "t.period_id") + `) i`
 
-// selectReconciled reads a page from an index: of the totals, of the customer's
-// periods, or, where a state is asked for that is written down, of the
-// reconciliations. A tenant that no provider with invoices bills has none.
+// selectReconciled returns the SQL of a page. It reads the page from an index of the totals, of the
+// customer's periods or, for a stored state, of the reconciliations. The page is empty if no provider with
+// invoices bills the tenant.
 func selectReconciled(f ReconciliationFilter) string {
 	where := []string{`(k.period_id, k.meter_id) < (@before_period, @before_meter)`, `exists (select from billing_connections where tenant_id = @tenant and invoices)`}
 	if f.Customer != 0 {
@@ -190,12 +190,12 @@ func selectReconciled(f ReconciliationFilter) string {
 	        and r.meter_id = k.meter_id)`)...)
 }
 
-// selectOneReconciled reads the one of a period and a meter.
+// selectOneReconciled reads the reconciliation of a period and a meter.
 var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliation, `k.period_id = @period`, `k.meter_id = @meter`, oneThatIsOrMayBe)
 
-// lastReconciliation joins the reconciliation r that holds of a period p and
-// its total t; reconcilable says of a total that a provider with invoices bills
-// it; oneThatIsOrMayBe that it is reconciled or will be, as SQL.
+// lastReconciliation joins the latest reconciliation r of a period p and its total t. reconcilable is the
+// condition that a provider with invoices bills total t. oneThatIsOrMayBe is the condition that the total
+// is or will be reconciled.
 const (
 	lastReconciliation = `left join lateral (
 	    select *
@@ -220,8 +220,8 @@ const (
 	oneThatIsOrMayBe = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
 )
 
-// reconciledOf walks through a table k that has the keys, newest first, and
-// shows those of which all of where holds, as SQL.
+// reconciledOf returns the SQL of the reconciliations for which all conditions of where hold. It reads
+// their keys from a table k, newest first.
 func reconciledOf(keys, last string, where ...string) string {
 	return `
 	with t as (
@@ -258,8 +258,7 @@ func scanReconciled(row pgx.CollectableRow) (r Reconciled, err error) {
 	return r, err
 }
 
-// alarm publishes a reconciliation that is disputed, in the transaction that
-// writes it down, once its period is stored.
+// alarm publishes a disputed reconciliation, in the transaction that stores it. The period must be stored.
 func (w *planWriter) alarm(r billing.Reconciliation) error {
 	if r.State != billing.ReconciliationDisputed {
 		return nil
@@ -306,7 +305,7 @@ func standingIn(state string) string {
 		      and ` + standsLast + `)`
 }
 
-// discrepant are the states of reconciliations that found a discrepancy.
+// discrepant returns the states of reconciliations that found a discrepancy.
 func discrepant() []billing.ReconciliationState {
 	return slices.DeleteFunc(billing.ReconciliationState("").Values(), func(s billing.ReconciliationState) bool {
 		return s == billing.ReconciliationOpen || s == billing.ReconciliationAgreed

@@ -14,10 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Retain drops whole chunks of events that end before the cutoff, and the keys
-// of theirs whose repeat would show its age. Events stay as long as a billing
-// period that is not closed, or a meter that is still counting its past, may
-// need them. Totals stay for ever. It returns how many chunks it has dropped.
+// Retain drops whole chunks of events that end before the cutoff, and the keys of their events with a
+// timestamp. A repeat of such an event is rejected for its age. Events that an open billing period or a
+// backfill may need stay. Totals stay forever. Retain returns the number of chunks that it dropped.
 func (m Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped int, err error) {
 	edge, err := m.raiseEdge(ctx, cutoff, now)
 	if err != nil || edge.IsZero() {
@@ -43,9 +42,8 @@ func (m Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped
 	return dropped, nil
 }
 
-// neededFrom is the first instant of which billing may need the events: the
-// start of the oldest period that is not closed, or that has no digest yet, also
-// of those that nobody has looked at yet.
+// neededFrom is the SQL of the first instant from which billing may need events. That is the start of the
+// oldest period that is not closed or has no digest, including periods that are not stored yet.
 const neededFrom = `
 	select min(least(
 	  (select min(p.starts_at) from billing_period_totals k join billing_periods p on p.tenant_id = k.tenant_id and p.id = k.period_id
@@ -62,9 +60,9 @@ const neededFrom = `
 	from customers c
 	join tenants t on t.id = c.tenant_id`
 
-// raiseEdge moves the instant from which events are kept ahead, by whole
-// chunks, and returns it; zero: all are kept. The row's lock and the one that
-// a new meter version takes keep a past from being dropped that is to be counted.
+// raiseEdge raises the instant from which events are kept, by whole chunks, and returns it. Zero means that
+// all events are kept. The row lock conflicts with the lock of a new meter version, so that no events are
+// dropped that its backfill counts.
 func (m Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge time.Time, err error) {
 	err = inTx(ctx, m.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
@@ -115,8 +113,8 @@ func (m Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]meteri
 	return chunks, coded(err)
 }
 
-// awaitIngest waits until no transaction is left that read the former edge:
-// ingest holds its tenant's lock while it works.
+// awaitIngest waits until all transactions that read the previous edge have ended. Ingest holds its
+// tenant's lock while it works.
 func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
 	tenants, err := Tenants{m.pool}.After(ctx, 0, 1<<31-1)
 	if err != nil {
@@ -130,11 +128,10 @@ func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, erro
 	return tenants, nil
 }
 
-// settleLateUsage keeps what came late for the closed periods that begin
-// before the edge, because their ragged ends can no longer be counted soon,
-// nor can a new way of counting look that far back. What comes for them from
-// now on is shown and not billed. Everybody's is settled but whose cannot be
-// counted: theirs has to be mended before any event goes.
+// settleLateUsage stores the late usage of the closed periods that begin before the edge. Once their events
+// are dropped, hours that a period covers in part and new meter versions can no longer be counted. Usage
+// that arrives for these periods later is shown and not billed. An error for one customer does not keep
+// settleLateUsage from settling the others, but it keeps Retain from dropping events.
 func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
 	type payee struct {
 		Tenant   metering.TenantID
@@ -186,8 +183,8 @@ func (m Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, c
 	})
 }
 
-// keepLate stores what came late for the stream's closed periods that begin before the
-// edge, nothing where nothing was counted, but where it is stored already.
+// keepLate stores the late usage of the schedule's closed periods that begin before the edge. It stores 0
+// for meters without late usage, and skips totals with stored late usage.
 func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 	rows, err := tx.Query(r.ctx, `
 		select starts_at, ends_at
@@ -236,7 +233,7 @@ func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 	return tx.SendBatch(r.ctx, &batch).Close()
 }
 
-// drop forgets a chunk's keys, day by day, and then drops it.
+// drop deletes a chunk's keys, day by day, and then drops the chunk.
 func (m Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
 	for _, tenant := range tenants {
 		for day := chunk.Start.UTC(); day.Before(chunk.End); day = day.AddDate(0, 0, 1) {
@@ -261,7 +258,7 @@ func (m Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chun
 	return coded(err)
 }
 
-// forgetKeys removes the keys of a day's dated events, once.
+// forgetKeys deletes the keys of a day's events with a timestamp. It does so once per day.
 func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
 	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `insert into forgotten_days (tenant_id, day) values ($1, $2) on conflict do nothing`, tenant, day)
@@ -284,7 +281,7 @@ func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, d
 	})
 }
 
-// keptFrom is the instant from which events are kept; zero: all are.
+// keptFrom returns the instant from which events are kept. Zero means that all are.
 func keptFrom(ctx context.Context, q querier) (time.Time, error) {
 	var kept *time.Time
 	err := q.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept)
@@ -294,7 +291,7 @@ func keptFrom(ctx context.Context, q querier) (time.Time, error) {
 	return kept.UTC(), nil
 }
 
-// lockEdge is keptFrom, which does not rise before the transaction ends.
+// lockEdge is keptFrom, and prevents a rise of the instant until the transaction ends.
 func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	var kept *time.Time
 	err := tx.QueryRow(ctx, `select kept_from from event_retention for share`).Scan(&kept)
@@ -304,8 +301,8 @@ func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	return kept.UTC(), nil
 }
 
-// requireKept refuses a range whose events are not all kept. It is asked after
-// the events were read: they go only once the edge has been raised.
+// requireKept returns CodeInvalid if events of a range are no longer kept. The caller reads the events
+// first, because events are dropped only after the edge was raised.
 func requireKept(ctx context.Context, q querier, r metering.Range, location string) error {
 	edge, err := keptFrom(ctx, q)
 	if err != nil || !r.Start.Before(edge) {
@@ -314,9 +311,9 @@ func requireKept(ctx context.Context, q querier, r metering.Range, location stri
 	return metering.Invalid(location, "must not be before %s; earlier events are no longer kept", edge.Format(time.RFC3339))
 }
 
-// requireWhole refuses, after it was read, a range whose ends cut in half an
-// hour of the zone whose events are not kept. Billing may read its periods,
-// which are kept until they are closed.
+// requireWhole returns CodeInvalid if the range covers an hour of the zone in part and the events of that
+// hour are no longer kept. The caller reads the range first. Billing, which reads in a transaction, is
+// exempt: the events of its periods are kept until they are closed.
 func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) error {
 	pool, ok := u.q.(*pool)
 	ragged := metering.Split(r, metering.Location(zone)).Ragged

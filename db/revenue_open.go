@@ -12,18 +12,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// revenueBatch is the number of customers that are in memory at once, and read in one turn.
+// revenueBatch is the number of customers that are read in one turn and held in memory at once.
 const revenueBatch = 2000
 
 type yieldKey struct{}
 
-// WithYield returns a context in which a read of all customers calls others between its
-// batches of customers. The read ends if that fails.
+// WithYield returns a context in which a read of all customers calls others between its batches of
+// customers. If others fails, the read fails.
 func WithYield(ctx context.Context, others func(context.Context) error) context.Context {
 	return context.WithValue(ctx, yieldKey{}, others)
 }
 
-// longestYield bounds the wait for others, because PostgreSQL ends a transaction that is idle for
+// longestYield bounds the wait for other callers, because PostgreSQL ends a transaction that is idle for
 // idleTxTimeout.
 const longestYield = idleTxTimeout / 2
 
@@ -42,10 +42,10 @@ func yield(ctx context.Context) error {
 	return nil
 }
 
-// open adds what the periods that are not closed come to so far.
+// open adds the charges so far of the periods that are not closed.
 func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
 
-// batches reads the open periods of a batch of customers after the other.
+// batches calls use with the open periods of one batch of customers after the other.
 func (r *revenueReader) batches(use func(*openBatch) error) error {
 	for after, size := metering.CustomerID(0), revenueBatch; size == revenueBatch; {
 		batch, err := r.batch(after)
@@ -63,7 +63,7 @@ func (r *revenueReader) batches(use func(*openBatch) error) error {
 	return nil
 }
 
-// batch reads the open periods of the customers after one.
+// batch reads the open periods of the batch of customers after an id.
 func (r *revenueReader) batch(after metering.CustomerID) (*openBatch, error) {
 	b, err := r.batchAfter(after)
 	if err != nil || len(b.ids) == 0 {
@@ -77,16 +77,16 @@ func (r *revenueReader) batch(after metering.CustomerID) (*openBatch, error) {
 	return b, nil
 }
 
-// openBatch is what the charges of some customers' open periods depend on.
+// openBatch has the facts on which the charges of a batch of customers' open periods depend.
 type openBatch struct {
 	*revenueReader
-	ids    []int64 // of the customers, ascending
-	within string  // the condition that a stored period p is of one of them
+	ids    []int64 // ids of the customers, ascending
+	within string  // the SQL condition that a stored period p belongs to a customer of the batch
 	facts  map[int64]*billing.Facts
 	open   map[int64][]billing.Period
 
-	several []metering.CustomerID // who have more than one stream: each is read by itself
-	streams []*factReader         // theirs
+	several []metering.CustomerID // customers with several billing schedules, which are read one at a time
+	streams []*factReader         // the schedules of these customers
 }
 
 func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error) {
@@ -97,8 +97,8 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 	return r.batchOf(`and c.id > @after and c.id <= @last order by c.id limit @limit`, pgx.NamedArgs{"after": after, "last": last, "limit": revenueBatch})
 }
 
-// batchOf reads the customers c of which a condition holds. Other callers come before each
-// batch but the first.
+// batchOf reads the customers c for which a condition holds. It lets other callers proceed before each
+// batch except the first.
 func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatch, error) {
 	if r.began {
 		if err := yield(r.ctx); err != nil {
@@ -147,7 +147,7 @@ func (b *openBatch) add() error {
 	return nil
 }
 
-// each uses the open periods of each stream of the batch's customers.
+// each calls use with the open periods of each billing schedule of the batch's customers.
 func (b *openBatch) each(use func(f *billing.Facts, periods []billing.Period)) {
 	streams := b.streamsByCustomer()
 	for _, id := range b.ids {
@@ -157,7 +157,7 @@ func (b *openBatch) each(use func(f *billing.Facts, periods []billing.Period)) {
 	}
 }
 
-// openStream is a customer's stream with its open periods.
+// openStream is a customer's billing schedule with its open periods.
 type openStream struct {
 	facts   *billing.Facts
 	periods []billing.Period
@@ -181,7 +181,7 @@ func (b *openBatch) isSeveral(id int64) bool {
 	return slices.Contains(b.several, metering.CustomerID(id))
 }
 
-// severalStreams reads all streams of those who have more than one.
+// severalStreams reads all billing schedules of the customers with more than one.
 func (b *openBatch) severalStreams() error {
 	for _, customer := range b.several {
 		streams, err := readStreams(b.ctx, b.tx, b.read, b.tenant, customer, b.now)
@@ -207,7 +207,7 @@ func (b *openBatch) severalStreams() error {
 	return nil
 }
 
-// shown are the stream's open periods of the months that are asked for, or periodsOf it.
+// shown returns the schedule's open periods that end in the requested months, or its periodsOf.
 func (b *openBatch) shown(f billing.Facts) []billing.Period {
 	if b.periodsOf != nil {
 		return b.periodsOf(f)
@@ -215,10 +215,9 @@ func (b *openBatch) shown(f billing.Facts) []billing.Period {
 	return slices.DeleteFunc(billing.OpenPeriods(f), func(p billing.Period) bool { return len(b.months) == 0 || !p.End.After(b.months[0]) })
 }
 
-// periods reads which periods are open. They close in their order, so that the
-// last one is open where one is; the others are read of those customers alone
-// who have none, or whose first one is not decided. Where one has become
-// shorter, how much depends on what was reported of it.
+// periods determines the open periods. Periods close in order, so the last stored period is open if any is.
+// All stored periods are read only for customers without an open one or with a first period that can still
+// change. The end of a shortened period depends on its reports.
 func (b *openBatch) periods() error {
 	if err := b.stored(`and `+b.within+` and p.closed_at is null`, b.ids...); err != nil {
 		return err
@@ -246,7 +245,7 @@ func (b *openBatch) periods() error {
 	return nil
 }
 
-// stored reads those of the batch's stored periods of which a condition holds.
+// stored reads the stored periods of the batch for which a condition holds.
 func (b *openBatch) stored(condition string, customers ...int64) error {
 	rows, err := b.tx.Query(b.ctx, selectBillingPeriods+condition+` and p.stream = 0 order by p.customer_id, p.starts_at`, pgx.NamedArgs{
 		"tenant": b.tenant, "first": b.ids[0], "last": b.ids[len(b.ids)-1], "customers": customers,
@@ -269,7 +268,7 @@ func (b *openBatch) stored(condition string, customers ...int64) error {
 	return nil
 }
 
-// reported reads what was reported of the customers whose periods depend on it.
+// reported reads the reports of the customers with periods that depend on them.
 func (b *openBatch) reported() error {
 	all := make([]*billing.Facts, len(b.ids))
 	for i, id := range b.ids {
@@ -278,8 +277,8 @@ func (b *openBatch) reported() error {
 	return addReported(b.ctx, b.tx, b.tenant, 0, all)
 }
 
-// usage reads what the customers have counted, each in the periods that are
-// open: those who have the same period are read together.
+// usage reads the usage of the customers in their open periods. Customers with the same period are read
+// together.
 func (b *openBatch) usage() error {
 	var ranges []metering.Range
 	var customers [][]int64
@@ -318,8 +317,8 @@ type customerRevenue struct {
 	revenueKey
 }
 
-// countedClosed are the months of open periods in which a customer is counted
-// already, for a closed period that ends in the same one.
+// countedClosed returns the customers and months with an open period that a closed period of the same month
+// already counts as a customer.
 func (b *openBatch) countedClosed() (map[customerRevenue]bool, error) {
 	var first time.Time
 	for _, periods := range b.open {

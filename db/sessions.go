@@ -14,15 +14,15 @@ import (
 // Sessions are the sign-ins of members.
 type Sessions struct{ pool *pool }
 
-// SessionName is all that a token says: whose session it was made for.
+// SessionName is the content of a session token: tenant, member and id of the session.
 type SessionName struct {
 	Tenant  metering.TenantID
 	Member  metering.MemberID
 	Session uuid.UUID
 }
 
-// SignedIn is what a SessionName leads to. Whether the session is live is for
-// the caller to say, who has the time.
+// SignedIn is the session of a SessionName, with its member and tenant. The caller checks whether the
+// session is live, because only the caller knows the time.
 type SignedIn struct {
 	Session metering.Session
 	Member  metering.Member
@@ -35,10 +35,10 @@ func sessionFields(s *metering.Session) []any {
 	return []any{&s.ID, &s.TenantID, &s.MemberID, &s.CreatedAt, &s.ExpiresAt, &s.EndedAt}
 }
 
-// Begin makes a session of a member who has signed in, ends the former one that
-// it takes the place of, if any, of whatever tenant, and forgets those of the
-// member that are long over. It answers CodeUnauthorized where the member was
-// removed, or the password changed, since the sign-in was checked.
+// Begin creates a session for a member that signed in. It ends the session that it replaces in the browser,
+// if any, even of another tenant, and deletes sessions of the member that expired over 30 days ago. It
+// fails with CodeUnauthorized if the member was removed or its password changed since the sign-in was
+// checked.
 func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionName, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -73,8 +73,8 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionN
 	return begun, err
 }
 
-// Find returns what exists of the names, of any tenant: a session with its
-// member, who has not been removed. It is how a request finds its tenant.
+// Find returns the sessions that exist, of any tenant, with their members. It skips sessions of removed
+// members. A request finds its tenant by its session.
 func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionName]*SignedIn, error) {
 	var tenants, members []int64
 	var ids []uuid.UUID
@@ -104,7 +104,7 @@ func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionNam
 	return found, coded(rows.Err())
 }
 
-// Live returns the sessions of a member that have not ended at now, the newest first.
+// Live returns a member's sessions that have neither ended nor expired at now, newest first.
 func (s Sessions) Live(ctx context.Context, tenant metering.TenantID, member metering.MemberID, now time.Time) ([]metering.Session, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+sessionColumns+` from sessions s
@@ -119,8 +119,8 @@ func (s Sessions) Live(ctx context.Context, tenant metering.TenantID, member met
 	return live, coded(err)
 }
 
-// End makes a session of a member invalid from the moment it returns. It answers
-// CodeNotFound where the member has no such session, or it has ended.
+// End ends a session of a member, with effect when it returns. It fails with CodeNotFound if the member has
+// no such session, or the session has ended.
 func (s Sessions) End(ctx context.Context, actor metering.Actor, name SessionName) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		ended, err := endSession(ctx, tx, actor, name)
@@ -131,7 +131,7 @@ func (s Sessions) End(ctx context.Context, actor metering.Actor, name SessionNam
 	})
 }
 
-// endSession says whether there was one to end.
+// endSession ends a session and reports whether there was one to end.
 func endSession(ctx context.Context, tx pgx.Tx, actor metering.Actor, name SessionName) (ended bool, err error) {
 	tag, err := tx.Exec(ctx, `
 		update sessions set ended_at = now() where tenant_id = $1 and member_id = $2 and id = $3 and ended_at is null`, name.Tenant, name.Member, name.Session)
@@ -141,10 +141,10 @@ func endSession(ctx context.Context, tx pgx.Tx, actor metering.Actor, name Sessi
 	return true, auditChange(ctx, tx, name.Tenant, actor, "session.end", name.Session.String(), told{"ended": false}, told{"ended": true})
 }
 
-// EndAll makes every session of a member invalid from the moment it returns.
+// EndAll ends all sessions of a member, with effect when it returns.
 func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		// A sign-in under way either has committed its session, or begins it later.
+		// A concurrent sign-in has committed its session already, or begins it after this transaction.
 		if _, err := lockMember(ctx, tx, tenant, member); err != nil {
 			return err
 		}
@@ -155,11 +155,11 @@ func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor me
 	})
 }
 
-// noSession is the one to keep where none is.
+// noSession makes endSessions end all sessions.
 var noSession = uuid.Nil
 
-// endSessions ends those of a member but the one to keep. The caller holds the
-// member's row, so that no other begins meanwhile.
+// endSessions ends all sessions of a member except keep. The caller has locked the member's row, so that no
+// session begins meanwhile.
 func endSessions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, member metering.MemberID, keep uuid.UUID) error {
 	_, err := tx.Exec(ctx, `
 		update sessions set ended_at = now()

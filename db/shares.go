@@ -6,45 +6,44 @@ import (
 	"sync"
 )
 
-// Shares parts what there is little of, such as connections or bytes, among
-// those who want it. Each may hold as much as is then left free: one alone gets
-// half, and of several who take what they can, each leaves as much as it holds
-// to whoever comes next. Those who wait are let in by turns, one of each key; keys
-// of a lower rank come before others.
+// Shares divides a limited resource, such as connections or bytes, among keys. A key may take more if it
+// then holds at most as much as was free before. So one key alone gets half, and each key leaves as much as
+// it holds to the next one. Waiting callers are served in turns, one of each key. Keys of a lower rank come
+// first.
 type Shares[K comparable] struct {
 	rank  func(K) int
 	mu    sync.Mutex
 	free  int64
 	held  map[K]int64
-	lines map[K][]chan struct{} // who waits, in order
-	turns []K                   // keys with a line, the one that was let in longest ago first
+	lines map[K][]chan struct{} // waiting callers by key, in order of arrival
+	turns []K                   // keys with waiting callers, by rank, then the least recently served first
 }
 
-// NewShares makes shares of so much.
+// NewShares returns Shares of all units.
 func NewShares[K comparable](all int64) *Shares[K] {
 	return NewRankedShares(all, func(K) int { return 0 })
 }
 
-// NewRankedShares makes shares in which keys of a lower rank come first.
+// NewRankedShares returns Shares in which keys of a lower rank are served first.
 func NewRankedShares[K comparable](all int64, rank func(K) int) *Shares[K] {
 	return &Shares[K]{rank: rank, free: all, held: make(map[K]int64), lines: make(map[K][]chan struct{})}
 }
 
-// Fits says whether Take would find so much for the key.
+// Fits reports whether Take(key, n) would succeed.
 func (s *Shares[K]) Fits(key K, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fits(key, n)
 }
 
-// Take takes so much for the key, or nothing where its share is used up.
+// Take takes n units for the key and reports whether it could. It takes none if the key's share is used up.
 func (s *Shares[K]) Take(key K, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.take(key, n)
 }
 
-// fits compares with what is free before, so that the last place can be had too.
+// fits compares with the units that are free before, so that the last unit can be taken too.
 func (s *Shares[K]) fits(key K, n int64) bool { return s.held[key]+n <= s.free }
 
 func (s *Shares[K]) take(key K, n int64) bool {
@@ -56,7 +55,7 @@ func (s *Shares[K]) take(key K, n int64) bool {
 	return true
 }
 
-// Wait takes one for the key when its turn has come, or fails as ctx does.
+// Wait takes one unit for the key when its turn has come. It returns ctx's error if ctx ends first.
 func (s *Shares[K]) Wait(ctx context.Context, key K) error {
 	if turn := s.join(key); turn != nil {
 		return s.await(ctx, key, turn)
@@ -64,8 +63,8 @@ func (s *Shares[K]) Wait(ctx context.Context, key K) error {
 	return nil
 }
 
-// Yield gives back one place, lets the keys that wait take it, and takes one again in the
-// key's turn, before others of the key. If it fails as ctx does, the key has one place less.
+// Yield gives back one unit, lets waiting keys take it, and takes one again in the key's turn, before other
+// callers of the key. If ctx ends first, Yield returns its error, and the key holds one unit less.
 func (s *Shares[K]) Yield(ctx context.Context, key K) error {
 	return s.await(ctx, key, s.rejoin(key))
 }
@@ -81,7 +80,7 @@ func (s *Shares[K]) await(ctx context.Context, key K, turn chan struct{}) error 
 	}
 }
 
-// rejoin moves the holder of a place to the front of the key's line, and gives the place to the next key.
+// rejoin moves the caller to the front of the key's line and gives its unit to the next key.
 func (s *Shares[K]) rejoin(key K) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +93,7 @@ func (s *Shares[K]) rejoin(key K) chan struct{} {
 	return turn
 }
 
-// join returns what is closed when the key's turn has come, or nil: it has.
+// join returns a channel that is closed when the key's turn has come, or nil if the unit is taken already.
 func (s *Shares[K]) join(key K) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +109,7 @@ func (s *Shares[K]) join(key K) chan struct{} {
 	return turn
 }
 
-// leave gives up waiting, or gives back what came at the same moment.
+// leave stops waiting. It gives back the unit if the turn came at the same moment.
 func (s *Shares[K]) leave(key K, turn chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *Shares[K]) leave(key K, turn chan struct{}) {
 	}
 }
 
-// Give gives back what was taken.
+// Give gives back n units.
 func (s *Shares[K]) Give(key K, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +147,8 @@ func (s *Shares[K]) give(key K, n int64) {
 	}
 }
 
-// letIn is for the first of a line, for whom a place was taken. The rest of the
-// line waits for the other keys' turns.
+// letIn ends the wait of the first caller in a key's line, for which a unit was taken. The rest of the line
+// waits until the other keys had their turns.
 func (s *Shares[K]) letIn(key K) {
 	line := s.lines[key]
 	close(line[0])
@@ -161,7 +160,7 @@ func (s *Shares[K]) letIn(key K) {
 	s.queue(key)
 }
 
-// queue puts a key behind the others of its rank.
+// queue appends a key to the turns of its rank.
 func (s *Shares[K]) queue(key K) {
 	rank := s.rank(key)
 	place := slices.IndexFunc(s.turns, func(other K) bool { return s.rank(other) > rank })

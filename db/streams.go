@@ -11,7 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// storedSide is one of a customer's subscriptions beside the one that stream 0 follows.
+// storedSide is the stored state of one of a customer's subscriptions, except the one that stream 0
+// follows.
 type storedSide struct {
 	Subscription string              `json:"subscription"`
 	Start        time.Time           `json:"period_start"`
@@ -21,7 +22,7 @@ type storedSide struct {
 	Currency     string              `json:"currency"`
 	Destinations []storedDestination `json:"destinations"`
 
-	Charges []billing.Destination `json:"charges"` // null: nobody has asked
+	Charges []billing.Destination `json:"charges"` // null if they were never read
 }
 
 func storedSides(all []billing.Side) []storedSide {
@@ -32,7 +33,7 @@ func storedSides(all []billing.Side) []storedSide {
 	return stored
 }
 
-// sides are the stored ones with the prices of their destinations.
+// sides returns the stored states with the prices of their destinations.
 func (p providerPrices) sides(stored []storedSide, customer string, terms keptTerms, read ReadPrice) (all []billing.Side, err error) {
 	for _, s := range stored {
 		side := billing.Side{
@@ -47,8 +48,8 @@ func (p providerPrices) sides(stored []storedSide, customer string, terms keptTe
 	return all, nil
 }
 
-// What a customer c has more streams of than one is read for those alone who do, as SQL:
-// which meters feed which stream, and which subscriptions at a connection k have streams.
+// SQL of the data that only customers c with several billing schedules have. feedsOfCustomer is the meters
+// that feed each schedule. followedOfCustomer is the subscriptions at connection k with a schedule.
 const (
 	feedsOfCustomer = `case when c.streams > 1 then (
 	    select jsonb_agg(jsonb_build_object('meter', f.meter_id, 'stream', f.stream, 'from', f.effective_from) order by f.effective_from, f.id)
@@ -63,7 +64,7 @@ const (
 	      and s.connection_id = k.id) end`
 )
 
-// storedFeed and storedFollowed are theirs.
+// storedFeed and storedFollowed are the items of feedsOfCustomer and followedOfCustomer.
 type (
 	storedFeed struct {
 		Meter  metering.MeterID `json:"meter"`
@@ -83,7 +84,7 @@ func feedsOf(stored []storedFeed) (feeds []billing.Feed) {
 	return feeds
 }
 
-// feedsOfOne are how many streams a customer has, and which meters feed which.
+// feedsOfOne returns a customer's number of billing schedules, and the meters that feed each.
 func feedsOfOne(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) (streams int, feeds []billing.Feed, err error) {
 	var stored []storedFeed
 	err = q.QueryRow(ctx, `
@@ -94,15 +95,16 @@ func feedsOfOne(ctx context.Context, q querier, tenant metering.TenantID, custom
 	return streams, feedsOf(stored), err
 }
 
-// closedStreams are the closed periods of a customer's streams.
+// closedStreams is the closed periods of a customer's billing schedules.
 type closedStreams struct {
-	first  metering.Range // those of stream 0
+	first metering.Range // the span of the closed periods of stream 0
+	// by stream number, from stream 1 on
 	others []metering.Range
 	feeds  []billing.Feed
 }
 
-// closedOfCustomer are the spans of the closed periods of a customer c's other
-// streams, as SQL.
+// closedOfCustomer is the SQL of the spans of the closed periods of customer c's schedules from stream 1
+// on.
 const closedOfCustomer = `case when c.streams > 1 then (
 	    select jsonb_agg(jsonb_build_object('stream', x.stream, 'start', x.starts_at, 'end', x.ends_at))
 	    from (
@@ -134,7 +136,7 @@ func scanClosedStreams(row pgx.Row, id *metering.CustomerID, more ...any) (c clo
 	return c, nil
 }
 
-// contains says whether the period is closed of the stream that the meter feeds at an instant.
+// contains reports whether an instant lies in a closed period of the schedule that the meter feeds then.
 func (c closedStreams) contains(meter metering.MeterID, at time.Time) bool {
 	stream := 0
 	for _, f := range c.feeds {
@@ -151,7 +153,7 @@ func (c closedStreams) contains(meter metering.MeterID, at time.Time) bool {
 	return c.others[stream-1].Contains(at)
 }
 
-// final says whether a range of a meter's usage lies in closed periods.
+// final reports whether a range of a meter's usage lies in closed periods.
 func (c closedStreams) final(meter metering.MeterID, r metering.Range) bool {
 	if len(c.feeds) == 0 {
 		return !r.Start.Before(c.first.Start) && !r.End.After(c.first.End)
@@ -164,7 +166,8 @@ func (c closedStreams) final(meter metering.MeterID, r metering.Range) bool {
 	return true
 }
 
-// changes are the instants of a range at which meters begin to feed another stream, or just before.
+// changes returns the instants within a range at which a meter begins to feed another schedule, and the
+// microseconds before them.
 func (c closedStreams) changes(r metering.Range) (all []time.Time) {
 	for _, f := range c.feeds {
 		for _, at := range []time.Time{f.From, f.From.Add(-time.Microsecond)} {
@@ -176,7 +179,7 @@ func (c closedStreams) changes(r metering.Range) (all []time.Time) {
 	return all
 }
 
-// streamAt is the stream that a customer's meter feeds at an instant, as SQL.
+// streamAt is the SQL of the number of the billing schedule that a customer's meter feeds at an instant.
 func streamAt(tenant, customer, meter, at string) string {
 	return `coalesce((
 	    select f.stream
@@ -189,7 +192,7 @@ func streamAt(tenant, customer, meter, at string) string {
 	    limit 1), 0)`
 }
 
-// eachStream reads each of the customer's streams, by number: the first one is read by r.
+// eachStream returns a reader for each of the customer's billing schedules, by number. The first is r.
 func (r *factReader) eachStream() []*factReader {
 	all := []*factReader{r}
 	for len(all) < r.streams {
@@ -200,7 +203,7 @@ func (r *factReader) eachStream() []*factReader {
 	return all
 }
 
-// regroup stores what changes about the customer's streams.
+// regroup stores the changes of the customer's billing schedules.
 func (r *factReader) regroup(tx pgx.Tx, change billing.Regrouped) error {
 	var batch pgx.Batch
 	streams := r.streams
@@ -226,7 +229,7 @@ func (r *factReader) regroup(tx pgx.Tx, change billing.Regrouped) error {
 	return queueAlerts(r.ctx, tx, r.tenant, r.customer)
 }
 
-// writeAll writes the plans of a customer's streams down, one after the other.
+// writeAll stores the plans of a customer's billing schedules in their order.
 func writeAll(streams []streamPlan, frame Frame) (all Planned, err error) {
 	number := int64(0)
 	for _, p := range streams {
@@ -241,8 +244,7 @@ func writeAll(streams []streamPlan, frame Frame) (all Planned, err error) {
 	return all, nil
 }
 
-// add has what another stream's plan has too. Of a meter that both leave out, the
-// first one says why.
+// add adds the result of another schedule's plan. If both exclude a meter, the reason of the first remains.
 func (p *Planned) add(o Planned) {
 	p.ReadFirst, p.More = p.ReadFirst || o.ReadFirst, p.More || o.More
 	p.Send, p.UpToDate = append(p.Send, o.Send...), append(p.UpToDate, o.UpToDate...)

@@ -11,16 +11,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A retired meter version is read by nothing: usage and billing read the one that its
-// meter names, and a closed period keeps its own totals. So its rollups are dropped, once
-// every request and count that began before it was retired has ended.
+// Nothing reads a retired meter version: usage and billing read the current version of a meter, and a
+// closed period has stored totals. So its rollups are dropped after all requests and backfills have ended
+// that began before it was retired.
 const (
-	retiredVersionsKept = 10        // of a meter, whose rollups are not dropped yet
-	retiredFor          = time.Hour // before its rollups are dropped: longer than anything that may still use it
+	retiredVersionsKept = 10        // maximum of a meter's retired versions with stored rollups
+	retiredFor          = time.Hour // delay before rollups are dropped; longer than any request or backfill that may still use them
 )
 
-// roomForVersion refuses to count a meter in another way while the rollups of too many of
-// its retired versions are stored.
+// roomForVersion returns CodeRateLimited while too many retired versions of the meter have stored rollups.
 func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
 	var kept int
 	var slug string
@@ -44,14 +43,14 @@ func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, me
 	return refused
 }
 
-// retiredVersion names a meter version whose rollups are to be dropped.
+// retiredVersion identifies a meter version with rollups to drop.
 type retiredVersion struct {
 	Tenant  metering.TenantID
 	Version metering.MeterVersionID
 }
 
-// DropRetired drops the rollups of up to most versions that were retired long enough ago,
-// and returns how many versions those were.
+// DropRetired drops the rollups of up to most versions that were retired over retiredFor ago. It returns
+// the number of these versions.
 func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (int, error) {
 	rows, err := m.pool.Query(ctx, `
 		select tenant_id, id
@@ -73,18 +72,19 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (
 	for _, g := range retired {
 		if err := m.dropRollups(ctx, g, now); err != nil {
 			failures = append(failures, fmt.Errorf("drop rollups of retired meter version %d: %w", g.Version, err))
-			continue // one tenant's version does not hold up the others'
+			continue // a failure of one version must not delay the others
 		}
 		dropped++
 	}
 	return dropped, errors.Join(failures...)
 }
 
-// customersDropped is the number of customers whose rollups one transaction drops.
+// customersDropped is the number of customers per transaction that drops rollups.
 const customersDropped = 100
 
 func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time.Time) error {
-	// Nothing is added to the version any more.
+	// No transaction adds usage to a retired version, so folding moves the rest of its usage to the
+	// rollups.
 	err := inTx(ctx, m.pool, func(tx pgx.Tx) error {
 		if err := lockTenant(ctx, tx, g.Tenant); err != nil {
 			return err

@@ -13,25 +13,23 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Revenue is what the billing periods that end in a month come to in one
-// currency.
+// Revenue is the total of the billing periods that end in a month, in one currency.
 type Revenue struct {
-	Month     time.Time // its start
+	Month     time.Time // start of the month
 	Currency  string
-	Billed    metering.Decimal // closed, and a provider bills it in live mode
-	Estimated metering.Decimal // not closed yet: what they come to so far
-	Unbilled  metering.Decimal // closed, and no provider bills it, or only in test mode
-	Customers int64            // that had usage in them
+	Billed    metering.Decimal // of closed periods that a provider bills in live mode
+	Estimated metering.Decimal // of open periods, so far
+	Unbilled  metering.Decimal // of closed periods that no provider bills in live mode
+	Customers int64            // number of customers with usage in these periods
 }
 
-// Amount is all of it.
+// Amount returns the sum of Billed, Estimated and Unbilled.
 func (r Revenue) Amount() metering.Decimal { return r.Billed.Add(r.Estimated).Add(r.Unbilled) }
 
-// Revenue is what the tenant's customers come to, by month and currency, newest
-// first: of billing periods that end in the month of since or later, also ones
-// that will end in a month that has not begun. Closed periods count as they were
-// stored, with the adjustments that were booked of them since; of the others
-// each charge is worked out as their statements have it. All is of one instant.
+// Revenue returns the revenue of the tenant's customers by month and currency, newest month first. It
+// covers billing periods that end in the month of since or later, including months that have not begun.
+// Closed periods count with their stored charges and later adjustments. Charges of open periods are
+// computed as in their statements. All figures are from one snapshot.
 func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, since, now time.Time) (months []Revenue, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), sums: make(map[revenueKey]*Revenue), theirs: make(providerPrices), read: l.read}
@@ -54,25 +52,25 @@ type revenueKey struct {
 	currency string
 }
 
-// revenueReader adds up revenue as it is read.
+// revenueReader sums revenue.
 type revenueReader struct {
 	ctx    context.Context
 	tx     pgx.Tx
 	tenant metering.TenantID
 	now    time.Time
 	read   ReadPrice
-	theirs providerPrices      // of the batches so far
-	only   metering.CustomerID // 0: all
+	theirs providerPrices      // provider prices of the batches so far
+	only   metering.CustomerID // 0 for all customers
 
-	began     bool                                 // a batch is read
-	periodsOf func(billing.Facts) []billing.Period // that are read; nil: open ones
-	recounts  bool                                 // meters count in another way than the stored one
+	began     bool                                 // the first batch was begun
+	periodsOf func(billing.Facts) []billing.Period // returns the periods to read; nil for open ones
+	recounts  bool                                 // stored totals do not apply, because meters count in another way
 
 	timezone *time.Location
 	meters   []metering.Meter
 	prices   map[metering.MeterID][]billing.Price
-	by       billing.ByDimension // that usage is read by
-	months   []time.Time         // starts, from the first that is asked for to the one that now lies in
+	by       billing.ByDimension // the dimensions by which usage is read
+	months   []time.Time         // starts of the months from the first requested one to the current one
 	sums     map[revenueKey]*Revenue
 }
 
@@ -100,7 +98,7 @@ func (r *revenueReader) monthsSince(since time.Time) error {
 	return nil
 }
 
-// inMonth is the revenue of a month in a currency.
+// inMonth returns the revenue of a month in a currency. It adds the entry if there is none.
 func (r *revenueReader) inMonth(key revenueKey) *Revenue {
 	in, known := r.sums[key]
 	if !known {
@@ -120,14 +118,14 @@ func (r *revenueReader) list() (all []Revenue) {
 	return all
 }
 
-// As SQL, of a closed period p and a total t: the number of the month that the
-// period is of, and whether its charge is revenue that was billed.
+// SQL of a closed period p with a total t: the number of the period's month, and the condition that a
+// provider bills the total in live mode.
 const (
 	revenueMonth = `width_bucket(p.ends_at - interval '1 microsecond', @months::timestamptz[])`
 	isBilled     = `(t.billed and not t.test)`
 )
 
-// closed adds the lines that closed periods were stored with.
+// closed adds the stored charges of closed periods.
 func (r *revenueReader) closed() error {
 	return r.addStored(`
 		select month, currency, coalesce(sum(billed), 0), coalesce(sum(unbilled), 0), count(*) filter (where events > 0)
@@ -143,8 +141,8 @@ func (r *revenueReader) closed() error {
 		group by 1, 2`)
 }
 
-// adjusted adds what was booked of closed periods since, billed where the
-// period was: what is only reported, as the late policy said, is not.
+// adjusted adds the adjustments of closed periods. An adjustment is billed if its period is, unless the
+// late policy only reports it.
 func (r *revenueReader) adjusted() error {
 	return r.addStored(`
 		select ` + revenueMonth + `, a.currency, coalesce(sum(a.amount) filter (where a.billed and ` + isBilled + `), 0),
@@ -159,7 +157,7 @@ func (r *revenueReader) adjusted() error {
 
 func (r *revenueReader) addStored(sql string) error {
 	if len(r.months) == 0 {
-		return nil // all that is asked for lies ahead
+		return nil // all requested months are in the future
 	}
 	rows, err := r.tx.Query(r.ctx, sql, pgx.NamedArgs{"tenant": r.tenant, "months": r.months, "since": r.months[0]})
 	if err != nil {

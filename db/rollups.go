@@ -15,8 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// rollups collects what a set of events adds to the hourly and monthly rows.
-// Ingest and backfill share it, so both count alike.
+// rollups collects the additions of a set of events to the hourly and monthly rollups. Ingest and backfill
+// share it, so that both count in the same way.
 type rollups struct {
 	hours    map[bucket]*tally
 	groups   groupsMet
@@ -29,17 +29,17 @@ type rollups struct {
 
 // Bounds of the bytes that rollups hold before they are written.
 const (
-	heldAtOnce = 4 << 20  // in a transaction
-	heldByAll  = 16 << 20 // in all transactions of a process; one tenant alone may hold half
+	heldAtOnce = 4 << 20  // by one transaction
+	heldByAll  = 16 << 20 // by all transactions of a process; one tenant alone may hold half
 )
 
-// Bytes that an entry of rollups costs beside its properties, with its place in a map.
+// Bytes of an entry of rollups, including its place in a map and excluding its properties.
 const (
 	bucketBytes = 320
 	groupBytes  = 96
 )
 
-// rollupRoom is the memory of one transaction's rollups, a part of the memory that all transactions share.
+// rollupRoom is the memory of one transaction's rollups, as a share of the memory for all transactions.
 type rollupRoom struct {
 	shares *Shares[metering.TenantID]
 	tenant metering.TenantID
@@ -47,7 +47,8 @@ type rollupRoom struct {
 	taken  int
 }
 
-// fits takes room for so many bytes in all, or reports that there is none.
+// fits extends the reserved memory to a total of bytes. It reports false if the bound or the share is
+// exceeded.
 func (r *rollupRoom) fits(bytes int) bool {
 	if bytes >= r.most || !r.shares.Take(r.tenant, int64(bytes-r.taken)) {
 		return false
@@ -61,24 +62,24 @@ func (r *rollupRoom) give() {
 	r.taken = 0
 }
 
-// isFull reserves memory for the rollups, or reports that they are to be written.
+// isFull reserves memory for the collected usage. It reports true if there is none: the rollups must be
+// written.
 func (r *rollups) isFull() bool { return !r.room.fits(r.held) }
 
-// lastMeasured is the measurement of an event with some properties.
+// lastMeasured is the measurement of the last event of a version, with the event's properties.
 type lastMeasured struct {
 	properties json.RawMessage
 	erased     bool
 	metering.Measurement
 }
 
-// bucket is what a tally is of: the key of an hourly row, and with the month that
-// of a monthly one.
+// bucket is the key of an hourly row. With month instead of hour, it is the key of a monthly row.
 type bucket struct {
 	customer metering.CustomerID
 	version  metering.MeterVersionID
 	group    metering.GroupID
 	hour     time.Time
-	month    time.Time // that the hour is of
+	month    time.Time // the month that contains the hour
 }
 
 func newRollups(room *rollupRoom) *rollups {
@@ -113,7 +114,7 @@ func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (me
 	return m, nil
 }
 
-// meet notes that a group is to be registered.
+// meet adds a group to the groups that settle registers.
 func (r *rollups) meet(g metering.MeterVersion, group metering.Group, properties json.RawMessage) {
 	name := groupName{g.ID, group.ID}
 	if _, met := r.groups[name]; met {
@@ -126,8 +127,8 @@ func (r *rollups) meet(g metering.MeterVersion, group metering.Group, properties
 	r.held += groupBytes + len(properties)
 }
 
-// measure remembers the last measurement of each version that groups events: those that come
-// together often have the same properties, or none.
+// measure returns the measurement of an event. It reuses the last one of a version that groups events,
+// because successive events often have the same properties.
 func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.Measurement, error) {
 	if len(g.GroupBy) == 0 {
 		return g.Measure(e)
@@ -146,8 +147,8 @@ func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.
 	return m, nil
 }
 
-// settle registers the groups that are not known to be, and returns those that are registered
-// now. The usage of groups without an entry, which stay in r.groups, moves to OtherGroup.
+// settle registers the groups that are not known, and returns the newly registered ones. The usage of
+// groups that cannot be registered, which remain in r.groups, moves to OtherGroup.
 func (r *rollups) settle(ctx context.Context, q querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
 	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool { return known(name) })
 	registered, err := register(ctx, q, tenant, r.versions, r.groups)
@@ -172,8 +173,8 @@ func (r *rollups) settle(ctx context.Context, q querier, tenant metering.TenantI
 	return registered, nil
 }
 
-// zoneClock finds the local hour and month of an instant, remembering the last
-// ones: events mostly come in order.
+// zoneClock returns the local hour and month of an instant. It caches the last ones, because events mostly
+// arrive in order.
 type zoneClock struct {
 	zone        *time.Location
 	hour, month metering.Range
@@ -189,18 +190,18 @@ func (c *zoneClock) buckets(t time.Time) (hour, month time.Time) {
 	return c.hour.Start, c.month.Start
 }
 
-// addedAtOnce bounds how many tallies a row of usage_added has.
+// addedAtOnce is the maximum of tallies in a row of usage_added.
 const addedAtOnce = 1000
 
-// queue puts the additions into a batch. They are appended, so no transaction waits
-// for another, whatever both count.
+// queue adds the statements that store the collected usage to a batch. They only insert rows, so that no
+// transaction waits for another.
 func (r *rollups) queue(batch *pgx.Batch, tenant metering.TenantID) {
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(r.hours), inOrder), addedAtOnce) {
 		batch.Queue(addUsage, r.arrays(tenant, some)...)
 	}
 }
 
-// write adds everything in the transaction, and holds nothing then.
+// write stores the collected usage in the transaction, and releases the memory.
 func (r *rollups) write(ctx context.Context, q batcher, tenant metering.TenantID) error {
 	var batch pgx.Batch
 	r.queue(&batch, tenant)
@@ -220,8 +221,7 @@ func (r *rollups) arrays(tenant metering.TenantID, buckets []bucket) []any {
 	return append([]any{tenant, customers, versions, groups, hours, months}, tallyArrays(tallies)...)
 }
 
-// inOrder puts what has the same column values side by side: a row of arrays is
-// compressed.
+// inOrder orders buckets so that equal column values are adjacent, because arrays of them compress better.
 func inOrder(a, b bucket) int {
 	return cmp.Or(
 		cmp.Compare(a.version, b.version),
@@ -231,20 +231,20 @@ func inOrder(a, b bucket) int {
 	)
 }
 
-// addUsage appends tallies. Its arguments are a tenant, what the tallies are of in
-// five arrays, and what tallyArrays makes.
+// addUsage inserts tallies. Its arguments are a tenant, the columns of the buckets as five arrays, and the
+// arrays of tallyArrays.
 const addUsage = `
 	insert into usage_added (tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, ` + tallyArrayColumns + `)
 	values ($1, $2, $3, $4, $5, $6, $7::text[]::numeric[], $8, $9::text[]::numeric[], $10)`
 
-// Statements that add the usage of group @from of meter version @version to group @next, as SQL.
+// SQL that adds the usage of group @from of meter version @version to group @next.
 var (
 	regroupHours  = moveGroup("usage_hourly", "hour")
 	regroupMonths = moveGroup("usage_monthly", "month")
 )
 
-// moveGroup moves rows of a rollup to another group. That group may have usage of the same time, of
-// an earlier erased customer with the same values.
+// moveGroup returns SQL that moves rows of a rollup to another group. That group may have rows of the same
+// hours, from a customer with the same values that was erased earlier.
 func moveGroup(rollup, start string) string {
 	return `
 		with moved as (
@@ -254,7 +254,7 @@ func moveGroup(rollup, start string) string {
 		addTallies(rollup, start, "moved")
 }
 
-// deleteRollups deletes what a meter version has counted of some customers.
+// deleteRollups deletes the rollup rows of some customers for a meter version.
 func deleteRollups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersionID, customers []metering.CustomerID) error {
 	if err := allowLongStatements(ctx, tx); err != nil {
 		return err

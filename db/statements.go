@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// streams reads what is known about the billing of the customer's streams at one instant.
+// streams reads the billing facts of each of the customer's billing schedules from one snapshot.
 func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []*factReader, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err = readStreams(ctx, tx, l.read, tenant, customer, now)
@@ -22,12 +22,12 @@ func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer 
 	return streams, err
 }
 
-// lineBytes is what a line of a statement costs, about.
+// lineBytes is the approximate size of a statement's line.
 const lineBytes = 512
 
-// Statements returns the customer's billing periods, as they are or would be
-// now, with what each comes to, newest first, and of those that begin at one
-// instant the last stream's first: up to limit of those that come after a place in that order.
+// Statements returns up to limit of the customer's billing periods before a place, with their totals,
+// newest first. Of periods with the same start, the one with the highest stream number comes first. Open
+// periods are computed as of now.
 func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list Page[billing.Statement], err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
@@ -56,9 +56,8 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 	return list, nil
 }
 
-// StatementsEnding returns the customer's billing periods that end in a month, as Statements
-// has them, oldest first. A period that ends at the first instant of a month belongs to the
-// month before.
+// StatementsEnding returns the customer's billing periods that end in a month, with their totals, oldest
+// first. A period that ends at the first instant of a month belongs to the month before.
 func (l Ledger) StatementsEnding(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, month metering.Range, now time.Time) (statements []billing.Statement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
@@ -103,10 +102,10 @@ func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.St
 	return statements, nil
 }
 
-// StatementOf returns what the first of the customer's billing periods comes to
-// that a condition holds of, oldest first, those first of the streams that the meter
-// feeds then: those of Statements, and the calendar's period that now lies in
-// where the first has not begun. CodeNotFound where it holds of none.
+// StatementOf returns the statement of the customer's oldest billing period that satisfies the condition
+// is. Schedules that the meter feeds in the period come first. Besides the periods of Statements, it
+// considers the current calendar period before the first period has begun. It fails with CodeNotFound if
+// there is none.
 func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, is, now)
@@ -118,7 +117,7 @@ func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, custo
 	return s, nil
 }
 
-// statementOf is StatementOf with the facts of the stream.
+// statementOf is StatementOf, and also returns the facts of the schedule.
 func statementOf(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, of *factReader, err error) {
 	streams, err := readStreams(ctx, q, read, tenant, customer, now)
 	if err != nil {
@@ -142,7 +141,7 @@ func statementOf(ctx context.Context, q batcher, read ReadPrice, tenant metering
 	return billing.StatementOf(of.facts, period), of, nil
 }
 
-// periodOf is the first of the stream's periods that a condition holds of.
+// periodOf returns the oldest of the schedule's periods that satisfies the condition is.
 func (r *factReader) periodOf(is func(billing.Period) bool) (p billing.Period, found bool) {
 	periods := append(billing.ExpectedPeriods(r.facts), billing.Period{Range: billing.CurrentPeriod(r.facts), Stream: r.facts.Stream})
 	i := slices.IndexFunc(periods, is)
@@ -154,8 +153,7 @@ func (r *factReader) periodOf(is func(billing.Period) bool) (p billing.Period, f
 
 var errNoPeriod = metering.Errorf(metering.CodeNotFound, "there is no such billing period")
 
-// PeriodStatement is what a stored period comes to, and the reports by which it
-// is billed.
+// PeriodStatement is the statement of a stored period, with the reports that bill it.
 type PeriodStatement struct {
 	CustomerID metering.CustomerID
 	ExternalID string
@@ -163,15 +161,14 @@ type PeriodStatement struct {
 	Reports Page[PeriodReport]
 }
 
-// ReportPage asks for up to Limit reports, newest first, of those whose number
-// is below Before.
+// ReportPage selects up to Limit reports with numbers below Before, newest first.
 type ReportPage struct {
 	Before int64
 	Limit  int
 }
 
-// Statement returns what a stored period comes to, and a page of the reports by
-// which it is billed, or CodeNotFound.
+// Statement returns the statement of a stored period, with a page of the reports that bill it, or
+// CodeNotFound.
 func (l Ledger) Statement(ctx context.Context, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		s, err = readStatement(ctx, tx, l.read, tenant, period, page, now)
@@ -201,9 +198,8 @@ func readStatement(ctx context.Context, q batcher, read ReadPrice, tenant meteri
 	return s, err
 }
 
-// CurrentPeriod is the customer's billing period that now lies in: the one of
-// its stream 0, or that which the stream would be extended by. Before the first
-// begins it is the calendar's.
+// CurrentPeriod returns the customer's current billing period: the one of its stream 0, or the period that
+// would extend the stream. Before the first period begins, it is the calendar's.
 func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Range, error) {
 	streams, err := l.streams(ctx, tenant, customer, now)
 	if err != nil {
@@ -212,8 +208,8 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 	return billing.CurrentPeriod(streams[0].facts), nil
 }
 
-// Preview is the bill of the customer's current period of each stream as if that
-// ended now, and what late usage adds to closed periods, all of one instant.
+// Preview returns the bill of the current period of each of the customer's billing schedules as if it ended
+// now, and the additions of late usage to closed periods. All figures are from one snapshot.
 func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
@@ -222,7 +218,7 @@ func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer 
 		}
 		facts := make([]billing.Facts, len(streams))
 		for i, read := range streams {
-			// It may lie before the first period, or be closed already.
+			// The current period may be before the first period, or closed already.
 			if err := read.alsoTotalsOf(billing.CurrentPeriod(read.facts)); err != nil {
 				return err
 			}

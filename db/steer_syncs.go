@@ -11,14 +11,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Tried is how often a report was tried, and why it has to be tried again.
+// Tried is the number of attempts to send a report, and the error of the last one.
 type Tried struct {
-	Attempts  int    // begun
-	LastError string // "": the first one is under way
+	Attempts  int    // attempts that were begun
+	LastError string // "" during the first attempt
 }
 
-// Tried is of the report that each of these customers' syncs waits for; those
-// without one are left out.
+// Tried returns the attempts of the report that each customer's sync is sending. It skips customers without
+// such a report.
 func (s Syncs) Tried(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) (map[metering.CustomerID]Tried, error) {
 	rows, err := s.pool.Query(ctx, `
 		select distinct on (customer_id) customer_id, attempts, response
@@ -46,7 +46,7 @@ func (s Syncs) Tried(ctx context.Context, tenant metering.TenantID, customers []
 	return all, nil
 }
 
-// OpenOf lists the customer's syncs that are not over, oldest first.
+// OpenOf returns the customer's open syncs, oldest first.
 func (s Syncs) OpenOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) ([]uuid.UUID, error) {
 	rows, err := s.pool.Query(ctx, `
 		select id
@@ -65,20 +65,20 @@ func (s Syncs) OpenOf(ctx context.Context, tenant metering.TenantID, customer me
 	return open, nil
 }
 
-// Steering is what somebody asks of a customer's sync, and why.
+// Steering is a request of an operator or caller to steer a customer's sync, with the reason.
 type Steering struct {
 	Actor    metering.Actor
 	Sync     uuid.UUID
 	Customer metering.CustomerID
-	Reason   string // in their words
+	Reason   string // in the actor's words
 }
 
 func (s Steering) decision(verb string) decision {
 	return decision{s.Actor, "sync." + verb, s.Sync.String(), s.Reason}
 }
 
-// Steered notes what somebody has asked of the run that a sync waits for, and
-// where that did not answer: then it may or may not have happened.
+// Steered records a request to steer the run of a sync, and whether the run answered. If it did not, the
+// outcome is unknown.
 func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steering, verb string, answered bool) error {
 	asked := by.decision(verb)
 	if !answered {
@@ -93,11 +93,10 @@ func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steerin
 	return nil
 }
 
-// Cancel fails those of the syncs that are not over, because somebody cancels the
-// run that one of them waits for, and ends the customer's pause. cancelRun is called
-// once nobody can take the syncs any more, unless they are over: the run that comes
-// next finds only what was requested since. Its error leaves everything as it was,
-// and is returned.
+// Cancel fails those of the given syncs that are still open and ends the customer's pause, because an actor
+// cancels the run. If a sync was open, Cancel calls cancelRun after it has locked the syncs, so that no
+// pass can take them. The next run then finds only later requests. An error of cancelRun is returned, and
+// nothing changes.
 func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering, open []uuid.UUID, failure string, now time.Time, cancelRun func() error) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := endPause(ctx, tx, tenant, by, now); err != nil {

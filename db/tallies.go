@@ -2,25 +2,24 @@ package db
 
 import "github.com/odometer-metering/odometer/metering"
 
-// tally is what some events come to, of which a meter's aggregation picks its
-// figure: a row of a rollup holds one. Late usage is kept apart, so that a
-// closed window never changes.
+// tally is the sum and count of some events. A rollup row stores one, and the meter's aggregation selects a
+// figure of it. Late usage is separate, so that a closed window never changes.
 type tally struct {
 	sum, lateSum     metering.Decimal
 	count, lateCount int64
 }
 
-// A tally as SQL.
+// SQL of a tally.
 const (
 	tallyColumns = `sum, count, late_sum, late_count`
-	mergedTally  = `sum(sum), sum(count)::bigint, sum(late_sum), sum(late_count)::bigint`                                               // of rows
+	mergedTally  = `sum(sum), sum(count)::bigint, sum(late_sum), sum(late_count)::bigint`                                               // of several rows
 	eventTally   = `case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int` // of an event e
 )
 
-// fields are where tallyColumns or mergedTally are read to.
+// fields returns the destinations for scanning tallyColumns or mergedTally.
 func (t *tally) fields() []any { return []any{&t.sum, &t.count, &t.lateSum, &t.lateCount} }
 
-// mergedTotal is the total of an aggregation over rows of tallies, as SQL.
+// mergedTotal returns the SQL of an aggregation's total over rows of tallies.
 func mergedTotal(a metering.Aggregation) string {
 	if a == metering.Count {
 		return `sum(count + late_count)`
@@ -28,8 +27,8 @@ func mergedTotal(a metering.Aggregation) string {
 	return `sum(sum + late_sum)`
 }
 
-// addTallies adds rows of tallies, which are called x and have the key's columns, to a
-// rollup, as SQL. Rows are locked in the order of their keys.
+// addTallies returns the SQL that adds rows of tallies to a rollup. The rows have the columns of the
+// rollup's key. The statement locks rows in the order of their keys, to avoid deadlocks.
 func addTallies(rollup, start, rows string) string {
 	key := `tenant_id, customer_id, meter_version_id, group_id, ` + start
 	return `
@@ -43,10 +42,10 @@ func addTallies(rollup, start, rows string) string {
 		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
 }
 
-// tallyArrayColumns are those of usage_added that tallyArrays are for.
+// tallyArrayColumns is the columns of usage_added for the result of tallyArrays.
 const tallyArrayColumns = `sums, counts, late_sums, late_counts`
 
-// tallyArrays are tallies as arrays; those of late usage are nil where none is late.
+// tallyArrays returns tallies as arrays, one per column. The arrays of late usage are nil if none is late.
 func tallyArrays(tallies []*tally) []any {
 	n, late := len(tallies), false
 	sums, counts, lateSums, lateCounts := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n)
@@ -73,14 +72,14 @@ func (t *tally) merge(o *tally) {
 	t.count, t.lateCount = t.count+o.count, t.lateCount+o.lateCount
 }
 
-// all is the tally of what came in time and late, as if all of it came in time.
+// all returns the tally with its late usage counted as usage in time.
 func (t *tally) all() *tally { return &tally{sum: t.sum.Add(t.lateSum), count: t.count + t.lateCount} }
 
-// usage is the figure of what came in time that the aggregation asks for.
+// usage returns the aggregation's figure of the usage in time.
 func (t *tally) usage(a metering.Aggregation) metering.Decimal { return a.Usage(t.sum, t.count) }
 
-// total is usage with what came late.
+// total returns the aggregation's figure of all usage.
 func (t *tally) total(a metering.Aggregation) metering.Decimal { return t.all().usage(a) }
 
-// late is what of the total came late.
+// late returns the part of total that is late.
 func (t *tally) late(a metering.Aggregation) metering.Decimal { return t.total(a).Sub(t.usage(a)) }

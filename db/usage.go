@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Usage reads what the rollups say. A range costs its months, hours and the
-// raw events of the two hours that it may cut in half: never all events.
+// Usage reads usage from the rollups. A range costs its months, its hours, and the raw events of at most
+// two partial hours.
 type Usage struct{ q querier }
 
 // consistent runs fn on one snapshot of the database.
@@ -31,11 +31,11 @@ type MeterTotal struct {
 	Meter       metering.Meter
 	Sum         metering.Decimal
 	Count       int64
-	Usage       metering.Decimal // what the meter's aggregation makes of the two
-	Backfilling bool             // the meter's past is still being counted: the figures are not to be used
+	Usage       metering.Decimal // the result of the meter's aggregation
+	Backfilling bool             // the meter's backfill is in progress: the figures must not be used
 }
 
-// MeterTotals returns one item per meter of the tenant, by id, zero included.
+// MeterTotals returns one item per meter of the tenant, by id, including meters without usage.
 func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range) (totals []MeterTotal, err error) {
 	err = u.consistent(ctx, func(q querier) error {
 		meters, err := collectMeters(ctx, q, `order by m.id`, tenant)
@@ -70,22 +70,22 @@ func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer
 	return totals, err
 }
 
-// rangeUsage is what a meter has counted in a range, or in an hour of it.
+// rangeUsage is a meter's usage in a range, or in an hour of it.
 type rangeUsage struct {
 	within   metering.Range
 	customer metering.CustomerID
-	start    time.Time // of the hour
+	start    time.Time // start of the hour
 	meter    metering.MeterID
 	tally    tally
-	usage    metering.Decimal // what came late included
+	usage    metering.Decimal // includes late usage
 	late     metering.Decimal
 
-	aggregation metering.Aggregation // of usage and late
-	dimensions  []dimensionTally     // of the tally, of a meter that is read by dimension
+	aggregation metering.Aggregation // the aggregation of usage and late
+	dimensions  []dimensionTally     // the parts of tally, if the meter is read by dimension
 }
 
-// usageOver reads what meters have counted in each of some ranges, in one
-// statement. Meters that have counted nothing in a range are left out.
+// usageOver reads the usage of meters in each of some ranges, in one statement. It skips a meter in ranges
+// without usage of it.
 func usageOver(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.separate(meters, by)
@@ -95,8 +95,8 @@ func usageOver(ctx context.Context, q querier, tenant metering.TenantID, custome
 	return readRanges(ctx, q, s, meters, ranges, "timestamptz '0001-01-01'")
 }
 
-// usageByHour is usageOver hour by hour. An hour that a range cuts is the part
-// of it that lies in the range, and begins there.
+// usageByHour is usageOver for each hour. An hour that a range covers in part begins with the range, if the
+// range starts within it, and counts only the events within the range.
 func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.separate(meters, by)
@@ -125,7 +125,7 @@ func readRanges(ctx context.Context, q querier, s *usageStatement, meters []mete
 	return usage, nil
 }
 
-// collectRanges merges rows that differ in their dimension values alone, which follow one another.
+// collectRanges merges consecutive rows that differ only in their dimension values.
 func collectRanges(rows pgx.Rows, meters []metering.Meter, ranges []metering.Range) (usage []rangeUsage, err error) {
 	byVersion := make(map[metering.MeterVersionID]metering.Meter, len(meters))
 	for _, m := range meters {
@@ -157,36 +157,36 @@ func collectRanges(rows pgx.Rows, meters []metering.Meter, ranges []metering.Ran
 	return usage, err
 }
 
-// WindowQuery asks for a customer's usage of one meter.
+// WindowQuery selects a customer's usage of one meter.
 type WindowQuery struct {
 	Customer    metering.CustomerID
 	Meter       metering.Meter
 	Range       metering.Range
 	Granularity metering.Granularity
-	Zone        *time.Location               // of the windows; nil: the meter's
+	Zone        *time.Location               // time zone of the windows; nil for the meter's
 	Groups      map[string][]json.RawMessage // property → values; only groups that have one of the values of each property
-	GroupBy     []string                     // properties of the meter's that keep groups apart: groups that differ in others alone are one; nil: all
+	GroupBy     []string                     // properties of the meter that separate groups; groups that differ only in others are merged; nil for all
 	After       *WindowCursor
 	Limit       int
 }
 
-// WindowCursor is the last window of the former page.
+// WindowCursor identifies the last window of the previous page.
 type WindowCursor struct {
 	GroupID metering.GroupID
 	Start   time.Time
 }
 
-// Window is one group's usage in one window. Windows without events are left out.
+// Window is one group's usage in one window. Windows without events are skipped.
 type Window struct {
 	GroupID    metering.GroupID
 	GroupKey   json.RawMessage
 	Start, End time.Time
 	Value      metering.Decimal
-	LateValue  metering.Decimal // arrived after the window's billing period was closed
+	LateValue  metering.Decimal // the part that arrived after the billing period of the window closed
 	Final      bool             // the window lies in a closed period: Value never changes again
 }
 
-// GroupTotal is one group's usage in the whole range, late usage included.
+// GroupTotal is one group's usage in the whole range, including late usage.
 type GroupTotal struct {
 	GroupID metering.GroupID
 	Total   metering.Decimal
@@ -203,14 +203,14 @@ type WindowPage struct {
 
 // FilterGaps is usage that a query's Groups may have missed.
 type FilterGaps struct {
-	Other *metering.Decimal // usage in OtherGroup, which may hold values of Groups; nil: there is none, or no Groups
-	Alike bool              // a group has the text of the values of Groups, as another JSON type
+	Other *metering.Decimal // usage in OtherGroup, which may include values of Groups; nil if there is none, or no Groups
+	Alike bool              // a group has a value of Groups with the same text and another JSON type
 }
 
 var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request")
 
-// Windows returns a page of windows ordered by group, then time, with the
-// totals of the whole range, all of one instant.
+// Windows returns a page of windows, ordered by group and time, with the totals of the whole range. All
+// figures are from one snapshot.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {
 	read, err := newWindowRead(tenant, query)
 	if err != nil {

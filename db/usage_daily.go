@@ -7,22 +7,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// MeterDays is a meter's usage of all customers by day.
+// MeterDays is the usage of a meter by all customers, by day.
 type MeterDays struct {
 	Meter       metering.Meter
-	Days        []DayUsage // in order of time; those without usage are left out
-	Backfilling bool       // the meter's past is still being counted: there are no days
+	Days        []DayUsage // oldest first, without days that have no usage
+	Backfilling bool       // the meter's backfill is in progress: Days is empty
 }
 
-// DayUsage is the usage of a day, what came late included.
+// DayUsage is the usage of a day, including late usage.
 type DayUsage struct {
 	metering.Range
 	Usage metering.Decimal
 }
 
-// Daily returns what each meter of the tenant, by id, has counted of all customers
-// in each of the days. One statement reads them all. It answers CodeInvalid where a
-// day cuts an hour whose events are not kept any more.
+// Daily returns the usage of each meter of the tenant, by id, in each of the days. One statement reads all.
+// It fails with CodeInvalid if a day covers an hour in part and the events of that hour are no longer kept.
 func (u Usage) Daily(ctx context.Context, tenant metering.TenantID, days []metering.Range) (all []MeterDays, err error) {
 	err = u.consistent(ctx, func(q querier) error {
 		meters, err := collectMeters(ctx, q, `order by m.id`, tenant)

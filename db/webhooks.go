@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Webhooks are where tenants are told of what happens.
+// Webhooks manages the endpoints to which tenants' messages are delivered.
 type Webhooks struct{ pool beginner }
 
 const endpointColumns = `e.tenant_id, e.id, e.url, e.description, e.event_types, e.secret, e.secret_last_four, e.former_secret, e.former_until,
@@ -27,7 +27,7 @@ func endpointFields(e *metering.Endpoint) []any {
 	}
 }
 
-// sameURL says that what was refused is another webhook's URL.
+// sameURL turns a unique violation into CodeConflict for a URL that another webhook has.
 func sameURL(err error) error {
 	if sqlState(err) != stateUniqueViolation {
 		return err
@@ -37,8 +37,8 @@ func sameURL(err error) error {
 
 var errNoEndpoint = metering.Errorf(metering.CodeNotFound, "there is no such webhook")
 
-// Create stores an endpoint whose secret the caller has sealed. CodeConflict
-// when the tenant has as many as it may, or one with this URL.
+// Create stores an endpoint with a secret that the caller has sealed. It fails with CodeConflict if the
+// tenant has the maximum of endpoints, or one with this URL.
 func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
@@ -70,8 +70,8 @@ func (s Webhooks) Get(ctx context.Context, tenant metering.TenantID, id metering
 	return getEndpoint(ctx, s.pool, tenant, id, "")
 }
 
-// lockEndpoint is first in every transaction that changes an endpoint or what
-// waits for it, so that none waits for another that waits for it.
+// lockEndpoint locks an endpoint and returns it. Every transaction that changes an endpoint or its
+// deliveries calls it first, to avoid deadlocks.
 func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID) (metering.Endpoint, error) {
 	return getEndpoint(ctx, tx, tenant, id, "for no key update")
 }
@@ -88,7 +88,7 @@ func getEndpoint(ctx context.Context, q querier, tenant metering.TenantID, id me
 	return e, nil
 }
 
-// List returns the tenant's endpoints in the order they were made.
+// List returns the tenant's endpoints, oldest first.
 func (s Webhooks) List(ctx context.Context, tenant metering.TenantID) ([]metering.Endpoint, error) {
 	rows, err := s.pool.Query(ctx, `select `+endpointColumns+` from webhook_endpoints e where e.tenant_id = $1 order by e.id`, tenant)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s Webhooks) List(ctx context.Context, tenant metering.TenantID) ([]meterin
 	return list, nil
 }
 
-// EndpointChange is what to change of an endpoint; nil: nothing.
+// EndpointChange is the set of fields to change; nil fields keep their values.
 type EndpointChange struct {
 	URL         *string
 	Description *string
@@ -118,8 +118,8 @@ func (c EndpointChange) host() *string {
 	return new(hostOf(*c.URL))
 }
 
-// hostOf returns the host of a URL, the same for every spelling of it. The port is no
-// part of it: a machine is one machine.
+// hostOf returns the host of a URL in canonical form, without the port, because all ports share one
+// machine.
 func hostOf(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -132,8 +132,8 @@ func hostOf(address string) string {
 	return host
 }
 
-// Update changes an endpoint. Disabling it gives up what waits for it; another
-// URL, or enabling it, gives it a new start.
+// Update changes an endpoint. Disabling it fails its pending deliveries. A new URL, or enabling it, resets
+// its failures and makes its pending deliveries due.
 func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := lockEndpoint(ctx, tx, tenant, id)
@@ -167,8 +167,8 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 	return changed, nil
 }
 
-// disableFaulty disables an endpoint that cannot receive messages, and publishes that to
-// the tenant's other endpoints.
+// disableFaulty disables an endpoint that cannot receive messages, and publishes that to the tenant's other
+// endpoints.
 func disableFaulty(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) error {
 	disabled, err := disable(ctx, tx, tenant, id, because, now)
 	if err != nil || !disabled {
@@ -177,9 +177,9 @@ func disableFaulty(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id 
 	return publish(ctx, tx, tenant, metering.WholeTenant, WebhookDisabled{WebhookID: id.String(), Because: because}, now)
 }
 
-// disable fails the deliveries that wait for the endpoint, which the caller has locked. It
-// waits for transactions that publish to the endpoint; later ones see it disabled. It reports
-// whether the endpoint was enabled.
+// disable disables an endpoint that the caller has locked, and fails its pending deliveries. It waits for
+// transactions that publish to the endpoint; later ones see it disabled. It reports whether the endpoint
+// was enabled.
 func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) (disabled bool, err error) {
 	if _, err := tx.Exec(ctx, `select from webhook_endpoints where tenant_id = $1 and id = $2 for update`, tenant, id); err != nil {
 		return false, err
@@ -202,7 +202,7 @@ func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meteri
 	return true, err
 }
 
-// startAnew forgets the endpoint's failures: what waits for it is due at once.
+// startAnew resets the endpoint's failures and makes its pending deliveries due at once.
 func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, enable bool, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update webhook_endpoints
@@ -217,7 +217,7 @@ func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 	return hasten(ctx, tx, tenant, id, now)
 }
 
-// Delete forgets an endpoint and what was sent to it.
+// Delete deletes an endpoint and its deliveries.
 func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := lockEndpoint(ctx, tx, tenant, id)

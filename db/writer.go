@@ -12,10 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Writer stores events. One transaction holds the claims on their keys, the
-// events and what they add to every rollup; Ingest returns after COMMIT.
-// Requests of one tenant that arrive while a transaction is written become its
-// next one, without a timer: single events get the speed of batches.
+// Writer stores events. One transaction stores the claims of their keys, the events, and their additions to
+// the rollups. Ingest returns after COMMIT. A tenant's requests that arrive while a transaction is written
+// share the next one. No timer is involved, and single events are stored as fast as batches.
 type Writer struct {
 	store   *DB
 	options WriterOptions
@@ -25,7 +24,7 @@ type Writer struct {
 	types     *lru.Cache[typeName, struct{}]
 	groups    *lru.Cache[groupName, struct{}]
 	meters    *lru.Cache[metering.TenantID, meterVersions]
-	erasures  *lru.Cache[metering.TenantID, int64] // up to which the others are true
+	erasures  *lru.Cache[metering.TenantID, int64] // the number of erasures up to which the other caches are valid
 
 	mu      sync.Mutex
 	lanes   map[metering.TenantID]*lane
@@ -37,9 +36,9 @@ type Writer struct {
 type WriterOptions struct {
 	Uncounted *UncountedSampler // samples the stored events that a meter cannot count; nil: no sample is kept
 
-	GroupEvents int           // in one transaction; 5,000. With 1, every request has a transaction of its own
-	Lanes       int           // groups of one tenant that are written at once; 2. As many more may wait for COMMIT
-	Deadline    time.Duration // for a request's way into the database, retries included; 20 s
+	GroupEvents int           // events in one transaction; default 5,000. With 1, every request has a transaction of its own
+	Lanes       int           // groups of one tenant that are written at once; default 2. As many more may wait for COMMIT
+	Deadline    time.Duration // time for a request to be stored, retries included; default 20 s
 }
 
 func (o WriterOptions) withDefaults() WriterOptions {
@@ -49,7 +48,7 @@ func (o WriterOptions) withDefaults() WriterOptions {
 	return o
 }
 
-// Entries of the caches, each some hundred bytes.
+// Entries of the caches, each of some 100 bytes.
 const (
 	cachedCustomers = 30_000
 	cachedTypes     = 10_000
@@ -70,8 +69,8 @@ type (
 		tenant    metering.TenantID
 		eventType string
 	}
-	// meterVersions are the ways of counting that ingest feeds, by event type, as
-	// of one epoch of the tenant.
+	// meterVersions has the meter versions to which ingest adds usage, by event type, as of an epoch of the
+	// tenant.
 	meterVersions struct {
 		epoch    int64
 		byType   map[string][]metering.MeterVersion
@@ -83,9 +82,9 @@ type (
 // lane is a tenant's queue in this process.
 type lane struct {
 	queue    []*request
-	events   int // in the queue
-	writing  int // groups that are being written
-	underWay int // these, and those that wait for COMMIT
+	events   int // number of events in the queue
+	writing  int // number of groups that are being written
+	underWay int // number of groups that are being written or wait for COMMIT
 }
 
 type request struct {
@@ -95,19 +94,19 @@ type request struct {
 	done     chan struct{}
 }
 
-// Outcome is the outcome of one event. Its zero value: stored and counted. A settled reservation
+// Outcome is the outcome of one event. Its zero value means stored and counted. A settled reservation
 // stores the outcomes of its events as JSON.
 type Outcome struct {
-	Duplicate bool `json:"duplicate,omitempty"` // its key was known: it adds nothing
-	Conflict  bool `json:"conflict,omitempty"`  // its key is known with other content: it adds nothing
-	Refused   bool `json:"refused,omitempty"`   // it is such a conflict, and the tenant rejects those
-	Unkept    bool `json:"unkept,omitempty"`    // it is such a conflict, and is not stored: the tenant has maxConflicts already
-	Unmetered bool `json:"unmetered,omitempty"` // no meter counts its type
-	Forgotten bool `json:"forgotten,omitempty"` // rejected: it is older than its key would have been known for
+	Duplicate bool `json:"duplicate,omitempty"` // the key is known with the same content: the event adds nothing
+	Conflict  bool `json:"conflict,omitempty"`  // the key is known with other content: the event adds nothing
+	Refused   bool `json:"refused,omitempty"`   // the event is a conflict that the tenant rejects
+	Unkept    bool `json:"unkept,omitempty"`    // the event is a conflict that is not stored, because the tenant has maxConflicts already
+	Unmetered bool `json:"unmetered,omitempty"` // no meter counts the event's type
+	Forgotten bool `json:"forgotten,omitempty"` // rejected: the event is so old that its key is no longer known
 
-	Archived  string          `json:"archived,omitempty"`  // the slug of an archived meter of its type, if it is Unmetered
-	Ungrouped []string        `json:"ungrouped,omitempty"` // properties that a meter of its type groups by, and it does not have
-	LongKeys  []string        `json:"long_keys,omitempty"` // slugs of the meters that count the event in OtherGroup, because its group's key is too long
+	Archived  string          `json:"archived,omitempty"`  // slug of an archived meter of the event's type, if Unmetered
+	Ungrouped []string        `json:"ungrouped,omitempty"` // properties that a meter groups by and the event lacks
+	LongKeys  []string        `json:"long_keys,omitempty"` // slugs of the meters that count the event in OtherGroup, because the key of its group is too long
 	Crowded   []string        `json:"crowded,omitempty"`   // slugs of the meters that count the event in OtherGroup, because they have metering.MaxGroupsPerMeter groups already
 	Early     []string        `json:"early,omitempty"`     // slugs of the meters that count the event, if it is older than its customer and the tenant bills
 	Negative  []string        `json:"negative,omitempty"`  // slugs of the meters that count the event as 1 although its value is negative
@@ -115,21 +114,21 @@ type Outcome struct {
 	Unusable  []UnusableValue `json:"unusable,omitempty"`
 }
 
-// UnreadValue names a meter that counts an event by a property, although its value is negative.
+// UnreadValue names a meter that counts an event by a property and ignores its negative value.
 type UnreadValue struct {
 	MeterSlug string `json:"meter_slug"`
 	Property  string `json:"property"`
 }
 
-// UnusableValue is the value of an event that a meter would count, and cannot.
+// UnusableValue names a meter that would count an event, and the rule that the event's value breaks.
 type UnusableValue struct {
 	MeterSlug string           `json:"meter_slug,omitempty"`
 	Property  string           `json:"property,omitempty"` // value_property of the meter
 	Rule      metering.Verdict `json:"rule,omitempty"`     // ValueMissing or ValueInvalid
 }
 
-// noteUncounted notes that a meter would count the event if its value was usable, and reports
-// whether that is the reason for the verdict.
+// noteUncounted notes that a meter would count the event if its value were usable. It reports whether the
+// value is the reason for the verdict.
 func (o *Outcome) noteUncounted(slug string, g metering.MeterVersion, verdict metering.Verdict) (unusable bool) {
 	if verdict == metering.FilteredOut {
 		return false
@@ -138,7 +137,7 @@ func (o *Outcome) noteUncounted(slug string, g metering.MeterVersion, verdict me
 	return true
 }
 
-// NewWriter makes a Writer over store.
+// NewWriter returns a Writer that stores events in store.
 func NewWriter(store *DB, options WriterOptions) *Writer {
 	return &Writer{
 		store:     store,
@@ -153,8 +152,8 @@ func NewWriter(store *DB, options WriterOptions) *Writer {
 	}
 }
 
-// forgetErased forgets what is known of customers and groups where one of the
-// tenant's was erased since, and says whether it was.
+// forgetErased purges the cached customers and groups if an erasure took place in the tenant since the last
+// call, and reports whether it did.
 func (w *Writer) forgetErased(tenant metering.TenantID, erasures int64) bool {
 	if known, _ := w.erasures.Get(tenant); known == erasures {
 		return false
@@ -173,10 +172,9 @@ func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	return cache
 }
 
-// Ingest stores the tenant's events and returns one outcome per event, after
-// COMMIT. On an error nothing was stored, but for CodeUnavailable with a lost
-// COMMIT, whose message says so. When ctx ends first, the events may still be
-// stored.
+// Ingest stores the tenant's events and returns one outcome per event, after COMMIT. On an error, nothing
+// was stored. There are two exceptions: the message of a CodeUnavailable error mentions a lost COMMIT, or
+// ctx ended first. Then the events may be stored.
 func (w *Writer) Ingest(ctx context.Context, tenant metering.TenantID, events []metering.Event) ([]Outcome, error) {
 	r := &request{events: events, done: make(chan struct{})}
 	if err := w.enqueue(tenant, r); err != nil {
@@ -200,7 +198,7 @@ func (w *Writer) Close() {
 
 var errStopping = metering.Errorf(metering.CodeUnavailable, "the service is stopping; try again")
 
-// begin has Close wait until the caller calls w.running.Done.
+// begin makes Close wait until the caller calls w.running.Done. It fails once the Writer is closed.
 func (w *Writer) begin() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,12 +225,12 @@ func (w *Writer) enqueue(tenant metering.TenantID, r *request) error {
 	return nil
 }
 
-// crowd is how many events that wait are stored beside others that are being written.
-// Fewer wait until those are sent to COMMIT, so that they share a transaction with what
-// comes meanwhile: writing is work, and COMMIT is mostly waiting for a disk.
+// crowd is the number of waiting events from which a group is written beside another one. Fewer events wait
+// until the other group is sent to COMMIT, and share a transaction with later ones. The reason is that
+// writing costs CPU, and COMMIT mostly waits for a disk.
 const crowd = 1000
 
-// dispatch begins groups as far as the tenant may. The caller holds w.mu.
+// dispatch starts groups within the tenant's limits. The caller holds w.mu.
 func (w *Writer) dispatch(tenant metering.TenantID, l *lane) {
 	for len(l.queue) > 0 && l.underWay < 2*w.options.Lanes &&
 		(l.writing == 0 || l.writing < w.options.Lanes && l.events >= min(crowd, w.options.GroupEvents)) {
@@ -247,7 +245,7 @@ func (w *Writer) dispatch(tenant metering.TenantID, l *lane) {
 	}
 }
 
-// drain stores a group, and begins the next ones once it is written and once it is answered.
+// drain stores a group. It starts the next groups when this one is written and again when it is answered.
 func (w *Writer) drain(tenant metering.TenantID, l *lane, group []*request) {
 	defer w.running.Done()
 	written := sync.OnceFunc(func() {
@@ -276,9 +274,8 @@ func (w *Writer) next(l *lane) []*request {
 	return group
 }
 
-// storeGroup answers every request of a group. A group that fails for a reason
-// of its content is run again one request per transaction, so that a poisoned
-// request harms nobody else.
+// storeGroup answers every request of a group. If a group fails with CodeInternal, each request runs again
+// in a transaction of its own, so that an invalid request does not fail the others.
 func (w *Writer) storeGroup(tenant metering.TenantID, group []*request, written func()) {
 	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), w.options.Deadline)
 	defer cancel()

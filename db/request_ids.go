@@ -7,12 +7,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RequestIDs remembers the ids of signed requests, so that none is taken twice.
+// RequestIDs stores the ids of signed requests, so that no request is accepted twice.
 type RequestIDs struct{ pool *pool }
 
-// Claim takes the id until expires, and says whether it was free at now. The
-// one clock that finds a request fresh also decides that its id has expired:
-// replicas whose clocks differ do not let a repeat through between them.
+// Claim claims the id until expires, and reports whether it was free at now. The clock that checks the age
+// of a request also provides now. So no repeat is accepted by replicas with different clocks.
 func (s RequestIDs) Claim(ctx context.Context, tenant metering.TenantID, id string, expires, now time.Time) (claimed bool, err error) {
 	tag, err := s.pool.Exec(ctx, `
 		insert into request_ids as r (tenant_id, request_id, expires_at)
@@ -22,7 +21,7 @@ func (s RequestIDs) Claim(ctx context.Context, tenant metering.TenantID, id stri
 	return tag.RowsAffected() == 1, coded(err)
 }
 
-// Sweep forgets up to limit ids, of any tenant, that expired before.
+// Sweep deletes up to limit ids, of any tenant, that expired before an instant.
 func (s RequestIDs) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "request_ids", key: "tenant_id, request_id", by: "expires_at", noun: "request ids"}.sweep(ctx, s.pool, before, limit)
 }

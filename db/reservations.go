@@ -13,28 +13,28 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ReserveRequest asks for usage of a customer in advance: for all of the amounts, or nothing.
+// ReserveRequest requests usage of a customer in advance. Either all amounts are granted, or none.
 type ReserveRequest struct {
-	ID      string // of the reservation
+	ID      string // id of the reservation
 	Amounts []QuotaAmount
-	For     time.Duration // from the grant until the reservation expires
-	Digest  []byte        // of the request as it was sent, by which a repeat is recognized
+	For     time.Duration // time from the grant to the expiry of the reservation
+	Digest  []byte        // digest of the request body, which identifies a repeat
 }
 
-// Reservation is the answer to a request: usage that is granted, or the refusal to grant it.
+// Reservation is the response to a ReserveRequest: the grant or the refusal.
 type Reservation struct {
 	ID        string
-	Exceeded  bool // a soft quota is
+	Exceeded  bool // the reservation exceeds a soft quota
 	ExpiresAt time.Time
-	Refusal   *metering.QuotaLevel // the hard quota that does not allow it; nil: it is granted
-	Err       error                // the request breaks a rule
+	Refusal   *metering.QuotaLevel // the hard quota that refuses it; nil if it is granted
+	Err       error                // the rule that the request breaks
 }
 
-// Reserve answers requests for one customer, by its external id, in their order, at an instant at
-// which nothing else is granted to the customer. At each grant, usage and reservations of each
-// hard quota are at most its limit. A repeat of a grant gets the same answer. A refusal is not
-// kept. CodeConflict where the id is taken by another request or by a reservation that has ended,
-// and when the customer has as many reservations as it may.
+// Reserve answers requests for one customer, by its external id, in order. It runs while no other
+// transaction grants usage to the customer. After each grant, usage and reservations of each hard quota are
+// at most its limit. A repeat of a granted request returns the same response. A refusal is not stored.
+// Reserve fails with CodeConflict if another request or an ended reservation has the id, or the customer
+// has the maximum of reservations.
 func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer string, requests []ReserveRequest, now time.Time) (answers []Reservation, err error) {
 	err = s.alone(ctx, tenant, customer, func(tx pgx.Tx) error {
 		grant := &granting{levelRead: s.levelRead(ctx, tx, tenant, now), customer: customer, requests: requests}
@@ -47,30 +47,30 @@ func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer 
 	return answers, nil
 }
 
-// quotaLock is the lock of a transaction that grants usage to a customer, as SQL.
+// quotaLock is the SQL of the lock that serializes grants to a customer.
 const quotaLock = `hashtextextended('quotas of ' || $2::text, $1)`
 
-// alone runs fn at one instant of the database at which nothing else is granted to the customer.
+// alone runs fn on one snapshot of the database while no other transaction grants usage to the customer.
 func (s Quotas) alone(ctx context.Context, tenant metering.TenantID, customer string, fn func(tx pgx.Tx) error) error {
 	return s.pool.AcquireFunc(For(ctx, tenant), func(conn *pgxpool.Conn) error {
 		return holding(ctx, conn, quotaLock, []any{tenant, customer}, func() error { return atOneInstantOn(ctx, conn, s.pool, lookUp, fn) })
 	})
 }
 
-// granting is the transaction that answers requests for a customer.
+// granting is a transaction that answers requests for a customer.
 type granting struct {
 	*levelRead
 	customer string
 	requests []ReserveRequest
 
-	asked   [][]askedAmount // of each request
+	asked   [][]askedAmount // the amounts of each request
 	answers []Reservation
 	former  map[string]formerReservation
-	live    int // reservations of the customer
+	live    int // number of the customer's live reservations
 	grants  pgx.Batch
 }
 
-// formerReservation is one that has the id of a request.
+// formerReservation is an earlier reservation with the id of a request.
 type formerReservation struct {
 	digest    []byte
 	exceeded  bool
@@ -102,8 +102,8 @@ func (g *granting) answer() ([]Reservation, error) {
 	return g.answers, g.q.SendBatch(g.ctx, &g.grants).Close()
 }
 
-// prepare resolves the names of the requests, and reads the reservations that they may repeat. It
-// ends expired reservations, so that none is extended after its amount was granted again.
+// prepare resolves the names of the requests and reads earlier reservations with their ids. It ends expired
+// reservations, so that none is extended after its amount was granted again.
 func (g *granting) prepare() error {
 	var checks []QuotaCheck
 	var ids []string
@@ -123,7 +123,7 @@ func (g *granting) prepare() error {
 	return g.readFormer(ids)
 }
 
-// resolveAll returns the amounts of a request, or the rule that one of them breaks.
+// resolveAll returns the amounts of a request, or an error for the rule that one of them breaks.
 func (g *granting) resolveAll(request ReserveRequest) (all []askedAmount, err error) {
 	if _, known := g.customers[g.customer]; !known {
 		return nil, metering.Invalid("body.customer", noSuchCustomer)
@@ -161,7 +161,7 @@ func (g *granting) readFormer(ids []string) error {
 	return nil
 }
 
-// decide grants a request, with which less is left of the levels, or refuses it.
+// decide grants a request and deducts it from the levels, or refuses it.
 func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []*customerLevel) Reservation {
 	if former, taken := g.former[request.ID]; taken {
 		return former.repeat(request)
@@ -190,7 +190,7 @@ func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []
 
 var errManyReservations = metering.Errorf(metering.CodeConflict, "the customer already has %d reservations that are not settled, released or expired, the maximum; settle or release some first", metering.MaxReservations)
 
-// repeat answers a request with an id that is taken.
+// repeat answers a request with the id of an earlier reservation.
 func (f formerReservation) repeat(request ReserveRequest) Reservation {
 	switch {
 	case !bytes.Equal(f.digest, request.Digest):
@@ -214,8 +214,8 @@ func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded b
 
 var errNoReservation = metering.Errorf(metering.CodeNotFound, "there is no such reservation")
 
-// Extend has a reservation expire that long from now. CodeConflict when it is settled, released or
-// expired: its amount may be granted again.
+// Extend sets the expiry of a reservation to by after now. It fails with CodeConflict if the reservation is
+// settled, released or expired, because its amount may be granted again.
 func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, by time.Duration, now time.Time) (extended Reservation, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		extended = Reservation{ID: id}
@@ -261,8 +261,8 @@ func granted(ctx context.Context, q querier, tenant metering.TenantID, id string
 	return g, coded(err)
 }
 
-// Release frees the amounts of a reservation. Releasing it again, or once it is expired, changes
-// nothing. CodeConflict when it is settled.
+// Release frees the amounts of a reservation. It has no effect on a released or expired reservation. It
+// fails with CodeConflict if the reservation is settled.
 func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var settled bool
@@ -285,7 +285,7 @@ func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string
 	return nil
 }
 
-// Sweep deletes up to limit reservations, of any tenant, that expired before then.
+// Sweep deletes up to limit reservations, of any tenant, that expired before an instant.
 func (s Quotas) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "quota_reservations", key: "tenant_id, id", by: "expires_at", noun: "reservations"}.sweep(ctx, s.pool, before, limit)
 }

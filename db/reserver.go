@@ -8,15 +8,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Reserver answers requests to reserve. Those for one customer that arrive while others for it
-// are answered share the next transaction, so that they wait for the customer's turn together and
-// hold one connection.
+// Reserver answers requests to reserve usage. While requests for a customer are answered, later ones for it
+// wait and then share the next transaction. So they wait for the customer's lock together and hold one
+// connection.
 type Reserver struct {
 	quotas Quotas
 	now    func() time.Time
 
 	mu      sync.Mutex
-	waiting map[customerName][]*waitingReserve // nil: no transaction is under way
+	waiting map[customerName][]*waitingReserve // nil for a customer without a running transaction
 }
 
 type waitingReserve struct {
@@ -25,18 +25,18 @@ type waitingReserve struct {
 	done    chan struct{}
 }
 
-// NewReserver makes a Reserver of store.
+// NewReserver returns a Reserver that reserves in store.
 func NewReserver(store *DB, now func() time.Time) *Reserver {
 	return &Reserver{quotas: store.Quotas, now: now, waiting: make(map[customerName][]*waitingReserve)}
 }
 
-// Bounds of a transaction that reserves.
+// Bounds of a transaction that reserves usage.
 const (
-	reservedAtOnce = 100              // requests
-	reservesWithin = 10 * time.Second // its time
+	reservedAtOnce = 100              // maximum of requests
+	reservesWithin = 10 * time.Second // timeout
 )
 
-// Reserve answers as Quotas.Reserve does. When ctx ends first, the usage may still be reserved.
+// Reserve answers as Quotas.Reserve does. If ctx ends first, the usage may still be reserved.
 func (r *Reserver) Reserve(ctx context.Context, tenant metering.TenantID, customer string, request ReserveRequest) (Reservation, error) {
 	w := &waitingReserve{request: request, done: make(chan struct{})}
 	name := customerName{tenant, customer}
@@ -45,7 +45,7 @@ func (r *Reserver) Reserve(ctx context.Context, tenant metering.TenantID, custom
 	r.waiting[name] = append(line, w)
 	r.mu.Unlock()
 	if !isRunning {
-		go r.run(context.WithoutCancel(ctx), name) // it serves other requests too
+		go r.run(context.WithoutCancel(ctx), name) // run also answers other requests
 	}
 	select {
 	case <-w.done:
@@ -66,7 +66,7 @@ func (r *Reserver) run(ctx context.Context, name customerName) {
 	}
 }
 
-// next takes the requests that share a transaction. If there are none, it returns nil, and run ends.
+// next returns the requests that share the next transaction. It returns nil if none waits; run then ends.
 func (r *Reserver) next(name customerName) []*waitingReserve {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *Reserver) answer(ctx context.Context, name customerName, some []*waitin
 	}
 	answers, err := r.quotas.Reserve(ctx, name.tenant, name.externalID, requests, r.now())
 	if code := metering.CodeOf(err); len(some) > 1 && (code == metering.CodeBackfilling || code == metering.CodeInternal) {
-		for i := range some { // one of them harms no others
+		for i := range some { // an invalid request must not fail the others
 			r.answer(ctx, name, some[i:i+1])
 		}
 		return

@@ -22,16 +22,16 @@ type RetryFilter struct {
 
 // Retried is the result of a retry.
 type Retried struct {
-	Customers []metering.CustomerID // of which a sync was requested
-	Joined    int                   // of them, those that had a request that no pass has taken
-	Remaining int                   // customers that the filter picks beyond these
+	Customers []metering.CustomerID // customers for which a sync was requested
+	Joined    int                   // the number of them with a waiting request, which was joined
+	Remaining int                   // selected customers beyond maxRetried
 }
 
-// maxRetried bounds the customers of one retry.
+// maxRetried is the maximum of customers of one retry.
 const maxRetried = 10_000
 
-// Failed requests a sync of each customer that the filter picks, those that have
-// failed for longest first.
+// Failed requests a sync of each selected customer with a failed last sync. Those that have failed for
+// longest come first.
 func (s Retries) Failed(ctx context.Context, tenant metering.TenantID, actor metering.Actor, f RetryFilter, now time.Time) (r Retried, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := activeProvider(ctx, tx, tenant); err != nil {
@@ -77,7 +77,7 @@ func (s Retries) Failed(ctx context.Context, tenant metering.TenantID, actor met
 	return r, nil
 }
 
-// requestSyncs is requestSync of many customers. It returns how many joined a request.
+// requestSyncs is requestSync for many customers. It returns the number of waiting requests that it joined.
 func requestSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, customers []metering.CustomerID, now time.Time) (joined int, err error) {
 	ids := make([]uuid.UUID, len(customers))
 	for i := range ids {

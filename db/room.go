@@ -10,16 +10,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// entries are rows of which a tenant, customer or plan may have a bounded number. Concurrent requests
-// exceed the bound unless the caller has a lock.
+// entries describes rows of which a tenant, customer or plan may have a bounded number. Concurrent requests
+// can exceed the bound unless the caller has a lock.
 type entries struct {
-	count string // SQL that counts those of @tenant at @now
+	count string // SQL that counts the entries of @tenant at @now
 	most  int
 	noun  string
 	fix   string
-	now   time.Time // zero: the number does not depend on it
-	of    int64     // id of the customer or plan, @of in count; 0: the entries are the tenant's
-	owner string    // noun for of; "": the tenant
+	now   time.Time // zero if the number does not depend on the time
+	of    int64     // id of the customer or plan, @of in count; 0 for entries of the tenant
+	owner string    // noun for of; "" for the tenant
 }
 
 // ofOwner returns the entries of a customer or plan.
@@ -28,14 +28,14 @@ func (e entries) ofOwner(id int64) entries {
 	return e
 }
 
-// at returns the entries that count at an instant.
+// at returns the entries at an instant.
 func (e entries) at(now time.Time) entries {
 	e.now = metering.Instant(now)
 	return e
 }
 
-// Meters and plans include archived ones: ingest and billing read all meters, plans and prices
-// of a tenant at once.
+// Meters and plans include archived ones, because ingest and billing read all meters, plans and prices of a
+// tenant at once.
 var (
 	meterEntries = entries{
 		count: `select count(*) from meters where tenant_id = @tenant`,
@@ -91,7 +91,7 @@ var (
 	}
 )
 
-// requireRoom returns CodeConflict if the owner has as many entries as it may.
+// requireRoom returns CodeConflict if the owner has the maximum of entries.
 func requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e entries) error {
 	var have int
 	err := tx.QueryRow(ctx, e.count, pgx.NamedArgs{"tenant": tenant, "now": e.now, "of": e.of}).Scan(&have)

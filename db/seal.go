@@ -13,11 +13,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Purpose names what a sealed secret is for. A secret opens only for the
-// tenant and the purpose that it was sealed for.
+// Purpose is the use of a sealed secret. A secret can be opened only for the tenant and the purpose for
+// which it was sealed.
 type Purpose string
 
-// What secrets are sealed for.
+// The purposes of sealed secrets.
 const (
 	ProviderSecret        Purpose = "billing_connections.secret"
 	ProviderWebhookSecret Purpose = "billing_connections.webhook_secret"
@@ -26,8 +26,8 @@ const (
 	EndpointSecret        Purpose = "webhook_endpoints.secret"
 )
 
-// Keyring holds the key-encryption keys: the first seals, all of them open, so
-// that a key is replaced by putting the new one in front.
+// Keyring holds the key-encryption keys. The first key seals, and all keys open. To replace a key, an
+// operator puts the new one first.
 type Keyring struct {
 	first string
 	keys  map[string]cipher.AEAD
@@ -35,8 +35,8 @@ type Keyring struct {
 
 var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// ParseKeyring reads "KEY_ID:BASE64KEY,…"; a key is 32 bytes. Its errors name
-// the place, never a key.
+// ParseKeyring parses "KEY_ID:BASE64KEY,…" with keys of 32 bytes. Its errors name the position of a key,
+// and never contain the key.
 func ParseKeyring(text string) (Keyring, error) {
 	ring := Keyring{keys: map[string]cipher.AEAD{}}
 	for i, item := range strings.Split(text, ",") {
@@ -71,14 +71,14 @@ func newSealer(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// First is the id of the key that seals.
+// First returns the id of the key that seals.
 func (k Keyring) First() string { return k.first }
 
-// sealedUnder is how whatever a key has sealed begins.
+// sealedUnder returns the prefix of all secrets that a key has sealed.
 func sealedUnder(id string) []byte { return append([]byte{byte(len(id))}, id...) }
 
-// Seal encrypts plaintext with AES-256-GCM for one tenant and purpose. What it
-// returns names the key: length of the id, id, nonce, ciphertext.
+// Seal encrypts plaintext with AES-256-GCM for one tenant and purpose. The result consists of the length of
+// the key's id as one byte, the id, the nonce and the ciphertext.
 func (k Keyring) Seal(tenant metering.TenantID, purpose Purpose, plaintext []byte) ([]byte, error) {
 	sealer, ok := k.keys[k.first]
 	if !ok {
@@ -93,7 +93,7 @@ func (k Keyring) Seal(tenant metering.TenantID, purpose Purpose, plaintext []byt
 	return sealer.Seal(sealed, nonce, plaintext, boundTo(tenant, purpose)), nil
 }
 
-// Open decrypts what Seal made for the same tenant and purpose.
+// Open decrypts the result of Seal for the same tenant and purpose.
 func (k Keyring) Open(tenant metering.TenantID, purpose Purpose, sealed []byte) ([]byte, error) {
 	if len(sealed) < 1 || len(sealed) < 1+int(sealed[0]) {
 		return nil, errors.New("open secret: the stored secret is truncated")

@@ -9,10 +9,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Secrets are the sealed secrets of all tenants, wherever they are kept.
+// Secrets rewraps the sealed secrets of all tenants.
 type Secrets struct{ pool *pool }
 
-// sealedColumns is where secrets are kept. A purpose is named after its column.
+// sealedColumns is the columns with secrets. A purpose has the name of its column.
 var sealedColumns = []struct {
 	table, column string
 	purpose       Purpose
@@ -25,14 +25,14 @@ var sealedColumns = []struct {
 	{"webhook_endpoints", "former_secret", EndpointSecret},
 }
 
-// Rewrapping is what came of sealing secrets again.
+// Rewrapping is the result of sealing secrets again.
 type Rewrapping struct {
-	Sealed   int // again
-	Unopened int // the keyring lacks their key: they stay as they are
+	Sealed   int // secrets that were sealed again
+	Unopened int // secrets that stay unchanged, because the keyring lacks their key
 }
 
-// Rewrap seals under the keyring's first key whatever is sealed under another
-// one. Running it again, or twice at once, changes nothing more.
+// Rewrap seals all secrets that another key has sealed under the keyring's first key. It is idempotent and
+// safe to run concurrently.
 func (s Secrets) Rewrap(ctx context.Context, ring Keyring) (done Rewrapping, err error) {
 	for _, place := range sealedColumns {
 		var after sealedSecret
@@ -60,7 +60,7 @@ type sealedSecret struct {
 	Sealed []byte
 }
 
-// foreign returns some secrets that another key than the first has sealed.
+// foreign returns up to 100 secrets that were sealed by another key than the first.
 func (s Secrets) foreign(ctx context.Context, table, column, first string, after sealedSecret) ([]sealedSecret, error) {
 	const atOnce = 100
 	rows, err := s.pool.Query(ctx, `

@@ -15,15 +15,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// settlement is the reservation that the events of an attempt settle. The attempt locks it
-// first, and closes it in the transaction that stores the events.
+// settlement is the reservation that a batch of events settles. The attempt locks the reservation first,
+// and closes it in the transaction that stores the events.
 type settlement struct {
-	id     string // of the reservation
-	digest []byte // of the events
+	id     string // id of the reservation
+	digest []byte // digest of the events
 	now    time.Time
 }
 
-// errSettled: the reservation is settled already.
+// errSettled reports that the reservation is settled already.
 type errSettled struct {
 	outcomes []Outcome
 	digest   []byte
@@ -31,12 +31,12 @@ type errSettled struct {
 
 func (errSettled) Error() string { return "the reservation is settled already" }
 
-// Settle stores the events that a reservation was made for, and ends the reservation, in one
-// transaction. Like Ingest, it returns one outcome per event. Each event has an idempotency key,
-// such as metering.SettledKey. A repeat with the same events returns the same
-// outcomes; CodeConflict for other events. CodeInvalid, and nothing is stored, when the key of an
-// event has another event, or is no longer known. A reservation that is released or expired
-// can be settled too: its events are counted in any case.
+// Settle stores the events for which a reservation was made, and ends the reservation, in one transaction.
+// Like Ingest, it returns one outcome per event. Each event has an idempotency key, such as
+// metering.SettledKey. A repeat with the same events returns the same outcomes, and one with other events
+// CodeConflict. If the key of an event has another event, or is no longer known, Settle returns CodeInvalid
+// and stores nothing. A released or expired reservation can be settled too, because its events must be
+// counted in any case.
 func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservation string, events []metering.Event, now time.Time) (outcomes []Outcome, repeated bool, err error) {
 	if err := w.begin(); err != nil {
 		return nil, false, err
@@ -60,7 +60,7 @@ func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservati
 	return former.outcomes, true, nil
 }
 
-// queueSettled locks the reservation, and finds out whether it is settled.
+// queueSettled locks the reservation, and sets into to errSettled if the reservation is settled.
 func (s *settlement) queueSettled(batch *pgx.Batch, tenant metering.TenantID, into *error) {
 	batch.Queue(`select settled, settled_with from quota_reservations where tenant_id = $1 and id = $2 for update`, tenant, s.id).QueryRow(func(row pgx.Row) error {
 		var outcomes json.RawMessage
@@ -94,7 +94,8 @@ func (s *settlement) queueEnd(batch *pgx.Batch, tenant metering.TenantID, outcom
 	return nil
 }
 
-// requireStored returns the rule that an event breaks which would not be counted.
+// requireStored returns an error if an event is not counted, because its key conflicts or is no longer
+// known.
 func requireStored(outcomes []Outcome) error {
 	for i, outcome := range outcomes {
 		at := fmt.Sprintf("body.events[%d].idempotency_key", i)

@@ -102,10 +102,10 @@ func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.St
 	return statements, nil
 }
 
-// StatementOf returns the statement of the customer's oldest billing period that satisfies the condition
-// is. Schedules that the meter feeds in the period come first. Besides the periods of Statements, it
-// considers the current calendar period before the first period has begun. It fails with CodeNotFound if
-// there is none.
+// StatementOf returns the statement of the customer's first billing period that satisfies the condition is.
+// It searches the schedules that the meter feeds in the period first, each from its oldest period on.
+// Besides the periods of Statements, it considers the current calendar period before the first period has
+// begun. It fails with CodeNotFound if there is none.
 func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, is, now)

@@ -14,12 +14,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// insertedAtMost is how many events an INSERT stores in a round trip that it shares with
-// other statements. More are copied: COPY takes a round trip of its own, and less time
-// and WAL for each event.
+// insertedAtMost is the maximum of events that are stored by INSERT, which shares a round trip with other
+// statements. More events are stored by COPY, which has a round trip of its own and takes less time and WAL
+// per event.
 const insertedAtMost = 100
 
-// eventColumns are those of events that COPY writes, and their types.
+// eventColumns is the columns of events that COPY writes, with their types.
 var eventColumns = []struct {
 	name string
 	oid  uint32
@@ -37,8 +37,7 @@ var copyFromStdin = func() string {
 	return "copy events (" + strings.Join(names, ", ") + ") from stdin binary"
 }()
 
-// copyEvents writes the events in one round trip. pgx's CopyFrom would ask for the
-// columns' types each time.
+// copyEvents stores the events in one round trip. pgx's CopyFrom would query the column types each time.
 func copyEvents(ctx context.Context, conn *pgx.Conn, tenant metering.TenantID, epoch int64, events []*metering.Event) error {
 	data := copyData{types: conn.TypeMap(), bytes: []byte(copyHeader)}
 	for _, e := range events {
@@ -65,7 +64,7 @@ func copyEvents(ctx context.Context, conn *pgx.Conn, tenant metering.TenantID, e
 	return err
 }
 
-// copyData is what COPY reads in its binary format:
+// copyData encodes rows in the binary format of COPY:
 // https://www.postgresql.org/docs/17/sql-copy.html#SQL-COPY-FILE-FORMATS
 type copyData struct {
 	types *pgtype.Map
@@ -96,7 +95,7 @@ func (c *copyData) row(values ...any) error {
 	return nil
 }
 
-// insertEvents has the batch write the events.
+// insertEvents adds the statement that stores the events to a batch.
 func insertEvents(batch *pgx.Batch, tenant metering.TenantID, epoch int64, events []*metering.Event) {
 	n := len(events)
 	customers, at, received, ids := make([]int64, n), make([]time.Time, n), make([]time.Time, n), make([][16]byte, n)

@@ -8,11 +8,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Unknown are the customers, by external_id, and the event types of events that
-// do not exist. Of an event type, a meter is what makes it exist.
+// Unknown has the customers, by external_id, and the event types that some events name and the tenant
+// lacks. An event type exists if a meter that is not archived counts it.
 type Unknown struct {
 	Customers, EventTypes map[string]bool
-	contents              map[string]int64 // of the keys that are known, the content digests of their events
+	contents              map[string]int64 // known idempotency keys, with the content digests of their events
 	meters                map[string][]namedVersion
 }
 
@@ -22,8 +22,8 @@ type namedVersion struct {
 	slug string
 }
 
-// Unusable returns the first meter that would count the event if its value was usable, by id: as
-// the meter will count once its past is counted. false: there is none.
+// Unusable returns the first meter, by id, that would count the event if its value were usable. It uses the
+// version that is current once backfills are complete. It returns false if there is no such meter.
 func (u Unknown) Unusable(e *metering.Event) (UnusableValue, bool, error) {
 	for _, g := range u.meters[e.EventType] {
 		m, err := g.Measure(e)
@@ -49,8 +49,7 @@ func (u Unknown) Conflicts(e metering.Event) bool {
 	return known && content != contentDigest(&e)
 }
 
-// Unknown looks up the customers, event types and keys of events before they are
-// ingested, in one round trip.
+// Unknown looks up the customers, event types and keys of events before ingest, in one round trip.
 func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events []metering.Event) (Unknown, error) {
 	customers, types, contents := make(map[string]bool), make(map[string]bool), make(map[string]int64)
 	meters := make(map[string][]namedVersion)
@@ -107,7 +106,7 @@ func namesIn(set map[string]bool) (names []string) {
 	return names
 }
 
-// without removes the names that are found from a set.
+// without returns a function that deletes the names in a query's rows from a set.
 func without(set map[string]bool) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var name string

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// oldRows are the rows of a table that are deleted by their age.
+// oldRows describes the rows of a table that are deleted by age.
 type oldRows struct {
 	table string
-	key   string // columns of the primary key
-	by    string // column of the age
-	and   string // a further condition, of $1; "": none
+	key   string // columns of the primary key, separated by commas
+	by    string // column with the time from which the age counts
+	and   string // a further SQL condition, which begins with "and"; "" for none
 	noun  string // for errors
 }
 
-// sweep deletes up to limit rows, of any tenant, that are older than before. It skips rows that
-// another transaction has locked.
+// sweep deletes up to limit rows, of any tenant, that are older than before. It skips rows that another
+// transaction has locked.
 func (o oldRows) sweep(ctx context.Context, q querier, before time.Time, limit int) (deleted int64, err error) {
 	tag, err := q.Exec(ctx, `
 		delete from `+o.table+`

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Tenants reads and makes tenants.
+// Tenants reads, creates and updates tenants.
 type Tenants struct{ pool beginner }
 
 const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.idempotency_conflicts, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
@@ -19,9 +19,8 @@ func tenantFields(t *metering.Tenant) []any {
 	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.Strict, &t.KeyConflicts, &t.V1BodylessWrites, &t.InvoiceHold.Enabled, &t.InvoiceHold.Deadline, &t.CreatedAt}
 }
 
-// Create makes a tenant. Grace and LatePolicy take the schema's defaults; a
-// zero RequestsPerMinute takes the domain's, and conflicts are accepted unless
-// KeyConflicts is set.
+// Create creates a tenant. Grace and LatePolicy have the schema's defaults. A zero RequestsPerMinute
+// becomes DefaultRequestsPerMinute, and an empty KeyConflicts becomes AcceptConflicts.
 func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Tenant) (created metering.Tenant, err error) {
 	t.KeyConflicts = cmp.Or(t.KeyConflicts, metering.AcceptConflicts)
 	if err := t.Validate(); err != nil {
@@ -45,7 +44,7 @@ func (s Tenants) Get(ctx context.Context, tenant metering.TenantID) (t metering.
 	return t, coded(err)
 }
 
-// After lists up to limit tenants with an id above after.
+// After returns the ids of up to limit tenants with an id above after, in order.
 func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) ([]metering.TenantID, error) {
 	rows, err := s.pool.Query(ctx, `select id from tenants where id > $1 order by id limit $2`, after, limit)
 	if err != nil {
@@ -55,7 +54,7 @@ func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) 
 	return tenants, coded(err)
 }
 
-// TenantChange is what to change of a tenant; nil leaves it.
+// TenantChange is the set of fields to change; nil fields keep their values.
 type TenantChange struct {
 	Name              *string
 	Timezone          *string
@@ -91,11 +90,10 @@ func change[T any](field, to *T) {
 	}
 }
 
-// Update changes a tenant. In another zone every meter is counted anew: the
-// caller starts the backfill of each backfilling meter version, and reads stay on the
-// former ones until theirs is complete. It answers CodeConflict to another
-// zone once a customer has a billing period, because the chain of periods
-// follows the months of one zone.
+// Update changes a tenant. A new time zone creates a backfilling version of each meter that is not
+// archived. The caller starts these backfills, and reads use a meter's previous version until its backfill
+// is complete. Update fails with CodeConflict for a new time zone once a customer has a billing period,
+// because the periods follow the months of one zone.
 func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, backfilling []metering.MeterVersionID, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
@@ -142,7 +140,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 	return updated, backfilling, err
 }
 
-// rezone publishes a meter version in the tenant's new zone for each of its meters.
+// rezone creates a version in a new zone of each meter that is not archived, and returns those to backfill.
 func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (backfilling []metering.MeterVersionID, err error) {
 	var billed bool
 	err = tx.QueryRow(ctx, `select exists (select from billing_periods where tenant_id = $1)`, tenant).Scan(&billed)

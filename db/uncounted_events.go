@@ -14,18 +14,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// UncountedEvents are references to stored events that a meter cannot count, because their value
-// is not usable. Like EventCounts they are written beside ingest: a process that stops loses the
-// references that it could not write.
+// UncountedEvents stores references to the stored events that a meter cannot count, because their value is
+// not usable. Like EventCounts, the references are written asynchronously to ingest. A process that stops
+// loses the references that it has not written.
 type UncountedEvents struct{ pool *pool }
 
 const (
-	maxUncounted        = 1_000  // references of a meter and an hour of receipt, in UTC
-	maxUncountedWaiting = 20_000 // references in the memory of a process, of some 100 bytes each, half of them of one tenant
-	cachedUncounted     = 10_000 // hours of meters
+	maxUncounted        = 1_000  // references per meter and hour of receipt, in UTC
+	maxUncountedWaiting = 20_000 // references in the memory of a process, of some 100 bytes each; one tenant may have half
+	cachedUncounted     = 10_000 // combinations of meter and hour
 )
 
-// UncountedEvent is an event, and the rule that its value breaks for a meter.
+// UncountedEvent is an event, with the rule that its value breaks for a meter.
 type UncountedEvent struct {
 	ListedEvent
 
@@ -37,22 +37,22 @@ type UncountedFilter struct {
 	metering.Range
 
 	Meter    metering.MeterID
-	Customer metering.CustomerID // 0: all
-	Rule     metering.Verdict    // "": all
+	Customer metering.CustomerID // 0 for all
+	Rule     metering.Verdict    // "" for all
 }
 
-// UncountedCursor is the place of an uncounted event in the list of its meter.
+// UncountedCursor is the position of an uncounted event in the list of its meter.
 type UncountedCursor struct {
 	ReceivedAt time.Time
 	ID         uuid.UUID
 	Rule       metering.Verdict
 }
 
-// Cursor returns the place of the event.
+// Cursor returns the position of the event.
 func (e UncountedEvent) Cursor() UncountedCursor { return UncountedCursor{e.IngestedAt, e.ID, e.Rule} }
 
-// List returns up to limit uncounted events, the latest received first: those before a cursor, if
-// it is not nil. Events that retention has deleted are excluded.
+// List returns up to limit uncounted events, last received first. With a cursor, it begins after the
+// cursor's position. It skips events that retention has deleted.
 func (u UncountedEvents) List(ctx context.Context, tenant metering.TenantID, f UncountedFilter, before *UncountedCursor, limit int) (page Page[UncountedEvent], err error) {
 	if before == nil {
 		before = &UncountedCursor{ReceivedAt: f.End}
@@ -74,8 +74,8 @@ func (u UncountedEvents) List(ctx context.Context, tenant metering.TenantID, f U
 	return page, nil
 }
 
-// selectUncounted looks each event up by its customer and time: a join that was planned while
-// there were few events reads all of the tenant's.
+// selectUncounted returns the SQL that looks up each event by its customer and time. A join that was
+// planned while there were few events would read all of the tenant's events.
 func selectUncounted(f UncountedFilter) string {
 	where := ""
 	if f.Customer != 0 {
@@ -109,7 +109,7 @@ func selectUncounted(f UncountedFilter) string {
 		order by u.received_at desc, u.event_id desc, u.rule desc`
 }
 
-// Sweep deletes up to limit references, of any tenant, to events that were received before then.
+// Sweep deletes up to limit references, of any tenant, to events that were received before an instant.
 func (u UncountedEvents) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "uncounted_events", key: "tenant_id, meter_id, received_at, event_id, rule", by: "received_at", noun: "references to uncounted events"}.sweep(ctx, u.pool, before, limit)
 }
@@ -124,10 +124,9 @@ type uncountedReference struct {
 	at       time.Time
 }
 
-// add stores the first maxUncounted references of each meter and hour, or returns false while
-// another transaction has the tenant's lock. One process at a time adds those of a tenant. The
-// tenant's lock orders this transaction and an erasure: either this one excludes the customer, or
-// the erasure deletes these rows.
+// add stores the first maxUncounted references of each meter and hour. It returns false while another
+// transaction holds the tenant's lock exclusively. That lock orders add and an erasure: either add skips
+// the customer, or the erasure deletes these rows. A second lock serializes the adds of a tenant.
 func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, references []uncountedReference) (stored bool, err error) {
 	n := len(references)
 	meters, received, events, rules := make([]int64, n), make([]time.Time, n), make([][16]byte, n), make([]string, n)
@@ -172,30 +171,30 @@ func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, refe
 	return stored, nil
 }
 
-// UncountedSampler holds references to uncounted events in memory, so that ingest does not wait
-// for them, and writes them to UncountedEvents every few seconds.
+// UncountedSampler collects references to uncounted events in memory, so that ingest does not wait for
+// them. It writes them to UncountedEvents every few seconds.
 type UncountedSampler struct {
 	events  UncountedEvents
 	flusher *repeater
 
-	writing sync.Mutex // one Write at a time
+	writing sync.Mutex // serializes Write
 
 	mu        sync.Mutex
 	collected *lru.Cache[uncountedHour, int]
 	waiting   map[metering.TenantID][]uncountedReference
-	held      map[metering.TenantID]int // references that are waiting or being written
+	held      map[metering.TenantID]int // number of references that are waiting or being written
 	heldOfAll int
 }
 
-// uncountedHour is an hour of receipt of a meter's events.
+// uncountedHour identifies an hour of receipt of a meter's events.
 type uncountedHour struct {
 	tenant metering.TenantID
 	meter  metering.MeterID
 	hour   int64 // hours since the Unix epoch
 }
 
-// NewUncountedSampler makes an UncountedSampler that writes to store. failed receives the error of
-// each write that fails; the references are written the next time.
+// NewUncountedSampler returns an UncountedSampler that writes to store. It calls failed with the error of
+// each failed write; the next write retries the references.
 func NewUncountedSampler(store *DB, failed func(error)) *UncountedSampler {
 	s := &UncountedSampler{
 		events: store.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
@@ -205,8 +204,7 @@ func NewUncountedSampler(store *DB, failed func(error)) *UncountedSampler {
 	return s
 }
 
-// add collects references up to the bounds of an hour and of the memory. A nil sampler collects
-// none.
+// add collects references up to the bounds of an hour and of the memory. A nil sampler collects none.
 func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedReference) {
 	if s == nil || len(references) == 0 {
 		return
@@ -225,7 +223,7 @@ func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedR
 	}
 }
 
-// hold adds to the references that are held for a tenant. Its caller has locked mu.
+// hold adds to the number of references that are held for a tenant. The caller has locked mu.
 func (s *UncountedSampler) hold(tenant metering.TenantID, references int) {
 	s.heldOfAll += references
 	if s.held[tenant] += references; s.held[tenant] == 0 {
@@ -233,8 +231,8 @@ func (s *UncountedSampler) hold(tenant metering.TenantID, references int) {
 	}
 }
 
-// Write stores the references that were collected since the last time. It keeps those of a tenant
-// that is locked for the next time.
+// Write stores the references that were collected since the last write. It keeps the references of a locked
+// tenant for the next write.
 func (s *UncountedSampler) Write(ctx context.Context) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -256,5 +254,5 @@ func (s *UncountedSampler) Write(ctx context.Context) (err error) {
 	return err
 }
 
-// Close writes the references that are left.
+// Close writes the remaining references.
 func (s *UncountedSampler) Close() { s.flusher.close() }

@@ -15,9 +15,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Unrated is usage that nothing will bill: before a customer's first billing period, in
-// periods that are not closed, and in closed periods that no provider bills. It is
-// worked out from rollups and the ledger, as revenue is; nothing of it is stored.
+// Unrated reads usage that nothing will bill: usage before a customer's first billing period, in open
+// periods, and in closed periods that no provider bills. It is computed from rollups and the ledger, and
+// never stored.
 type Unrated struct {
 	pool *pool
 	read ReadPrice
@@ -31,7 +31,7 @@ type UnratedUsage struct {
 	billing.UnratedLine
 }
 
-// UnratedKey is the place of a line among the tenant's.
+// UnratedKey is the position of a line in the tenant's list.
 type UnratedKey struct {
 	Customer metering.CustomerID   `json:"customer"`
 	Start    time.Time             `json:"start"`
@@ -40,7 +40,7 @@ type UnratedKey struct {
 	Reason   billing.UnratedReason `json:"reason"`
 }
 
-// Key is the line's place.
+// Key returns the line's position.
 func (u UnratedUsage) Key() UnratedKey {
 	return UnratedKey{u.Customer, u.Period.Start.UTC(), u.Stream, u.MeterID, u.Reason}
 }
@@ -50,32 +50,31 @@ func (k UnratedKey) compare(o UnratedKey) int {
 		cmp.Compare(k.Meter, o.Meter), cmp.Compare(k.Reason, o.Reason))
 }
 
-// UnratedPage is a part of the list, in the order of the keys.
+// UnratedPage is a page of the list, in the order of the keys.
 type UnratedPage struct {
 	Lines []UnratedUsage
-	Next  *UnratedKey // after which the next page begins; nil: this is the last one
+	Next  *UnratedKey // the key after which the next page begins; nil on the last page
 }
 
-// UnratedTotal is the unrated usage of one reason, and of one currency of its estimates.
+// UnratedTotal is the unrated usage with one reason and one currency.
 type UnratedTotal struct {
 	Reason    billing.UnratedReason
-	Currency  string           // "": of lines without a price
-	Lines     int64            // by customer, meter and period
-	Customers int64            // that the lines are of
-	Since     time.Time        // the start of the earliest period
-	Estimate  metering.Decimal // 0 without a currency
+	Currency  string           // "" for lines without a price
+	Lines     int64            // number of combinations of customer, meter and period
+	Customers int64            // number of customers with such lines
+	Since     time.Time        // start of the earliest period
+	Estimate  metering.Decimal // sum of the lines' estimates; 0 without a currency
 }
 
-// unratedBatches bounds how many batches of customers are searched for one page.
+// unratedBatches is the maximum of batches of customers that are searched for one page.
 const unratedBatches = 5
 
-// List returns up to limit lines after a key, nil: from the first one on. It leaves out
-// periods that ended before the month of since. A page may have fewer lines than
-// limit, or none, where little is unrated.
+// List returns up to limit lines after a key, or the first ones if it is nil. It skips periods that ended
+// before the month of since. A page may have fewer lines than limit, or none, and still have a next page.
 func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now time.Time, after *UnratedKey, limit int) (page UnratedPage, err error) {
 	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
 		page = UnratedPage{}
-		var before metering.CustomerID // all up to this one are searched
+		var before metering.CustomerID // all customers up to this one were searched
 		if after != nil {
 			before = after.Customer - 1
 		}
@@ -106,7 +105,7 @@ func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now 
 	return page, nil
 }
 
-// Totals adds the lines of List up, by reason and currency.
+// Totals sums the lines of List by reason and currency.
 func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, now time.Time) (totals []UnratedTotal, err error) {
 	type key struct {
 		reason   billing.UnratedReason
@@ -158,8 +157,8 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 	return totals, nil
 }
 
-// FirstStarts returns, by the external ids of some customers of a tenant that bills, where
-// the customer's first billing period begins.
+// FirstStarts returns the start of the first billing period of some customers, by their external ids. It
+// returns none if the tenant has neither a price nor a provider.
 func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (starts map[string]time.Time, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
 		starts = make(map[string]time.Time)
@@ -179,11 +178,11 @@ func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, exte
 	return starts, nil
 }
 
-// tenantBills reports whether tenant $1 has a price or a billing provider, as SQL.
+// tenantBills is the SQL condition that tenant $1 has a price or a billing provider.
 const tenantBills = `(exists (select from meter_prices where tenant_id = $1 and withdrawn_at is null)
 		  or exists (select from billing_connections where tenant_id = $1 and retired_at is null))`
 
-// errOnlyMeters ends a reading of a tenant that has neither prices nor a provider.
+// errOnlyMeters ends a read of a tenant that has neither a price nor a provider.
 var errOnlyMeters = errors.New("the tenant only meters")
 
 func (s Unrated) reading(ctx context.Context, tenant metering.TenantID, since, now time.Time, use func(*unratedReader) error) error {
@@ -203,11 +202,11 @@ func (s Unrated) reading(ctx context.Context, tenant metering.TenantID, since, n
 	return err
 }
 
-// unratedReader reads customers batch by batch.
+// unratedReader reads the unrated usage of customers, batch by batch.
 type unratedReader struct {
 	*revenueReader
-	unlinked map[metering.CustomerID]bool      // of the batch
-	first    map[metering.CustomerID]time.Time // the start of the first stored period, of the batch
+	unlinked map[metering.CustomerID]bool      // customers of the batch that have no link to the provider
+	first    map[metering.CustomerID]time.Time // start of the first stored period of the batch's customers
 }
 
 func (r *unratedReader) requireBilling() error {
@@ -219,7 +218,7 @@ func (r *unratedReader) requireBilling() error {
 	return err
 }
 
-// unrated are a customer's facts with those that billing does not need.
+// unrated adds the facts that only unrated usage needs to a customer's facts.
 func (r *unratedReader) unrated(f billing.Facts) billing.UnratedFacts {
 	u := billing.UnratedFacts{Facts: f, Linked: !r.unlinked[f.Customer.ID], Since: r.months[0]}
 	if first, stored := r.first[f.Customer.ID]; stored {
@@ -236,7 +235,7 @@ type unratedBatch struct {
 	names  map[metering.CustomerID]string
 }
 
-// next reads the batch of customers after one; nil: there are no more.
+// next reads the batch of customers after an id. It returns nil if there are no more.
 func (r *unratedReader) next(after metering.CustomerID) (*unratedBatch, error) {
 	b, err := r.some(`and c.id > @after order by c.id limit @limit`, `p.customer_id between @first and @last`, pgx.NamedArgs{"after": after, "limit": revenueBatch})
 	if err != nil || b == nil {
@@ -250,8 +249,8 @@ func (r *unratedReader) next(after metering.CustomerID) (*unratedBatch, error) {
 	return b, nil
 }
 
-// some reads the customers c of which a condition holds, and which of their periods have
-// unrated usage. within is the condition that a stored period p is of one of them.
+// some reads the customers c for which a condition holds, and their periods with unrated usage. within is
+// the condition that a stored period p belongs to one of them.
 func (r *unratedReader) some(condition, within string, args pgx.NamedArgs) (*unratedBatch, error) {
 	open, err := r.batchOf(condition, args)
 	if err != nil || len(open.ids) == 0 {
@@ -267,8 +266,7 @@ func (r *unratedReader) some(condition, within string, args pgx.NamedArgs) (*unr
 	return b, nil
 }
 
-// links reads the customers' names, which of them are linked to the provider, and where
-// their stored periods begin.
+// links reads the customers' names, their links to the provider, and the starts of their stored periods.
 func (b *unratedBatch) links() error {
 	b.reader.unlinked, b.reader.first = make(map[metering.CustomerID]bool), make(map[metering.CustomerID]time.Time)
 	rows, err := b.tx.Query(b.ctx, `
@@ -296,8 +294,8 @@ func (b *unratedBatch) links() error {
 	return err
 }
 
-// closedUnbilled reads the lines of closed periods that no provider bills. The
-// price of a line without one is the provider's own where it bills quantities.
+// closedUnbilled reads the lines of closed periods that no provider bills. In a period that was billed in
+// quantities, a line without a price is charged at the provider's price.
 func (b *unratedBatch) closedUnbilled() error {
 	rows, err := b.tx.Query(b.ctx, `
 		select p.customer_id, p.starts_at, p.ends_at, p.stream, t.meter_id, m.slug, t.usage, t.event_count, t.charge, t.currency, t.unpriced, t.unpriced and p.bills <> 'quantities'
@@ -344,7 +342,7 @@ func (b *unratedBatch) closedUnbilled() error {
 	return err
 }
 
-// lines are those of the batch's customers, in the order of their keys.
+// lines returns the lines of the batch's customers, in the order of their keys.
 func (b *unratedBatch) lines() (lines []UnratedUsage) {
 	of := func(f *billing.Facts, found []billing.UnratedLine) {
 		for _, line := range found {

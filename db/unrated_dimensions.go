@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// closedUnpriced reads the usage of closed periods that no price by dimension charges. Booked late
-// usage is included.
+// closedUnpriced reads the usage of closed periods with dimension values that the price of the period does
+// not charge. It includes booked late usage.
 func (b *unratedBatch) closedUnpriced() error {
 	rows, err := b.tx.Query(b.ctx, `
 		select p.customer_id, p.starts_at, p.ends_at, p.stream, t.meter_id, m.slug, x.terms, coalesce(a.dimensions, t.dimensions)
@@ -93,8 +93,8 @@ func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.Dimensi
 	return err
 }
 
-// DimensionTerms returns, by the external ids of some customers, the terms by which prices by
-// dimension charge usage that arrives now: of open periods, and late usage of closed ones.
+// DimensionTerms returns the terms by which prices by dimension charge usage that arrives now, by the
+// external ids of some customers. They are the terms of open periods, and of late usage of closed ones.
 func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (terms map[string][]billing.DimensionTerms, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
 		terms = make(map[string][]billing.DimensionTerms)
@@ -127,11 +127,11 @@ func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, e
 // DimensionMeter is a meter with a price by dimension of the meter, a plan or a customer.
 type DimensionMeter struct {
 	metering.Meter
-	Terms []billing.Terms // of these prices, without repetition
+	Terms []billing.Terms // distinct terms of these prices
 }
 
-// DimensionMeters lists the tenant's meters with prices by dimension, also of withdrawn ones: these
-// may have charged a closed period.
+// DimensionMeters returns the tenant's meters with prices by dimension. It includes withdrawn prices,
+// because these may have charged a closed period.
 func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (all []DimensionMeter, err error) {
 	rows, err := s.pool.Query(ctx, `
 		select distinct p.meter_id, t.terms

@@ -10,8 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Unresolved is a reconciliation that is open, or that found something on which
-// nobody has decided.
+// Unresolved is a reconciliation that is open, or that found a discrepancy and awaits a decision.
 type Unresolved struct {
 	PeriodID  metering.PeriodID
 	Period    metering.Range
@@ -19,12 +18,12 @@ type Unresolved struct {
 	MeterSlug string
 	State     billing.ReconciliationState
 	Reason    string
-	Units     metering.Decimal  // that the period closed at
-	Invoiced  *metering.Decimal // that final invoices bill; nil: it is open
+	Units     metering.Decimal  // the units, or the money, with which the period closed
+	Invoiced  *metering.Decimal // on final invoices; nil if the reconciliation is open
 }
 
-// Unresolved lists up to limit of a customer's reconciliations that are open, or on which nobody has decided,
-// those of the newest periods first.
+// Unresolved returns up to limit of a customer's reconciliations that are open or await a decision, newest
+// periods first.
 func (s Reconciliations) Unresolved(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, limit int) ([]Unresolved, error) {
 	rows, err := s.pool.Query(ctx, `
 		select p.id, p.starts_at, p.ends_at, t.meter_id, m.slug, coalesce(r.state, 'open'), coalesce(r.reason, ''), coalesce(r.units, case p.bills when 'amounts' then t.charge end, round(t.usage, t.scale), t.usage), r.invoiced

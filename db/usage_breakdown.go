@@ -15,18 +15,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// BreakdownQuery asks for the usage of one meter by all customers. Late usage is included.
+// BreakdownQuery selects the usage of one meter by all customers. Late usage is included.
 type BreakdownQuery struct {
 	Meter       metering.Meter
 	Range       metering.Range
-	Granularity metering.Granularity // empty: the range is one window
-	Zone        *time.Location       // of the windows; nil: the meter's
+	Granularity metering.Granularity // empty for one window, the range
+	Zone        *time.Location       // time zone of the windows; nil for the meter's
 	ByCustomer  bool
 	ByPlan      bool
-	Properties  []string                     // of the meter's group_by, that separate rows
+	Properties  []string                     // properties of the meter's group_by that separate rows
 	Groups      map[string][]json.RawMessage // as in WindowQuery
-	Timezone    *time.Location               // the tenant's: its calendar months are billing periods unless others are stored
-	ByValue     bool                         // highest value first; false: in order of customer, plan, group and window
+	Timezone    *time.Location               // the tenant's time zone; its calendar months are billing periods unless others are stored
+	ByValue     bool                         // highest value first; otherwise in order of customer, plan, group and window
 	After       *BreakdownPlace
 	Limit       int
 }
@@ -43,9 +43,9 @@ type BreakdownPlace struct {
 // BreakdownRow is the usage of one combination of customer, plan, group and window.
 type BreakdownRow struct {
 	BreakdownPlace
-	ExternalID string          // of the customer; empty unless by customer
-	PlanSlug   string          // empty: no plan
-	GroupKey   json.RawMessage // of the query's properties
+	ExternalID string          // external id of the customer; empty unless by customer
+	PlanSlug   string          // empty for usage without a plan
+	GroupKey   json.RawMessage // key of the query's properties
 }
 
 // Breakdown is a page of rows, and the total of all rows.
@@ -55,7 +55,7 @@ type Breakdown struct {
 	FilterGaps
 }
 
-// Breakdown returns a page of rows and their total, all of one instant.
+// Breakdown returns a page of rows and their total, from one snapshot.
 func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query BreakdownQuery) (b Breakdown, err error) {
 	read, err := newBreakdownRead(tenant, query)
 	if err != nil {
@@ -79,12 +79,12 @@ func (u Usage) breakdown(ctx context.Context, read *breakdownRead) (b Breakdown,
 	return b, u.requireWhole(ctx, read.Range, read.Meter.Version.Timezone)
 }
 
-// breakdownRead answers one BreakdownQuery.
+// breakdownRead reads the result of one BreakdownQuery.
 type breakdownRead struct {
 	BreakdownQuery
-	longest time.Duration // of all batches of customers together
-	events  *windowRead   // its groups and its raw events
-	windows []time.Time   // their starts; nil: the range is one window
+	longest time.Duration // timeout of all batches of customers together
+	events  *windowRead   // reads the groups and the raw events of partial hours
+	windows []time.Time   // starts of the windows; nil if the range is one window
 	plans   []plannedSpan
 	cut     []int64 // customers with a change of plan within a month of the range
 }
@@ -146,7 +146,7 @@ func (r *breakdownRead) byHour() bool {
 	return r.Granularity != "" && (r.Granularity != metering.Month || !r.events.hasOwnWindows())
 }
 
-// total is the usage of the whole range in the query's groups.
+// total returns the usage of the whole range in the query's groups.
 func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 	if len(r.Groups) > 0 {
 		_, total, err := r.events.totals(ctx)
@@ -168,7 +168,7 @@ func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 	return whole.total(r.Meter.Version.Aggregation), nil
 }
 
-// rows returns one row more than the page has, if there is one.
+// rows returns the rows of the page and, if there is a next page, one more.
 func (r *breakdownRead) rows(ctx context.Context) ([]BreakdownRow, error) {
 	switch {
 	case !r.ByCustomer && !r.ByPlan:
@@ -182,20 +182,20 @@ func (r *breakdownRead) rows(ctx context.Context) ([]BreakdownRow, error) {
 	return r.customerByCustomer(ctx)
 }
 
-// Customers that are read at once, in order of their ids.
+// Numbers of customers that are read at once, in order of their ids.
 const (
 	firstCustomers = 16
 	mostCustomers  = 4096
 )
 
-// Bounds of the time in which batches of customers are read, because their snapshot of the database
-// holds up its maintenance. Each statement has a bound of its own.
+// Bounds of the time to read batches of customers, because their snapshot delays maintenance of the
+// database. Each statement has a timeout of its own.
 const (
 	longestBatches   = time.Minute
-	longestWithTurns = 2 * time.Minute // with the turns of other callers
+	longestWithTurns = 2 * time.Minute // including the turns of other callers
 )
 
-// customerByCustomer reads some customers at a time until the page is full. Other callers come
+// customerByCustomer reads batches of customers until the page is full. It lets other callers proceed
 // before each batch except the first.
 func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []BreakdownRow, err error) {
 	var from metering.CustomerID
@@ -225,7 +225,7 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 	return all, nil
 }
 
-// batch reads up to so many customers, and their rows.
+// batch reads the rows of up to most customers, and returns the customers too.
 func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, most int) (customers []int64, all []BreakdownRow, err error) {
 	if customers, err = customerIDs[int64](ctx, r.events.q, r.events.tenant, from-1, most); err != nil || len(customers) == 0 {
 		return nil, nil, err
@@ -237,11 +237,11 @@ func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, mos
 	return customers, all, err
 }
 
-// countedUsage is a table of SQL with the columns of usageStatement.rows.
+// countedUsage is a SQL table expression with the columns of usageStatement.rows.
 type countedUsage struct {
 	table     string
 	args      pgx.NamedArgs
-	customers []int64 // that it has rows of, in order; nil: all
+	customers []int64 // customers with rows in the table, ascending; nil for all
 }
 
 // has reports whether the table has the customer's rows.
@@ -250,14 +250,14 @@ func (c countedUsage) has(customer metering.CustomerID) bool {
 	return found || c.customers == nil
 }
 
-// ofTenant is the usage of all customers together.
+// ofTenant returns the usage of all customers together.
 func (r *breakdownRead) ofTenant() countedUsage {
 	s := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
 	s.addWhole(r.Range, r.byHour())
 	return countedUsage{table: s.rowsInOrder(), args: s.args}
 }
 
-// ofAll is the usage of each customer.
+// ofAll returns the usage of each customer.
 func (r *breakdownRead) ofAll() countedUsage {
 	byHour := r.byHour() || len(r.cut) > mostCustomers
 	s := newUsageStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
@@ -275,7 +275,7 @@ func (r *breakdownRead) ofAll() countedUsage {
 	return all
 }
 
-// ofSome is the usage of each of some customers.
+// ofSome returns the usage of each of some customers.
 func (r *breakdownRead) ofSome(customers []int64) countedUsage {
 	s := newUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	isCut := func(id int64) bool {
@@ -315,7 +315,7 @@ func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]Break
 	})
 }
 
-// columns returns the columns of the key, as SQL. Those that do not separate rows are constants.
+// columns returns the SQL columns of the key. Columns that do not separate rows are constants.
 func (r *breakdownRead) columns(counted countedUsage) string {
 	args := counted.args
 	args["range_start"], args["no_group"] = r.Range.Start, [16]byte(metering.NoGroup.ID)
@@ -331,7 +331,7 @@ func (r *breakdownRead) columns(counted countedUsage) string {
 		column(r.Granularity != "", r.window(args), "@range_start::timestamptz") + ` as start`
 }
 
-// grouping groups by the columns of the key that separate rows, as SQL.
+// grouping returns the SQL that groups rows by the columns of the key that separate them.
 func (r *breakdownRead) grouping() string {
 	var places []string
 	for i, varies := range []bool{r.ByCustomer, r.ByPlan, len(r.Properties) > 0, r.Granularity != ""} {
@@ -345,8 +345,8 @@ func (r *breakdownRead) grouping() string {
 	return "group by " + strings.Join(places, ", ")
 }
 
-// asShown returns the counted rows and the raw events of cut hours, each with the group that
-// shows it, as SQL.
+// asShown returns the SQL of the counted rows and of the raw events of partial hours, each with its shown
+// group.
 func (r *breakdownRead) asShown(counted countedUsage) string {
 	args := counted.args
 	group, join := "@no_group::uuid", ""
@@ -374,7 +374,7 @@ func (r *breakdownRead) asShown(counted countedUsage) string {
 		from unnest(@edge_customers::bigint[], @edge_groups::uuid[], @edge_starts::timestamptz[], @edge_hours::timestamptz[], @edge_sums::text[]::numeric[], @edge_counts::bigint[])`
 }
 
-// window returns the start of the window of a row u, as SQL.
+// window returns the SQL of the start of the window of a row u.
 func (r *breakdownRead) window(args pgx.NamedArgs) string {
 	if r.Granularity == metering.Hour && r.events.hasOwnWindows() {
 		return "u.start"
@@ -392,7 +392,7 @@ func (r *breakdownRead) order() string {
 	return breakdownKey
 }
 
-// afterPlace selects the rows after the query's place.
+// afterPlace returns the SQL condition for the rows after the query's place.
 func (r *breakdownRead) afterPlace(args pgx.NamedArgs) string {
 	args["most"] = r.Limit + 1
 	if r.After == nil {
@@ -407,7 +407,7 @@ func (r *breakdownRead) afterPlace(args pgx.NamedArgs) string {
 	return `(value < @after_value::text::numeric or value = @after_value::text::numeric and ` + place + `)`
 }
 
-// addKeys gives rows the keys of their groups.
+// addKeys sets the group keys of rows.
 func (r *breakdownRead) addKeys(ctx context.Context, rows []BreakdownRow) error {
 	if len(r.Properties) == 0 {
 		return nil

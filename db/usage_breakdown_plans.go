@@ -11,21 +11,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// plannedSpan is a span of time in which a customer's usage is charged by a plan.
+// plannedSpan is a span of time in which a plan charges a customer's usage.
 type plannedSpan struct {
 	customer metering.CustomerID
 	plan     metering.PlanID
 	metering.Range
 }
 
-// mostPlanned bounds the assignments of plans that a read holds.
+// mostPlanned is the maximum of plan assignments that a read holds.
 const mostPlanned = 200_000
 
 var errManyPlans = metering.Invalid("query.by", "must contain customer with order=key, because more than %d assignments of plans are in use", mostPlanned)
 
-// loadPlans reads the spans of the range in which some customers have a plan; of all customers if
-// customers is nil. A plan applies to the billing periods that start while it is assigned, of the
-// billing schedule that the meter feeds.
+// loadPlans reads the spans of the range in which the given customers have a plan. If customers is nil, it
+// reads the spans of all customers. A plan applies to the billing periods that start while it is assigned,
+// in the billing schedule that the meter feeds.
 func (r *breakdownRead) loadPlans(ctx context.Context, customers []int64) error {
 	r.plans, r.cut = nil, nil
 	if !r.ByPlan {
@@ -85,7 +85,7 @@ func (r *breakdownRead) loadPlans(ctx context.Context, customers []int64) error 
 	return nil
 }
 
-// addPlanned adds a span. It ends the previous one of the customer, unless that has ended.
+// addPlanned adds a span, and ends the customer's previous one if it has not ended.
 func (r *breakdownRead) addPlanned(span plannedSpan) {
 	if last := len(r.plans) - 1; last >= 0 && r.plans[last].customer == span.customer && span.Start.Before(r.plans[last].End) {
 		r.plans[last].End = span.Start
@@ -93,7 +93,7 @@ func (r *breakdownRead) addPlanned(span plannedSpan) {
 	r.plans = append(r.plans, span)
 }
 
-// cutPlanned drops spans outside the range, and notes customers with a span that cuts a month.
+// cutPlanned drops spans outside the range, and notes customers with a span that covers a month in part.
 func (r *breakdownRead) cutPlanned() {
 	whole := metering.Range{Start: metering.WindowOf(r.Range.Start, metering.Hour, r.events.hours).Start, End: r.Range.End}
 	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(whole).Empty() })
@@ -119,8 +119,8 @@ func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Lo
 	return *next
 }
 
-// planned joins rows u with the plans that charge them, as SQL. An hour belongs to the plan at
-// its start.
+// planned returns SQL that joins rows u with the plans that charge them. An hour belongs to the plan at its
+// start.
 func (r *breakdownRead) planned(counted countedUsage) string {
 	if !r.ByPlan {
 		return ""

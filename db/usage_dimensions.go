@@ -12,12 +12,12 @@ import (
 
 // dimensionTally is the part of a tally with one combination of dimension values.
 type dimensionTally struct {
-	key json.RawMessage // canonical; nil: not known, as in metering.OtherGroup
+	key json.RawMessage // canonical; nil if unknown, as in metering.OtherGroup
 	tally
 }
 
-// separate reads the usage of some meters by the properties that their prices depend on. It comes
-// before any range is added.
+// separate makes the statement read some meters by the properties on which their prices depend. It must be
+// called before any range is added.
 func (s *usageStatement) separate(meters []metering.Meter, by billing.ByDimension) {
 	var versions []int64
 	var properties []string
@@ -33,7 +33,7 @@ func (s *usageStatement) separate(meters []metering.Meter, by billing.ByDimensio
 	}
 }
 
-// jsonArray returns the properties as JSON.
+// jsonArray returns the properties as a JSON array.
 func jsonArray(properties []string) json.RawMessage {
 	text, err := json.Marshal(properties)
 	if err != nil {
@@ -44,7 +44,7 @@ func jsonArray(properties []string) json.RawMessage {
 
 func (s *usageStatement) separates() bool { return s.args["dimension_versions"] != nil }
 
-// dimensionGroup is the group of a row of a meter that is read by dimension, as SQL.
+// dimensionGroup is the SQL of the group of a row, if the row's meter is read by dimension.
 func (s *usageStatement) dimensionGroup() string {
 	if !s.separates() {
 		return "null::uuid"
@@ -52,11 +52,10 @@ func (s *usageStatement) dimensionGroup() string {
 	return "case when meter_version_id = any(@dimension_versions::bigint[]) then group_id end"
 }
 
-// byDimension returns tallies by range, customer, version and start, in this order, as SQL.
-// Those of a meter that is read by dimension are apart for each combination of the values of its
-// properties, as far as its groups have them. No value is known in metering.OtherGroup and in a group
-// without an entry in the dictionary. A property of an old price that the meter does not group by any
-// more is absent: the other properties are known.
+// byDimension returns the SQL of tallies, ordered by range, customer, version and start. For a meter that
+// is read by dimension, there is one tally for each combination of its properties' values. All values are
+// unknown in metering.OtherGroup and in a group without an entry in the dictionary. A property of an old
+// price is absent if the meter no longer groups by it; the other properties are known.
 func (s *usageStatement) byDimension(tallies string) string {
 	if !s.separates() {
 		return `
@@ -77,12 +76,12 @@ func (s *usageStatement) byDimension(tallies string) string {
 		order by 1, 2, 3, 4`
 }
 
-// isBeside reports whether two usages are of the same range, customer, meter and start.
+// isBeside reports whether two usages have the same range, customer, meter and start.
 func (u rangeUsage) isBeside(o rangeUsage) bool {
 	return u.within == o.within && u.customer == o.customer && u.meter == o.meter && u.start.Equal(o.start)
 }
 
-// addDimension adds the tally of a key as the database writes it.
+// addDimension adds the tally of a key, which has the database's JSON format.
 func (u *rangeUsage) addDimension(key json.RawMessage, t tally) error {
 	canonical := key
 	if len(key) > 0 {
@@ -95,7 +94,7 @@ func (u *rangeUsage) addDimension(key json.RawMessage, t tally) error {
 	return nil
 }
 
-// byDimension returns the usage of each combination of dimension values, and the late part of it.
+// byDimension returns the usage of each combination of dimension values, and the late part of each.
 func (u rangeUsage) byDimension(a metering.Aggregation) (all, late []billing.DimensionUsage) {
 	for _, d := range u.dimensions {
 		all = append(all, billing.DimensionUsage{Key: d.key, Units: d.total(a), Events: d.all().count})
@@ -104,7 +103,7 @@ func (u rangeUsage) byDimension(a metering.Aggregation) (all, late []billing.Dim
 	return billing.AddDimensions(all, nil), billing.AddDimensions(late, nil)
 }
 
-// closedDimensions returns the properties by which closed periods of the tenant may be charged.
+// closedDimensions returns the properties by which prices may have charged closed periods of the tenant.
 func closedDimensions(ctx context.Context, q querier, tenant metering.TenantID) (billing.ByDimension, error) {
 	rows, err := q.Query(ctx, `
 		select distinct p.meter_id, t.terms -> 'dimensions' -> 'by'

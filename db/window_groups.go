@@ -6,7 +6,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// loadGroups reads the groups of the query.
+// loadGroups reads the requested groups from the dictionary.
 func (r *windowRead) loadGroups(ctx context.Context) error {
 	names, values := []string{}, []string{}
 	for name, alternatives := range r.Groups {

@@ -15,26 +15,26 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// windowRead answers one WindowQuery.
+// windowRead reads the result of one WindowQuery.
 type windowRead struct {
 	WindowQuery
 	tenant metering.TenantID
 	q      querier
-	zone   *time.Location // of the windows
-	hours  *time.Location // of the meter's hours
+	zone   *time.Location // time zone of the windows
+	hours  *time.Location // time zone of the meter's hours
 	ragged []metering.Range
-	most   int // sums of raw events
+	most   int // maximum of sums of raw events
 
-	groups     map[metering.GroupID]metering.GroupID // the groups that the query asks for, each with the group that shows it
-	examples   map[metering.GroupID]metering.GroupID // of the groups that are shown, one that each shows
-	alike      bool                                  // a group has the text of a value that the query asks for, as another JSON type
-	registered map[metering.GroupID]bool             // an event of any other counts in OtherGroup; read where edges are
-	edges      []windowPart                          // raw events at ragged ends, summed by the groups that are shown
-	byCustomer bool                                  // edges are summed by customer as well
+	groups     map[metering.GroupID]metering.GroupID // the requested groups, each with the group under which the result shows it
+	examples   map[metering.GroupID]metering.GroupID // for each shown group, one of the requested groups that it includes
+	alike      bool                                  // a group has a requested value with the same text and another JSON type
+	registered map[metering.GroupID]bool             // groups of the dictionary; events of other groups count in OtherGroup; read only if edges are
+	edges      []windowPart                          // raw events of partial hours, summed by shown group
+	byCustomer bool                                  // edges are also summed by customer
 	closed     closedStreams
 }
 
-// MaxWindows bounds the windows that are listed.
+// MaxWindows is the maximum of windows in a range.
 const MaxWindows = 10_000
 
 var errManyWindows = metering.Invalid("query.granularity", "must divide the range into at most %d windows; request a shorter range or longer windows", MaxWindows)
@@ -61,7 +61,7 @@ func newWindowRead(tenant metering.TenantID, query WindowQuery) (*windowRead, er
 // hasOwnWindows reports whether the windows are in the time zone of the meter's hours.
 func (r *windowRead) hasOwnWindows() bool { return r.zone.String() == r.hours.String() }
 
-// windowStarts lists where the windows of the range start.
+// windowStarts returns the start of each window of the range.
 func (r *windowRead) windowStarts() (starts []time.Time, err error) {
 	for at := r.Range.Start; at.Before(r.Range.End); at = metering.WindowOf(at, r.Granularity, r.zone).End {
 		if len(starts) == MaxWindows {
@@ -72,9 +72,9 @@ func (r *windowRead) windowStarts() (starts []time.Time, err error) {
 	return starts, nil
 }
 
-// windowPart is what one rollup row, or one ragged edge, adds to a window.
+// windowPart is the share of one rollup row, or of one ragged edge, in a window.
 type windowPart struct {
-	customer metering.CustomerID // 0: not summed by customer
+	customer metering.CustomerID // 0 if not summed by customer
 	group    metering.GroupID
 	start    time.Time
 	tally
@@ -86,7 +86,7 @@ type edgeName struct {
 	group    metering.GroupID
 }
 
-// mostEdges bounds the sums of raw events that a read holds.
+// mostEdges is the maximum of sums of raw events that a read holds.
 const mostEdges = 200_000
 
 var errManyEdges = metering.Invalid("query.start", "and query.end must be at full hours in the tenant's time zone, because too many customers have usage in the partial hours of the range")
@@ -125,8 +125,8 @@ func (r *windowRead) filterGaps(ctx context.Context) (FilterGaps, error) {
 	return FilterGaps{Other: other, Alike: r.alike}, err
 }
 
-// otherTotal sums the usage in OtherGroup, some of which may have the values that the
-// query asks for: they are not known. Returns nil if there is none.
+// otherTotal returns the usage in OtherGroup, or nil if there is none. Some of it may have the requested
+// values: the values of these events are unknown.
 func (r *windowRead) otherTotal(ctx context.Context) (*metering.Decimal, error) {
 	if _, asked := r.groups[metering.OtherGroup.ID]; asked || len(r.Groups) == 0 {
 		return nil, nil
@@ -146,7 +146,7 @@ func (r *windowRead) otherTotal(ctx context.Context) (*metering.Decimal, error) 
 	return &total, nil
 }
 
-// loadClosed reads which periods of the customer's are closed; none of the whole tenant's.
+// loadClosed reads the closed periods of the customer. The whole tenant has none.
 func (r *windowRead) loadClosed(ctx context.Context) error {
 	var id metering.CustomerID
 	closed, err := scanClosedStreams(r.q.QueryRow(ctx, `
@@ -161,8 +161,8 @@ func (r *windowRead) loadClosed(ctx context.Context) error {
 	return err
 }
 
-// withKeys gives windows the keys of their groups, as many of them as fit on a page. Keys are
-// read for the page alone: those of all groups are megabytes.
+// withKeys sets the group keys of windows, and returns the windows that fit on a page. It reads only the
+// keys of the page, because the keys of all groups are megabytes.
 func (r *windowRead) withKeys(ctx context.Context, windows []Window, more bool) ([]Window, bool, error) {
 	var examples [][16]byte
 	for i, w := range windows {
@@ -203,10 +203,11 @@ func (r *windowRead) withKeys(ctx context.Context, windows []Window, more bool) 
 	return windows, more, rows.Err()
 }
 
-// keyCopies of a group's key are on a page: the filter that selects the group repeats it.
+// keyCopies is the number of copies of a group's key on a page: the filter that selects the group repeats
+// it.
 const keyCopies = 2
 
-// errNoGroup: a group with usage has no entry in the dictionary.
+// errNoGroup reports a group with usage that has no entry in the dictionary.
 var errNoGroup = errors.New("a group is not registered")
 
 func (r *windowRead) shownKey(row pgx.CollectableRow) (json.RawMessage, error) {
@@ -218,8 +219,7 @@ func (r *windowRead) shownKey(row pgx.CollectableRow) (json.RawMessage, error) {
 	return shown.Key, err
 }
 
-// loadEdges sums the raw events of the hours that the range cuts in half, by
-// the same rule as ingest.
+// loadEdges sums the raw events of the hours that the range covers in part. It counts as ingest does.
 func (r *windowRead) loadEdges(ctx context.Context) error {
 	for _, edge := range r.ragged {
 		if err := r.loadEdge(ctx, edge); err != nil {
@@ -282,9 +282,9 @@ func (r *windowRead) loadEdge(ctx context.Context, edge metering.Range) error {
 	return err
 }
 
-// windows are at most Limit windows. The cursor's own window may come again before
-// the page, and one more after it tells that there is more. What is not folded yet
-// comes in as many more rows of a window as there were transactions.
+// windows returns at most Limit windows. It reads two windows more: the cursor's own window, which precedes
+// the page, and one that shows that there is a next page. Usage that is not folded yet adds one row per
+// transaction to a window, so windows reads more rows until the page is complete.
 func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, err error) {
 	for most := (r.Limit + 2) * mostRows(r.Granularity); ; most *= 8 {
 		windows, more, cut, err := r.windowsOf(ctx, most)
@@ -294,8 +294,8 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 	}
 }
 
-// windowsOf folds rows, which come by group and time, into windows; cut says that there
-// may be more than so many rows.
+// windowsOf merges rows, which are ordered by group and time, into windows. cut reports that there may be
+// more than most rows.
 func (r *windowRead) windowsOf(ctx context.Context, most int) (windows []Window, more, cut bool, err error) {
 	rows, err := r.rows(ctx, most)
 	if err != nil {
@@ -303,7 +303,7 @@ func (r *windowRead) windowsOf(ctx context.Context, most int) (windows []Window,
 	}
 	defer rows.Close()
 	edges, aggregation := r.edges, r.Meter.Version.Aggregation
-	var held tally // by the last window
+	var held tally // tally of the last window
 	add := func(part windowPart) (full bool) {
 		span := r.windowOf(part.start)
 		if r.After != nil && !after(*r.After, part.group, span.Start) {
@@ -354,7 +354,7 @@ func after(cursor WindowCursor, group metering.GroupID, start time.Time) bool {
 	return cmp.Or(bytes.Compare(group[:], cursor.GroupID[:]), start.Compare(cursor.Start)) > 0
 }
 
-// windowOf is the window that t lies in, cut to the range that was asked for.
+// windowOf returns the window that contains t, limited to the requested range.
 func (r *windowRead) windowOf(t time.Time) metering.Range {
 	w := metering.WindowOf(t, r.Granularity, r.zone)
 	if w.Start.Before(r.Range.Start) {
@@ -388,8 +388,8 @@ func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 		limit @most`, statement.args)
 }
 
-// rowsAsShown is what was counted of the groups that the query asks for, those that are
-// shown as one being one. No index has their order: each page reads all of the range.
+// rowsAsShown returns the SQL of the requested groups' usage, merged by shown group. No index has this
+// order, so each page reads the whole range.
 func (r *windowRead) rowsAsShown(statement *usageStatement) string {
 	statement.args["counted_in"], statement.args["shown_in"] = r.shownGroups()
 	return `(
@@ -399,7 +399,7 @@ func (r *windowRead) rowsAsShown(statement *usageStatement) string {
 		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`
 }
 
-// shownGroups returns the groups that the query asks for, and the group that shows each.
+// shownGroups returns the requested groups, and the shown group of each.
 func (r *windowRead) shownGroups() (groups, shown [][16]byte) {
 	groups, shown = make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
 	for id, as := range r.groups {
@@ -408,8 +408,8 @@ func (r *windowRead) shownGroups() (groups, shown [][16]byte) {
 	return groups, shown
 }
 
-// mostRows is how many rows make up one window that is folded, at most: a day, a week, or
-// a month that the range cuts, is read by the hour, and clocks may change within it.
+// mostRows returns the maximum of folded rows of one window. Days, weeks and months that the range covers
+// in part are read by the hour, and a clock change may add hours.
 func mostRows(g metering.Granularity) int {
 	switch g {
 	case metering.Day:
@@ -422,7 +422,7 @@ func mostRows(g metering.Granularity) int {
 	return 1
 }
 
-// restrict limits the rows to the groups that the query asks for.
+// restrict returns the SQL condition that limits rows to the requested groups.
 func (r *windowRead) restrict(args pgx.NamedArgs) string {
 	if len(r.Groups) == 0 {
 		return "true"

@@ -28,8 +28,8 @@ type Reconciled struct {
 	MeterSlug    string
 
 	Usage    metering.Decimal // the total with which the period closed
-	Charge   metering.Decimal // for usage
-	Currency string           // of the charge
+	Charge   metering.Decimal // charge for Usage
+	Currency string           // currency of Charge
 	Bills    metering.Bills   // whether the period was billed in quantities or amounts; amounts: the reconciliation is in money
 
 	Accepted metering.Decimal // the last report that the provider accepted; units, or money with amounts
@@ -67,7 +67,7 @@ type ReconciliationKey struct {
 // Key returns the key of the reconciliation.
 func (r Reconciled) Key() ReconciliationKey { return ReconciliationKey{r.PeriodID, r.MeterID} }
 
-// ReconciliationFilter picks reconciliations. Zero fields do not restrict.
+// ReconciliationFilter selects reconciliations. Zero fields do not restrict.
 type ReconciliationFilter struct {
 	Customer metering.CustomerID
 	Period   metering.PeriodID
@@ -296,7 +296,7 @@ const standsLast = `not exists (
 		          and later.meter_id = r.meter_id
 		          and later.id > r.id)`
 
-// standingIn counts the reconciliations that stand in a state, over all tenants, as SQL.
+// standingIn returns the SQL that counts the latest reconciliations in a state, over all tenants.
 func standingIn(state string) string {
 	return `(
 		    select count(*)

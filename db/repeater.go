@@ -12,7 +12,7 @@ func startRepeater(every time.Duration, do func(*repeater)) *repeater {
 	return r
 }
 
-// close returns after the last call.
+// close stops the repeater and returns after the last call.
 func (r *repeater) close() {
 	close(r.stop)
 	<-r.stopped

@@ -185,8 +185,8 @@ func (w *planWriter) leaveFormer(plan billing.ReportPlan) {
 	}
 }
 
-// resolve records the outcomes of reports that final invoices show, and makes the customer be planned
-// again.
+// resolve records the outcomes that final invoices show for reports. It resets watermarks as
+// completeReports does.
 func (w *planWriter) resolve(all []billing.Resolved) {
 	for _, r := range all {
 		response := "a final invoice bills the reported total without this report"

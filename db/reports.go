@@ -241,7 +241,8 @@ const decided = `
 	  returning r.customer_id, r.series_id, former.state)`
 
 // completeReports also resets the watermarks of the customers' open periods, so that they are planned
-// again. It keeps them if a first attempt at the current connection was accepted, as the plan expects.
+// again. It keeps them if a planned or sending report to the current connection was accepted, as the plan
+// expects.
 const completeReports = decided + `
 	update billing_periods p
 	set watermark_configuration = ''

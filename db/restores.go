@@ -24,7 +24,7 @@ type Restores struct {
 const ledgerEpoch = `select coalesce(max(epoch), 0) from ledger_epochs`
 
 // isUnread is the SQL condition that the totals of customer c at connection k have not been read since the
-// ledger was restored.
+// last restore of the ledger. It is false for receivers of statements, which keep no totals.
 const isUnread = `not k.statements and (` + ledgerEpoch + `) > 0 and not exists (
 	    select
 	    from billing_destinations d
@@ -136,7 +136,7 @@ type Reading struct {
 	Since    time.Time // charges made or changed since then may be unknown
 }
 
-// Seen is the customer's state at the provider.
+// Seen is the result of a Reading: the totals and charges that the provider has.
 type Seen struct {
 	Added   []billing.Found
 	Charges []billing.FoundCharge

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Sessions are the sign-ins of members.
+// Sessions stores the sessions of signed-in members.
 type Sessions struct{ pool *pool }
 
 // SessionName is the content of a session token: tenant, member and id of the session.
@@ -36,9 +36,8 @@ func sessionFields(s *metering.Session) []any {
 }
 
 // Begin creates a session for a member that signed in. It ends the session that it replaces in the browser,
-// if any, even of another tenant, and deletes sessions of the member that expired over 30 days ago. It
-// fails with CodeUnauthorized if the member was removed or its password changed since the sign-in was
-// checked.
+// if any, even of another tenant. It deletes sessions of the member that expired over 30 days ago. It fails
+// with CodeUnauthorized if the member was removed or its password changed since the sign-in was checked.
 func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionName, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {

@@ -208,8 +208,8 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 	return billing.CurrentPeriod(streams[0].facts), nil
 }
 
-// Preview returns the bill of the current period of each of the customer's billing schedules as if it ended
-// now, and the additions of late usage to closed periods. All figures are from one snapshot.
+// Preview returns the lines of the customer's bill as if its current periods ended now, over all billing
+// schedules. It includes the additions of late usage to closed periods. All figures are from one snapshot.
 func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)

@@ -65,7 +65,7 @@ func (s Syncs) OpenOf(ctx context.Context, tenant metering.TenantID, customer me
 	return open, nil
 }
 
-// Steering is a request of an operator or caller to steer a customer's sync, with the reason.
+// Steering is an actor's request to steer a customer's sync, with the reason.
 type Steering struct {
 	Actor    metering.Actor
 	Sync     uuid.UUID

@@ -74,7 +74,7 @@ type copyData struct {
 const (
 	copyHeader = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no extension
 	copyEnd    = "\xff\xff"
-	copyNull   = 0xffffffff // in place of a value's length
+	copyNull   = 0xffffffff // replaces the length of a value that is null
 )
 
 func (c *copyData) row(values ...any) error {

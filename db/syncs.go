@@ -173,8 +173,7 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	return recordSyncEnd(ctx, tx, tenant, customer, ids, "", now)
 }
 
-// recordSyncEnd records whether the customer's last syncs have failed, and publishes a
-// message for each.
+// recordSyncEnd records whether the customer's last syncs failed, and publishes a message for each.
 func recordSyncEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -505,7 +504,7 @@ func (s Syncs) excluded(ctx context.Context, tenant metering.TenantID, sync uuid
 	})
 }
 
-// SyncFilter picks syncs. Zero fields do not restrict.
+// SyncFilter selects syncs. Zero fields do not restrict.
 type SyncFilter struct {
 	Customer metering.CustomerID
 	Status   metering.SyncStatus

@@ -13,7 +13,7 @@ type tally struct {
 const (
 	tallyColumns = `sum, count, late_sum, late_count`
 	mergedTally  = `sum(sum), sum(count)::bigint, sum(late_sum), sum(late_count)::bigint`                                               // of several rows
-	eventTally   = `case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int` // of an event e
+	eventTally   = `case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int` // of one event e
 )
 
 // fields returns the destinations for scanning tallyColumns or mergedTally.

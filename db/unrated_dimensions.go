@@ -56,8 +56,7 @@ func (b *unratedBatch) closedUnpriced() error {
 	return err
 }
 
-// closedTerms calls add with the terms by which prices by dimension charge late usage of closed
-// periods.
+// closedTerms calls add with the terms by which prices by dimension charge late usage of closed periods.
 func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.DimensionTerms)) error {
 	rows, err := b.tx.Query(b.ctx, `
 		select p.customer_id, t.meter_id, p.starts_at, p.ends_at, x.hash, x.terms
@@ -77,7 +76,7 @@ func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.Dimensi
 		of          billing.DimensionTerms
 		hash, terms []byte
 	)
-	read := make(map[string]billing.Terms) // most periods have the terms of the one before
+	read := make(map[string]billing.Terms) // terms by hash, because most periods have the terms of the previous one
 	_, err = pgx.ForEachRow(rows, []any{&customer, &of.MeterID, &of.Period.Start, &of.Period.End, &hash, &terms}, func() error {
 		known, found := read[string(hash)]
 		if !found {

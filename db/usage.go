@@ -21,7 +21,7 @@ type Usage struct{ q querier }
 func (u Usage) consistent(ctx context.Context, fn func(q querier) error) error {
 	pool, ok := u.q.(*pool)
 	if !ok {
-		return fn(u.q) // a transaction already
+		return fn(u.q) // u.q is a transaction already
 	}
 	return readAtOneInstant(ctx, pool, func(tx pgx.Tx) error { return fn(tx) })
 }
@@ -95,8 +95,8 @@ func usageOver(ctx context.Context, q querier, tenant metering.TenantID, custome
 	return readRanges(ctx, q, s, meters, ranges, "timestamptz '0001-01-01'")
 }
 
-// usageByHour is usageOver for each hour. An hour that a range covers in part begins with the range, if the
-// range starts within it, and counts only the events within the range.
+// usageByHour is usageOver for each hour. A partial hour of a range counts only the events within the
+// range. If the range starts within the hour, the hour starts with the range.
 func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.separate(meters, by)
@@ -164,7 +164,7 @@ type WindowQuery struct {
 	Range       metering.Range
 	Granularity metering.Granularity
 	Zone        *time.Location               // time zone of the windows; nil for the meter's
-	Groups      map[string][]json.RawMessage // property → values; only groups that have one of the values of each property
+	Groups      map[string][]json.RawMessage // values by property; selects groups that have one of the values of each property
 	GroupBy     []string                     // properties of the meter that separate groups; groups that differ only in others are merged; nil for all
 	After       *WindowCursor
 	Limit       int

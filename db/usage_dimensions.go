@@ -37,7 +37,7 @@ func (s *usageStatement) separate(meters []metering.Meter, by billing.ByDimensio
 func jsonArray(properties []string) json.RawMessage {
 	text, err := json.Marshal(properties)
 	if err != nil {
-		panic(err) // texts are JSON
+		panic(err) // unreachable: strings always encode as JSON
 	}
 	return text
 }

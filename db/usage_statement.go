@@ -21,7 +21,7 @@ type usageStatement struct {
 	all    bool               // read each customer's usage, and the whole tenant's
 	some   bool               // read each customer's usage in the ranges of that customer
 	whole  bool               // read the whole tenant's usage
-	zones  map[string][]int64 // the meter versions of each timezone
+	zones  map[string][]int64 // the meter versions of each time zone
 	places [4]rangeParts
 
 	selecting map[int64]metering.MeterVersion // the versions with filters or a value property, and those that are read by group
@@ -281,8 +281,8 @@ func (s *usageStatement) events() string {
 	return s.eventsIn(raw, `x.no, `+customer+`, g.id, null::uuid, x.from_at, `+eventTally)
 }
 
-// eventsIn selects columns of the events e in the parts x of a place and of the versions g that
-// count their type. Like those of a rollup, each part is looked up separately.
+// eventsIn returns the SQL that selects columns of events. It joins the events e in the parts x of a place
+// with the versions g that count their type. As in joined, the database reads each part separately.
 func (s *usageStatement) eventsIn(p place, columns string) string {
 	return `
 		select ` + columns + `

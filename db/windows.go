@@ -435,7 +435,7 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 	return "group_id = any(@groups)"
 }
 
-// totals sums the whole range by group.
+// totals returns the usage of the whole range, by group and in total.
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(r.Range, false)

@@ -34,7 +34,7 @@ type Writer struct {
 
 // WriterOptions bounds a Writer. Zero values take the defaults.
 type WriterOptions struct {
-	Uncounted *UncountedSampler // samples the stored events that a meter cannot count; nil: no sample is kept
+	Uncounted *UncountedSampler // samples the stored events that a meter cannot count; nil for no samples
 
 	GroupEvents int           // events in one transaction; default 5,000. With 1, every request has a transaction of its own
 	Lanes       int           // groups of one tenant that are written at once; default 2. As many more may wait for COMMIT
@@ -63,7 +63,7 @@ type (
 	}
 	knownCustomer struct {
 		id    metering.CustomerID
-		since time.Time // when it was created
+		since time.Time // time of creation
 	}
 	typeName struct {
 		tenant    metering.TenantID
@@ -75,11 +75,11 @@ type (
 		epoch    int64
 		byType   map[string][]metering.MeterVersion
 		slugs    map[metering.MeterID]string
-		archived map[string]string // the slug of an archived meter, by event type
+		archived map[string]string // slug of an archived meter, by event type
 	}
 )
 
-// lane is a tenant's queue in this process.
+// lane is a tenant's queue of requests in this process.
 type lane struct {
 	queue    []*request
 	events   int // number of events in the queue
@@ -262,7 +262,7 @@ func (w *Writer) drain(tenant metering.TenantID, l *lane, group []*request) {
 	w.dispatch(tenant, l)
 }
 
-// next takes the next group from the queue. The caller holds w.mu.
+// next removes the next group from the queue and returns it. The caller holds w.mu.
 func (w *Writer) next(l *lane) []*request {
 	n, events := 0, 0
 	for n < len(l.queue) && (n == 0 || events+len(l.queue[n].events) <= w.options.GroupEvents) {
@@ -274,7 +274,7 @@ func (w *Writer) next(l *lane) []*request {
 	return group
 }
 
-// storeGroup answers every request of a group. If a group fails with CodeInternal, each request runs again
+// storeGroup answers every request of a group. If a group fails with CodeInternal, it stores each request
 // in a transaction of its own, so that an invalid request does not fail the others.
 func (w *Writer) storeGroup(tenant metering.TenantID, group []*request, written func()) {
 	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), w.options.Deadline)

@@ -1,6 +1,6 @@
-// Package providers holds what every billing provider shares; each provider is
-// a package below it. It owns the one guard between a tenant's URL and the
-// network, and stores nothing.
+// Package providers defines the interface of billing providers and their shared code. Each provider is a
+// package below it. Guard is the only check between a tenant's URL and the network. The package stores
+// nothing.
 package providers
 
 import (
@@ -20,15 +20,15 @@ import (
 
 const maxURL = 2048
 
-// Guard decides which of the URLs that tenants supply may be called.
+// Guard decides which tenant-supplied URLs can be called.
 type Guard struct {
-	// AllowLoopback lets http and https reach this machine. For development only.
+	// AllowLoopback permits http and https URLs on this machine. For development only.
 	AllowLoopback bool
 }
 
-// CheckURL names the rule that a tenant's URL breaks; location says where it
-// was given. That the host's addresses are allowed is checked at each dial,
-// after name resolution, because they can change at any time.
+// CheckURL returns an error that names the rule that the URL breaks; location is its place in the request.
+// It does not resolve host names: Client checks the addresses at each dial, because they can change at any
+// time.
 func (g Guard) CheckURL(location, text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return metering.Invalid(location, "must be ASCII: percent-encode the path, and write the host in Punycode")
@@ -55,7 +55,7 @@ func (g Guard) CheckURL(location, text string) error {
 	return nil
 }
 
-// Loopback says whether a host is this machine.
+// Loopback reports whether a host is this machine.
 func Loopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
@@ -78,7 +78,7 @@ func (g Guard) Client(timeout time.Duration) *http.Client {
 	}
 }
 
-// azureWireServer answers every virtual machine in Azure, from a public address
+// azureWireServer is a public address that every virtual machine in Azure can reach
 // (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
@@ -92,7 +92,7 @@ func (g Guard) guardian() *ssrf.Guardian {
 	return ssrf.New(options...)
 }
 
-// Forbidden says whether err came from the guard rather than the network.
+// Forbidden reports whether the guard, and not the network, caused err.
 func Forbidden(err error) bool {
 	return errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrProhibitedNetwork) || errors.Is(err, ssrf.ErrInvalidHostPort)
 }

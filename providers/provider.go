@@ -10,172 +10,168 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Provider is a billing provider. Each has a folder of its own and a line in
-// the registry.
+// Provider is a billing provider. Each provider has its own package and an entry in the registry.
 //
-// The errors of its calls are coded: CodeProviderDown may be tried again,
-// CodeProviderRefuse asks somebody to act. They may be caused by RetryLater
-// and OwnRefusal.
+// Its methods return coded errors. After CodeProviderDown the caller can try again; after
+// CodeProviderRefuse an operator must act. RetryLater and OwnRefusal can be causes of these errors.
 type Provider interface {
-	// Describe says what the provider is like.
+	// Describe returns the properties of the provider.
 	Describe() Description
-	// Validate says whom the credentials belong to, once the provider has taken
-	// them. CodeInvalid names a setting by its Location. No error repeats a secret.
+	// Validate checks the settings and secrets with the provider and returns the account that they belong
+	// to. CodeInvalid names a setting by its Location. No error contains a secret.
 	Validate(ctx context.Context, settings Settings, secrets Secrets) (Identity, error)
-	// Read says what a customer is there and where the usage of each meter goes.
-	// It makes no call for a customer who has no id there.
+	// Read returns the customer's state at the provider and the destination of each meter's usage. It makes
+	// no call if the customer has no id at the provider.
 	Read(ctx context.Context, c Credentials, q Question) (billing.Side, error)
-	// Frame makes the bytes that will be sent. It reads no clock and does no I/O.
+	// Frame encodes a message as the bytes to send. It reads no clock and does no I/O.
 	Frame(m billing.Message) (billing.Framed, error)
-	// Send sends what was framed. It never repeats a call by itself.
+	// Send makes one attempt at sending a framed report. It never retries.
 	Send(ctx context.Context, c Credentials, s Sending) Outcome
-	// Find looks for what may have arrived. before is what the provider had
-	// counted in the place of a quantity before it was sent.
+	// Find checks whether an earlier attempt has arrived. For a quantity, before is the count at the place
+	// before the report was first sent.
 	Find(ctx context.Context, c Credentials, s Sending, p Place, before metering.Decimal) (Found, error)
-	// Count is what the provider has counted in one place.
+	// Count returns the quantity that the provider has counted at a place.
 	Count(ctx context.Context, c Credentials, p Place) (metering.Decimal, error)
 }
 
-// Events are of a provider that says what happens there.
+// Events is implemented by a provider that sends events.
 type Events interface {
-	// Signals says which events are to be sent, and the header that their
-	// signature is in.
+	// Signals returns the event types to subscribe to and the name of the signature header.
 	Signals() Signals
-	// Verify reads an event, if the provider has signed it: CodeUnauthorized
-	// where it has not, CodeInvalid where it is none. There is nothing to do about
-	// one that is not ours.
+	// Verify checks the signature of an event and decodes it. It returns CodeUnauthorized if the signature
+	// is invalid, and CodeInvalid if the body is not an event. If ours is false, the caller ignores the
+	// event.
 	Verify(c Credentials, n Notice) (event metering.ProviderEvent, ours bool, err error)
 }
 
-// Signals are the events of a provider.
+// Signals holds the event types and the signature header of a provider.
 type Signals struct {
 	Types  []string
 	Header string
 }
 
-// EventList is of a provider that keeps a list of its events, so that those that
-// never came can be asked for.
+// EventList is implemented by a provider that lists its past events, so that the caller can fetch events
+// that were never delivered.
 type EventList interface {
 	Events
-	// KeepsEvents is how long an event can be listed.
+	// KeepsEvents returns how long the provider lists an event.
 	KeepsEvents() time.Duration
-	// ListEvents lists a page of the events of the types in Signals, the newest first.
+	// ListEvents returns a page of the events of the types in Signals, newest first.
 	ListEvents(ctx context.Context, c Credentials, q EventQuestion) (EventPage, error)
 }
 
-// EventQuestion asks for a page of events.
+// EventQuestion selects a page of events.
 type EventQuestion struct {
-	Since time.Time // they were made then or later
-	After string    // what the page before ended with; "": it is the first one
+	Since time.Time // only objects created at or after this time
+	After string    // Last of the previous page; "": the first page
 }
 
-// EventPage is a page of events. An event that cannot be read is not in it.
+// EventPage is a page of events. It omits events that cannot be decoded.
 type EventPage struct {
 	Events []metering.ProviderEvent
-	Last   string // what the page ends with
-	More   bool   // there are older ones
+	Last   string // id of the page's last event; "": the page is empty
+	More   bool   // older events follow
 }
 
-// Notice is how an event comes.
+// Notice is a received event before its signature is verified.
 type Notice struct {
 	Body      []byte
 	Signature string
-	Secret    string // that signs it
+	Secret    string // secret of the signature
 	Now       time.Time
 }
 
-// Invoices are of a provider that makes invoices of what it is reported.
+// Invoices is implemented by a provider that creates invoices from the reports.
 type Invoices interface {
-	// Invoice reads an invoice, and which meter's usage each of its lines bills.
+	// Invoice returns an invoice, with the meter that each of its lines bills.
 	Invoice(ctx context.Context, c Credentials, q InvoiceQuestion) (metering.Invoice, error)
 }
 
-// Charges are of a provider that adds up money, and lists what it was charged.
+// Charges is implemented by a provider that is charged in money and lists the charges.
 type Charges interface {
-	// Charges are those that a customer got from here since an instant.
+	// Charges returns the charges that Odometer has created for the customer since the given time.
 	Charges(ctx context.Context, c Credentials, customer string, since time.Time) ([]billing.FoundCharge, error)
 }
 
-// InvoiceList is of a provider that lists the invoices that it makes.
+// InvoiceList is implemented by a provider that lists its invoices.
 type InvoiceList interface {
 	Invoices
-	// ListInvoices lists what there is of a customer's.
+	// ListInvoices returns the invoices and ended subscriptions of a customer.
 	ListInvoices(ctx context.Context, c Credentials, q InvoiceListQuestion) (ListedInvoices, error)
 }
 
-// InvoiceListQuestion asks for the invoices of a customer.
+// InvoiceListQuestion selects the invoices of a customer.
 type InvoiceListQuestion struct {
-	Customer     string                // its id there
-	Since        time.Time             // they were made then or later
-	Destinations []billing.Destination // where its usage goes or went, in any order
+	Customer     string                // its id at the provider
+	Since        time.Time             // only objects created at or after this time
+	Destinations []billing.Destination // current and previous destinations of its usage, in any order
 }
 
-// ListedInvoices are a customer's invoices, and the subscriptions that make none
-// any more: they were cancelled before their last period was over, had usage
-// of ours, and none of their invoices was a draft in a list that was read later.
+// ListedInvoices holds a customer's invoices, and the subscriptions that will create no more invoices. Such
+// a subscription was canceled before the end of its last period and billed usage of ours. None of its
+// invoices is a draft in a list that was read after the subscription.
 type ListedInvoices struct {
-	Invoices []string // their ids, the oldest first
+	Invoices []string // ids, oldest first
 	Ended    []metering.EndedSubscription
 }
 
-// Holds are of a provider whose draft invoices can be kept from becoming final.
-// What holds and releases them goes through Send and Find, as reports do.
+// Holds is implemented by a provider that can delay the finalization of its draft invoices. Send and Find
+// process holds and releases in the same way as reports.
 type Holds interface {
 	Invoices
-	// Draft reads an invoice with what decides when it becomes final. An invoice
-	// that is there no longer is Gone, and no error.
+	// Draft returns an invoice with the fields that decide when it is finalized. If the invoice no longer
+	// exists, Draft returns a draft with Gone set, and no error.
 	Draft(ctx context.Context, c Credentials, q InvoiceQuestion) (billing.Draft, error)
-	// FrameHold makes the bytes by which a draft becomes final by itself at an
-	// instant, and not before. It reads no clock and does no I/O.
+	// FrameHold encodes a call that schedules the draft's finalization for the given time. It reads no
+	// clock and does no I/O.
 	FrameHold(invoice string, until time.Time) (billing.Framed, error)
-	// FrameRelease makes the bytes by which a draft becomes final at once.
+	// FrameRelease encodes a call that finalizes a draft at once.
 	FrameRelease(invoice string) (billing.Framed, error)
 }
 
-// Prices are of a provider that prices the units that it is reported itself.
+// Prices is implemented by a provider that applies its own prices to the reported units.
 type Prices interface {
-	// Price reads a price of the provider's, as it was kept.
+	// Price decodes a stored price of the provider.
 	Price(terms []byte) (billing.ProviderPrice, error)
 }
 
-// InvoiceQuestion asks for an invoice of a customer's.
+// InvoiceQuestion selects an invoice of a customer.
 type InvoiceQuestion struct {
 	ID           string
 	Meters       []metering.Meter
 	Mapping      map[string]string     // meter slugs to the provider's prices, as the tenant has set them
-	Destinations []billing.Destination // where the customer's usage goes; then where it went, the newest first
+	Destinations []billing.Destination // current destinations of the customer's usage, then previous ones, newest first
 }
 
-// Description is what a provider is like.
+// Description holds the properties of a provider.
 type Description struct {
 	Kind         metering.ProviderKind
-	Name         string        // as people know it
-	Settings     []Setting     // what a tenant saves of it
-	Statements   bool          // it takes the bill of a period in one report; else each meter is reported by itself
-	Invoices     bool          // its final invoices say what is billed; else what it has counted is
-	AtOnce       int           // how many customers may be synced side by side
-	Timeout      time.Duration // how long one call may take: whoever leases a report leases it for longer
-	Remembers    time.Duration // how long it surely knows a report again; what adds up and may have arrived before that is looked for first
-	CountsWithin time.Duration // what it took and has not counted until then, it has dropped, unless it makes invoices; 0: it is never asked
+	Name         string        // display name
+	Settings     []Setting     // settings that a tenant can save
+	Statements   bool          // one report holds the bill of a period; false: one report per meter
+	Invoices     bool          // final invoices are the record of billed usage; false: the provider's counts are
+	AtOnce       int           // maximum number of customers that are synced concurrently
+	Timeout      time.Duration // maximum duration of one call; the lease of a report must be longer
+	Remembers    time.Duration // how long the provider surely recognizes a repeated report; Find precedes later repeats of reports that add
+	CountsWithin time.Duration // time after which an uncounted report is lost, unless Invoices is set; 0: the provider is never asked
 }
 
-// Credentials are what calls are made with. They are opened for one call and
-// kept nowhere.
+// Credentials authenticate calls. They are decrypted for one call and never stored.
 type Credentials struct {
-	Address string // the URL that is called, where the tenant sets it
-	Account string // whom the secret belongs to
+	Address string // URL to call, if the tenant sets it
+	Account string // account that the secret belongs to
 	Secret  string
 }
 
-// Question asks what a customer is at the provider.
+// Question selects the state of a customer at the provider.
 type Question struct {
-	Customer string // its id there; "": it has none
+	Customer string // its id at the provider; "": none
 	Meters   []metering.Meter
 	Mapping  map[string]string    // meter slugs to the provider's prices, as the tenant has set them
-	Followed string               // the subscription whose periods the customer's were; "": none
-	Streams  []string             // subscriptions with streams of their own
-	Amounts  bool                 // periods are, or will be, billed in amounts: where charges go is read too
-	Text     metering.InvoiceText // of the lines that they make
+	Followed string               // subscription that the customer's periods followed until now; "": none
+	Streams  []string             // subscriptions with their own billing schedule
+	Amounts  bool                 // periods are or will be billed in amounts, so Read returns the destinations of charges too
+	Text     metering.InvoiceText // settings of the lines for these charges
 }
 
 // Sending is one attempt at sending a report.
@@ -183,30 +179,30 @@ type Sending struct {
 	billing.Series
 	ReportID    uuid.UUID
 	Body        []byte
-	Object      string    // what it overwrites there, in the provider's words; "": nobody knows, and there may be none
-	Revision    int       // of the idempotency key: it rises where the provider would repeat a saved answer
-	FirstSentAt time.Time // when it may have arrived first
-	Invoiced    bool      // the invoice of its period is final: what is taken now is on none
+	Object      string    // id of the provider's object to overwrite; "": unknown or none
+	Revision    int       // part of the idempotency key; increases if the provider would repeat a saved answer
+	FirstSentAt time.Time // time of the first attempt, which may be this one
+	Invoiced    bool      // the period's invoice is final, so no invoice bills usage that is accepted now
 	Now         time.Time
 }
 
-// Outcome is what came of an attempt.
+// Outcome is the result of an attempt.
 type Outcome struct {
-	State  billing.State // Accepted or Rejected; "": there is no decision yet, and Err says why
-	Answer string        // what is kept of it: no word of the provider's that may hold a name or a secret
-	Object string        // what it has made, or overwritten, there; "": nothing that has a name
+	State  billing.State // Accepted or Rejected; "": undecided, and Err is the reason
+	Answer string        // stored summary; never text of the provider that can contain a name or a secret
+	Object string        // id of the provider's object that was created or overwritten; "": none
 	Err    error
-	Look   bool // whether it arrived has to be found out before it is sent again
-	NewKey bool // the next attempt needs another idempotency key, if it did not arrive
+	Look   bool // before the next attempt, Find must check whether the report has arrived
+	NewKey bool // the next attempt needs a new idempotency key, unless the report has arrived
 }
 
-// Found is whether a report had arrived.
+// Found is the result of Find: whether a report has arrived.
 type Found struct {
-	State  billing.State // Accepted: it had; InDoubt: the provider cannot tell; "": it had not
+	State  billing.State // Accepted: arrived; InDoubt: the provider cannot tell; "": not arrived
 	Answer string
 }
 
-// Place is where a provider adds up what it is reported.
+// Place identifies a total at the provider that reports add to or replace.
 type Place struct {
 	Method   billing.Method
 	Target   string
@@ -214,12 +210,12 @@ type Place struct {
 	Range    metering.Range
 }
 
-// RetryLater is the cause where a provider said when to come back.
+// RetryLater is the cause of an error if the provider stated how long to wait.
 type RetryLater struct{ Wait time.Duration }
 
 func (r RetryLater) Error() string { return "the provider asked to wait " + r.Wait.String() }
 
-// OwnRefusal is the cause where a refusal says nothing about other customers.
+// OwnRefusal is the cause of a refusal that concerns only this customer.
 type OwnRefusal struct{}
 
 func (OwnRefusal) Error() string { return "the provider refused this customer only" }

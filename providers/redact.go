@@ -12,9 +12,8 @@ import (
 	"syscall"
 )
 
-// Redact is the failure of a call to a tenant's URL with a text for the log:
-// it names no URL, host or address and repeats nothing that the far end has
-// said. Is and As find in it what they find in err.
+// Redact returns the failure of a call to a tenant's URL with a text that is safe to log: no URL, host,
+// address or text from the response. errors.Is and errors.As see through it to err.
 func Redact(err error) error { return redacted{why(err), err} }
 
 type redacted struct {

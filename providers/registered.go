@@ -15,7 +15,7 @@ import (
 // Registry holds the providers by kind.
 type Registry map[metering.ProviderKind]Provider
 
-// Registered makes a registry.
+// Registered returns a registry of the providers.
 func Registered(all ...Provider) Registry {
 	r := make(Registry)
 	for _, p := range all {
@@ -33,12 +33,12 @@ func (r Registry) Of(kind metering.ProviderKind) (Provider, error) {
 	return p, nil
 }
 
-// Kinds are those that tenants can choose, in order.
+// Kinds returns the kinds that tenants can choose, sorted.
 func (r Registry) Kinds() []metering.ProviderKind {
 	return slices.Sorted(maps.Keys(r))
 }
 
-// Frame makes the bytes of a report to a provider of the kind.
+// Frame encodes a report to a provider of the kind.
 func (r Registry) Frame(kind metering.ProviderKind, m billing.Message) (billing.Framed, error) {
 	p, err := r.Of(kind)
 	if err != nil {
@@ -47,7 +47,7 @@ func (r Registry) Frame(kind metering.ProviderKind, m billing.Message) (billing.
 	return p.Frame(m)
 }
 
-// Price reads a price of a provider's, as it was kept.
+// Price decodes the stored price of a provider.
 func (r Registry) Price(terms []byte) (billing.ProviderPrice, error) {
 	var kept struct {
 		Provider metering.ProviderKind `json:"provider"`
@@ -66,7 +66,7 @@ func (r Registry) Price(terms []byte) (billing.ProviderPrice, error) {
 	return prices.Price(terms)
 }
 
-// Timeout is how long a call to any of the providers may take.
+// Timeout returns the longest timeout of all providers.
 func (r Registry) Timeout() (longest time.Duration) {
 	for _, p := range r {
 		longest = max(longest, p.Describe().Timeout)
@@ -74,8 +74,8 @@ func (r Registry) Timeout() (longest time.Duration) {
 	return longest
 }
 
-// Advised adds to a coded error what a provider said besides: how long to
-// wait, and that the refusal is this customer's own.
+// Advised adds causes to a coded error: RetryLater if wait is positive, and OwnRefusal if own is set and
+// the error is a refusal.
 func Advised(err error, wait time.Duration, own bool) error {
 	var coded *metering.Error
 	if !errors.As(err, &coded) {

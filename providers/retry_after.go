@@ -8,8 +8,8 @@ import (
 
 const maxRetryAfter = time.Hour
 
-// RetryAfter reads a Retry-After header: seconds or an HTTP date (RFC 9110
-// §10.2.3). It is 0 where the header asks for nothing and an hour at most.
+// RetryAfter returns the wait of a Retry-After header: seconds or an HTTP date (RFC 9110 §10.2.3). The wait
+// is 0 if the header is empty or invalid, and at most one hour.
 func RetryAfter(header string, now time.Time) time.Duration {
 	if header == "" {
 		return 0

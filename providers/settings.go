@@ -6,49 +6,49 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Setting is one of those that a tenant saves of a provider. The API takes it,
-// and shows what is no secret of it, under its name.
+// Setting is a field of the provider's configuration. The API accepts it under its name, and shows it
+// unless it is a secret.
 type Setting struct {
 	Name      string
 	Use       Use
 	Doc       string
-	InRequest string        // rule for requests that set it, added to Doc in their documentation; "": none
-	Values    []string      // that it may have; nil: any
-	MaxLength int           // of a mapping: how many meters it may have
-	Max       int64         // of a number, from 1 on; 0: it is none
-	Make      func() string // makes a secret where none is given; nil: none is made
+	InRequest string        // rule for requests that set it, appended to Doc in the API documentation; "": none
+	Values    []string      // permitted values; nil: any value
+	MaxLength int           // maximum length in characters; for a mapping, maximum number of meters
+	Max       int64         // maximum of a number (the minimum is 1); 0: not a number
+	Make      func() string // generates a secret if the request has none; nil: not generated
 }
 
-// Location is where a request has the setting.
+// Location returns the location of the setting in a request.
 func (s Setting) Location() string { return "body." + s.Name }
 
-// Use is what a setting is for, and so how it is kept. A provider has one
-// setting of each use at most.
+// Use is the purpose of a setting, which decides how it is stored. A provider has at most one setting per
+// use.
 type Use string
 
 // The uses of settings.
 const (
-	Address     Use = "address"      // the URL that is called; who is there has no account
-	CallSecret  Use = "secret"       // what calls are made with
-	EventSecret Use = "event_secret" // what the provider signs its events with
+	Address     Use = "address"      // URL to call; a provider with this setting has no accounts
+	CallSecret  Use = "secret"       // authenticates calls to the provider
+	EventSecret Use = "event_secret" // verifies the signatures of the provider's events
 	Mapping     Use = "mapping"      // meter slugs to the provider's prices
-	Bills       Use = "bills"        // in what it bills
-	Product     Use = "product"      // of the lines that are charged as amounts, like the uses after it
+	Bills       Use = "bills"        // bill quantities or amounts
+	Product     Use = "product"      // product of invoice lines for amounts; the following uses apply to such lines or their invoices too
 	Products    Use = "products"     // meter slugs to the provider's products
 	TaxBehavior Use = "tax_behavior"
 	TaxCode     Use = "tax_code"
 
-	CollectionMethod Use = "collection_method" // of invoices that are made here
+	CollectionMethod Use = "collection_method" // of standalone invoices
 	DaysUntilDue     Use = "days_until_due"
 )
 
-// Maps says whether the setting maps meter slugs.
+// Maps reports whether the setting maps meter slugs.
 func (u Use) Maps() bool { return u == Mapping || u == Products }
 
-// Shown says whether the setting is shown as it was saved.
+// Shown reports whether the API returns the saved value of the setting.
 func (u Use) Shown() bool { return u != CallSecret && u != EventSecret }
 
-// OfLines says whether the setting is what lines say, and the invoices that are made here.
+// OfLines reports whether the setting is copied to invoice lines or to standalone invoices.
 func (u Use) OfLines() bool {
 	switch u {
 	case Product, Products, TaxBehavior, TaxCode, CollectionMethod, DaysUntilDue:
@@ -57,40 +57,40 @@ func (u Use) OfLines() bool {
 	return false
 }
 
-// Settings are what a tenant wants to save, but for the secrets. That the URL
-// may be called has been checked.
+// Settings holds the settings that a tenant saves, except for the secrets. Address has passed
+// Guard.CheckURL.
 type Settings struct {
 	Address string
 	Mapping map[string]string
-	Bills   metering.Bills // "": as it is saved
+	Bills   metering.Bills // "": the saved value
 	Text    metering.InvoiceText
 	Now     time.Time
 }
 
-// Secrets are kept sealed.
+// Secrets holds the secrets that a tenant saves. They are encrypted at rest.
 type Secrets struct {
 	Call  string
 	Event string
 }
 
-// Identity is whom credentials belong to. The same account in another mode is
-// another one.
+// Identity is the account that credentials belong to. The test mode of an account is another identity than
+// its live mode.
 type Identity struct {
-	Account string // "": nobody, it is whoever is at the address
+	Account string // "": the provider has no accounts, only an address
 	Mode    Mode
 }
 
-// Mode says whether what is reported is charged. What was reported in test mode
-// never counts as billed in another.
+// Mode is the mode of a provider's account. Only live mode charges customers. Reports in test mode never
+// count as billed in live mode.
 type Mode string
 
-// The modes; "" is not known.
+// Modes. "" is unknown.
 const (
 	Live Mode = "live"
 	Test Mode = "test"
 )
 
-// Setting returns the setting of a use, if the provider has one.
+// Setting returns the provider's setting for a use, if there is one.
 func (d Description) Setting(use Use) (setting Setting, has bool) {
 	for _, s := range d.Settings {
 		if s.Use == use {
@@ -100,8 +100,8 @@ func (d Description) Setting(use Use) (setting Setting, has bool) {
 	return Setting{}, false
 }
 
-// Unreached says what did not happen where a provider could not be reached to
-// validate its settings; any other error stays as it is.
+// Unreached returns an error with the message if the provider was down during the validation of its
+// settings. It returns any other error unchanged.
 func Unreached(err error, what string) error {
 	if metering.CodeOf(err) != metering.CodeProviderDown {
 		return err

@@ -1,4 +1,4 @@
-// Package registry lists the billing providers that there are.
+// Package registry lists all billing providers.
 package registry
 
 import (
@@ -7,8 +7,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// New returns every provider. guard says which URLs of tenants may be called;
-// stripeBase is the URL of Stripe's API, "" its own.
+// New returns every provider. guard decides which URLs of tenants can be called. stripeBase is the base URL
+// of Stripe's API; "" selects the default.
 func New(guard providers.Guard, stripeBase string) providers.Registry {
 	return providers.Registered(
 		webhook.NewProvider(webhook.New(guard)),

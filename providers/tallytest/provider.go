@@ -15,21 +15,21 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Kind is the provider's name.
+// Kind is the kind of the provider.
 const Kind metering.ProviderKind = "tally"
 
-// Sum is its one method.
+// Sum is the only method of the provider.
 const Sum billing.Method = "sum"
 
 const timeout = 5 * time.Second
 
-// Provider reaches a server at base.
+// Provider calls the server at base.
 type Provider struct{ base string }
 
-// New returns the provider whose far end is at base.
+// New returns the provider with its server at base.
 func New(base string) Provider { return Provider{base} }
 
-// Describe says what it is like.
+// Describe returns the properties of the provider.
 func (Provider) Describe() providers.Description {
 	return providers.Description{Kind: Kind, Name: "Tally", Settings: settings, AtOnce: 2, Timeout: timeout, Remembers: 24 * time.Hour, CountsWithin: time.Minute}
 }
@@ -39,7 +39,7 @@ var settings = []providers.Setting{
 	{Name: "tally_meters", Use: providers.Mapping, MaxLength: 10, Doc: "Only for type tally. Name at Tally for each meter slug"},
 }
 
-// Validate asks whose the token is.
+// Validate returns the account of the token.
 func (p Provider) Validate(ctx context.Context, _ providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
 	var known account
 	if _, err := p.call(ctx, providers.Credentials{Secret: secrets.Call}, http.MethodGet, "/account", nil, &known); err != nil {
@@ -48,7 +48,7 @@ func (p Provider) Validate(ctx context.Context, _ providers.Settings, secrets pr
 	return providers.Identity{Account: known.ID, Mode: providers.Test}, nil
 }
 
-// Read sends every meter to where its slug, or what it is mapped to, is added up.
+// Read assigns every meter the total named by its mapping or, without one, by its slug.
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	side := billing.Side{Customer: q.Customer}
 	reason := "the customer has no account at Tally"
@@ -73,13 +73,13 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 	return side, nil
 }
 
-// Frame makes the body of a report.
+// Frame encodes a report.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	body, err := json.Marshal(usage{m.Customer, m.Target, m.Quantity})
 	return billing.Framed{Body: body}, err
 }
 
-// Send puts a report where its id is.
+// Send puts a report under its id.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	status, err := p.call(ctx, c, http.MethodPut, "/reports/"+s.ReportID.String(), s.Body, nil)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 	return providers.Found{State: billing.Accepted, Answer: "seen at Tally"}, nil
 }
 
-// Count reads a total.
+// Count returns a total.
 func (p Provider) Count(ctx context.Context, c providers.Credentials, at providers.Place) (metering.Decimal, error) {
 	var counted total
 	_, err := p.call(ctx, c, http.MethodGet, "/totals/"+url.PathEscape(at.Customer)+"/"+url.PathEscape(at.Target), nil, &counted)

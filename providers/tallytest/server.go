@@ -1,6 +1,5 @@
-// Package tallytest is a billing provider for tests alone, with its far end in
-// this process: it adds up what it is reported, takes decimals and makes no
-// invoices.
+// Package tallytest is a billing provider for tests only, with its server in this process. It adds up
+// reports, accepts decimals and creates no invoices.
 package tallytest
 
 import (
@@ -13,15 +12,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Server is the far end: accounts of customers, each with a contract that runs
-// for some time.
+// Server is the provider's server. It has accounts of customers, each with a contract for a limited time.
 type Server struct {
 	mux      *http.ServeMux
 	lock     sync.Mutex
 	tokens   map[string]account
 	accounts map[string]contract
 	reports  map[string]usage // by id
-	lose     int              // answers
+	lose     int              // number of responses to drop
 }
 
 type account struct {
@@ -39,7 +37,7 @@ type usage struct {
 	Quantity metering.Decimal `json:"quantity"`
 }
 
-// NewServer returns a far end that knows nobody.
+// NewServer returns a server without accounts.
 func NewServer() *Server {
 	s := &Server{mux: http.NewServeMux(), tokens: map[string]account{}, accounts: map[string]contract{}, reports: map[string]usage{}}
 	s.mux.HandleFunc("GET /account", func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +91,7 @@ func answer(w http.ResponseWriter, known bool, body any) {
 	}
 }
 
-// Issue makes an account's token.
+// Issue registers a token of an account.
 func (s *Server) Issue(token, id string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -107,14 +105,14 @@ func (s *Server) Sign(customer string, r metering.Range) {
 	s.accounts[customer] = contract{r.Start, r.End}
 }
 
-// Lose takes the next reports and answers nothing.
+// Lose accepts the next n reports and drops their responses.
 func (s *Server) Lose(n int) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.lose = n
 }
 
-// Total is what was added up.
+// Total returns the sum of the reports for a meter of the customer.
 func (s *Server) Total(customer, meter string) metering.Decimal {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -130,7 +128,7 @@ func (s *Server) total(customer, meter string) (sum metering.Decimal) {
 	return sum
 }
 
-// Reports is how many reports came.
+// Reports returns the number of received reports.
 func (s *Server) Reports() int {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -13,20 +13,19 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Deliverer sends a message and says what the answer means, as a Client does.
+// Deliverer sends a message and interprets the response, as Client does.
 type Deliverer interface {
 	Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (Answer, error)
 }
 
-// Provider is a receiver of statements. It replaces what it had of a period by
-// the one with the highest sequence, so that there is nothing to read there,
-// nothing to find and nothing to count.
+// Provider is the webhook receiver of statements. The receiver keeps the statement with the highest
+// sequence for each period, so there is nothing to read, find or count at the receiver.
 type Provider struct{ client Deliverer }
 
-// NewProvider returns the provider that a client reaches.
+// NewProvider returns the provider that uses the client.
 func NewProvider(client Deliverer) Provider { return Provider{client} }
 
-// Describe says what a webhook is like.
+// Describe returns the properties of the webhook provider.
 func (Provider) Describe() providers.Description {
 	return providers.Description{Kind: metering.Webhook, Name: "the webhook", Settings: settings, Statements: true, AtOnce: 5, Timeout: Timeout}
 }
@@ -36,7 +35,7 @@ var settings = []providers.Setting{
 	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Only for the type 'webhook'. Signing secret: 'whsec_' followed by 24 to 64 bytes in base64. Created if omitted and none is saved"},
 }
 
-// Validate delivers a signed ping. A webhook is whoever takes messages at its URL.
+// Validate delivers a signed ping. The identity is empty, because a webhook has no accounts.
 func (p Provider) Validate(ctx context.Context, in providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
 	if err := CheckSecret("body.secret", secrets.Call); err != nil {
 		return providers.Identity{}, err
@@ -47,7 +46,7 @@ func (p Provider) Validate(ctx context.Context, in providers.Settings, secrets p
 	return providers.Identity{}, nil
 }
 
-// failed is what came of a ping, without what the other side has said.
+// failed describes a failed ping without any text from the receiver.
 func failed(err error) string {
 	if cause := errors.Unwrap(err); cause != nil {
 		return "could not connect: " + providers.Redact(cause).Error()
@@ -55,7 +54,7 @@ func failed(err error) string {
 	return err.Error()
 }
 
-// Read has nothing to read.
+// Read returns an empty state, because a webhook has none.
 func (Provider) Read(context.Context, providers.Credentials, providers.Question) (billing.Side, error) {
 	return billing.Side{}, nil
 }
@@ -69,28 +68,27 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("the webhook answered %d", answer.Status)}
 }
 
-// Find finds nothing: a statement is sent again until it is answered.
+// Find never finds a report: a statement is sent again until the receiver acknowledges it.
 func (Provider) Find(context.Context, providers.Credentials, providers.Sending, providers.Place, metering.Decimal) (providers.Found, error) {
 	return providers.Found{}, nil
 }
 
-// Count counts nothing.
+// Count returns CodeNotFound, because a webhook counts nothing.
 func (Provider) Count(context.Context, providers.Credentials, providers.Place) (metering.Decimal, error) {
 	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "a webhook counts nothing")
 }
 
-// Kinds of messages that a receiver of statements gets.
+// Kinds of messages to a receiver of statements.
 const (
 	UsageStatement metering.MessageKind = "usage.statement"
-	Ping           metering.MessageKind = "ping" // tries the receiver before it is saved
+	Ping           metering.MessageKind = "ping" // tests the receiver before it is saved
 )
 
-// Tried is what a ping says: nothing.
+// Tried is the empty data of a ping.
 type Tried struct{}
 
-// Statement is what a message says of a customer's bill for one period so far.
-// It is cumulative: the one with the highest sequence replaces all before it
-// for the same stream and period.
+// Statement is a customer's bill for one period so far. It is cumulative: the statement with the highest
+// sequence replaces all earlier ones of the same stream and period.
 type Statement struct {
 	TenantID           string           `json:"tenant_id"`
 	CustomerExternalID string           `json:"customer_external_id"`
@@ -103,7 +101,7 @@ type Statement struct {
 	Adjustments        []Adjustment     `json:"adjustments" doc:"Usage that arrived after its period was closed. 'period' is the closed period"`
 }
 
-// StatementPeriod is the billing period that a statement is about, half-open.
+// StatementPeriod is the billing period of a statement, including Start and excluding End.
 type StatementPeriod struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -147,14 +145,14 @@ func stepsOf(working []billing.Step) (steps []StatementStep) {
 	return steps
 }
 
-// Adjustment is what usage that arrived late adds to a closed period. Like the
-// lines, it is cumulative over the statements of the period that carries it.
+// Adjustment is the amount that late usage adds to a closed period. It is cumulative over the statements of
+// the period that it is billed in, like the lines.
 type Adjustment struct {
 	Period StatementPeriod `json:"period"`
 	StatementMeter
 }
 
-// Frame makes the message of a statement.
+// Frame encodes a statement as a message.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	statement := Statement{
 		TenantID: m.TenantID.String(), CustomerExternalID: m.CustomerExternalID, Stream: m.Stream, Period: periodOf(m.Of),

@@ -1,6 +1,6 @@
-// Package webhook is the billing provider that any HTTPS endpoint can be: it
-// delivers signed messages (Standard Webhooks 1.0) and says what the answer
-// means. It decides neither when to send nor how often, and stores nothing.
+// Package webhook is the billing provider for any HTTPS endpoint. It delivers signed messages (Standard
+// Webhooks 1.0) and interprets the responses. The caller decides when and how often to send. The package
+// stores nothing.
 package webhook
 
 import (
@@ -24,29 +24,29 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Timeout is how long one delivery may take, from the name's resolution to
-// the end of the answer. Whoever leases a message must lease it for longer.
+// Timeout is the maximum duration of one delivery, from name resolution to the end of the response. The
+// lease of a message must be longer.
 const Timeout = 20 * time.Second
 
 const (
-	maxAnswerBytes = 64 << 10 // read so that the connection can be used again, then forgotten
+	maxAnswerBytes = 64 << 10 // read so that the connection can be reused, then discarded
 	secretPrefix   = "whsec_"
 )
 
 // Client delivers messages to tenants' URLs.
 type Client struct{ http *http.Client }
 
-// New returns a client that calls what guard allows.
+// New returns a client that calls only URLs that guard allows.
 func New(guard providers.Guard) *Client { return &Client{guard.Client(Timeout)} }
 
-// Answer is what a receiver said, without its body.
+// Answer is the response of a receiver, without its body.
 type Answer struct {
-	Status     int           // 0 when none came
-	RetryAfter time.Duration // 0 when it did not ask to wait
+	Status     int           // 0: no response
+	RetryAfter time.Duration // 0: the receiver did not ask to wait
 }
 
-// AboutMessage says whether a refusal is of this one message: another may be
-// taken. What is wrong with the address or the secret concerns all.
+// AboutMessage reports whether a refusal concerns only this message, so that the receiver may accept
+// others. A refusal of the address or the secret concerns all messages.
 func (a Answer) AboutMessage() bool {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
@@ -56,7 +56,7 @@ func (a Answer) AboutMessage() bool {
 	return a.Status >= 400 && a.Status < 500
 }
 
-// CheckSecret names the rule of Standard Webhooks that a signing secret breaks.
+// CheckSecret returns an error that names the rule of Standard Webhooks that a signing secret breaks.
 func CheckSecret(location, secret string) error {
 	encoded, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(encoded)
@@ -66,15 +66,14 @@ func CheckSecret(location, secret string) error {
 	return nil
 }
 
-// NewSecret makes a signing secret.
+// NewSecret returns a random signing secret.
 func NewSecret() string {
 	random := make([]byte, 32)
-	rand.Read(random) // never fails, or ends the program
+	rand.Read(random) // never returns an error; ends the program instead
 	return secretPrefix + base64.StdEncoding.EncodeToString(random)
 }
 
-// ping says whether url takes messages signed with secret: a signed "ping"
-// must be answered with 2xx.
+// ping sends a "ping" signed with secret to url. It returns nil if the response is 2xx.
 func ping(ctx context.Context, client Deliverer, url, secret string, now time.Time) error {
 	body, err := json.Marshal(metering.MessageOf[Tried]{Type: Ping, Timestamp: metering.Instant(now)})
 	if err != nil {
@@ -84,17 +83,16 @@ func ping(ctx context.Context, client Deliverer, url, secret string, now time.Ti
 	return err
 }
 
-// Deliver sends one message, signed with each of the secrets: two while one
-// replaces the other. The same id with the same body is the same
-// message, however often it is sent. The error is CodeProviderDown where a
-// later try may succeed (the answer may say how much later) and
-// CodeProviderRefuse where somebody has to act first.
+// Deliver sends one message, signed with each of the secrets. There are two secrets during a rotation.
+// Repeats with the same id and body are the same message to the receiver. The error is CodeProviderDown if
+// a later attempt may succeed, with the wait in Answer if the receiver stated one. It is CodeProviderRefuse
+// if the tenant must act first.
 func (c *Client) Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (Answer, error) {
 	signatures := make([]string, len(secrets))
 	for i, secret := range secrets {
 		signer, err := standardwebhooks.NewWebhook(secret)
 		if err != nil {
-			return Answer{}, errors.New("sign message: the secret is not base64") // the cause may echo the secret
+			return Answer{}, errors.New("sign message: the secret is not base64") // the cause may contain the secret
 		}
 		if signatures[i], err = signer.Sign(id, now, body); err != nil {
 			return Answer{}, fmt.Errorf("sign message: %w", err)
@@ -118,7 +116,7 @@ func (c *Client) Deliver(ctx context.Context, url string, secrets []string, id s
 	return judge(response, now)
 }
 
-// unanswered judges a call that brought no answer.
+// unanswered returns the coded error of a call without a response.
 func unanswered(err error) error {
 	err = providers.Redact(err)
 	if providers.Forbidden(err) {

@@ -14,23 +14,23 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Account is whom a key belongs to.
+// Account is the account and mode that an API key belongs to.
 type Account struct {
 	ID       string
 	Livemode bool
 }
 
-// https://docs.stripe.com/keys: the prefix says what a key may do and for which mode.
+// https://docs.stripe.com/keys: the prefix tells the key's kind and mode.
 var keyPattern = regexp.MustCompile(`^(sk|rk)_(live|test)_[A-Za-z0-9_]{1,240}$`)
 
-// Livemode says whether a key moves real money.
+// Livemode reports whether the API key moves real money.
 func Livemode(key string) bool {
 	return strings.HasPrefix(key, "sk_live_") || strings.HasPrefix(key, "rk_live_")
 }
 
-// Validate says whose key it is, after Stripe let it read what a sync reads
-// first and, where the key is restricted, after Stripe was asked for each
-// thing that a sync may do. Every error is safe to show: none repeats the key.
+// Validate returns the account of the API key. For a restricted key, it first tries each call of a sync. It
+// also lists subscriptions, as the first step of a sync does. Errors are safe to show, because none
+// contains the key.
 func (c *Client) Validate(ctx context.Context, key string) (Account, error) {
 	if err := c.checkKey(key); err != nil {
 		return Account{}, err
@@ -71,7 +71,7 @@ func (c *Client) checkKey(key string) error {
 	return nil
 }
 
-// trusted says whether live keys may be sent to baseURL: Stripe, and this machine.
+// trusted reports whether live keys can be sent to baseURL: to Stripe or to this machine.
 func trusted(baseURL string) bool {
 	if baseURL == "" || baseURL == stripego.APIURL {
 		return true
@@ -80,10 +80,9 @@ func trusted(baseURL string) bool {
 	return err == nil && providers.Loopback(u.Hostname())
 }
 
-// needs are the calls of a sync that restricted keys may lack the permission
-// for. Stripe asks for the permission first, so those that write say too little
-// to write anything. Usage records are not among them: not every account has
-// what they are for.
+// needs are the calls of a sync for which a restricted key can lack the permission. Stripe checks the
+// permission before the parameters, so the write calls lack parameters and write nothing. Usage records are
+// not included, because not every account has legacy metered billing.
 var needs = []struct {
 	what, method, path string
 	query              *form.Values
@@ -100,7 +99,7 @@ var needs = []struct {
 	{"read events", http.MethodGet, "/v1/events", query("limit", "1")},
 }
 
-// checkPermissions names everything that a restricted key may not do and must.
+// checkPermissions returns an error that names every permission that the restricted key lacks.
 func (c *Client) checkPermissions(ctx context.Context, key string) error {
 	var lacks []string
 	for _, need := range needs {

@@ -18,34 +18,34 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// scheduling is the first version of the API that lets a draft's finalization
-// be scheduled: https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization
+// scheduling is the first API version in which a draft's finalization can be scheduled:
+// https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization
 const scheduling = "2024-10-28.acacia"
 
-// What is done with a draft invoice.
+// Actions on draft invoices.
 const (
 	holdInvoice    = "hold"
 	releaseInvoice = "release"
 
-	finalizeOwnInvoice = "finalize_own" // of a period of ours
+	finalizeOwnInvoice = "finalize_own" // finalizes a standalone invoice
 )
 
-// invoiceAction is the call that holds a draft, releases it, or makes one of ours final, as it is stored.
+// invoiceAction is the stored call that holds a draft, releases it, or finalizes a standalone invoice.
 type invoiceAction struct {
 	Action    string     `json:"action"`
 	InvoiceID string     `json:"invoice_id,omitempty"`
-	Until     *time.Time `json:"until,omitempty"` // of a hold: when the draft becomes final by itself
+	Until     *time.Time `json:"until,omitempty"` // for a hold: time at which Stripe finalizes the draft automatically
 
 	Own *OwnInvoice `json:"own,omitempty"`
 }
 
-// FrameHold schedules a draft's finalization: Stripe keeps the time, whatever
-// becomes of us.
+// FrameHold encodes a call that schedules a draft's finalization. Stripe then finalizes the draft at that
+// time even if Odometer is down.
 func (Provider) FrameHold(invoice string, until time.Time) (billing.Framed, error) {
 	return frameAction(invoiceAction{Action: holdInvoice, InvoiceID: invoice, Until: &until})
 }
 
-// FrameRelease finalizes a draft, and lets Stripe collect it as it would have.
+// FrameRelease encodes a call that finalizes a draft. Stripe then collects the payment as usual.
 func (Provider) FrameRelease(invoice string) (billing.Framed, error) {
 	return frameAction(invoiceAction{Action: releaseInvoice, InvoiceID: invoice})
 }
@@ -58,7 +58,7 @@ func frameAction(a invoiceAction) (billing.Framed, error) {
 	return billing.Framed{Body: body}, nil
 }
 
-// sendAction holds or releases a draft, or makes one of ours final. Each may be done again.
+// sendAction makes the call of an invoiceAction. Each action can be repeated.
 func (p Provider) sendAction(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	var a invoiceAction
 	if err := json.Unmarshal(s.Body, &a); err != nil {
@@ -87,7 +87,7 @@ func (c *Client) act(ctx context.Context, key string, a invoiceAction, idempoten
 	return judge(x, err)
 }
 
-// findAction sees whether a draft is held, or is none any more.
+// findAction reports whether an invoiceAction has taken effect on the invoice.
 func (p Provider) findAction(ctx context.Context, c providers.Credentials, s providers.Sending) (providers.Found, error) {
 	var a invoiceAction
 	if err := json.Unmarshal(s.Body, &a); err != nil {
@@ -107,16 +107,15 @@ func (p Provider) findAction(ctx context.Context, c providers.Credentials, s pro
 	return providers.Found{}, nil
 }
 
-// draft is an invoice with what only later versions of the API show of it, and
-// with what people change of it beside its lines.
+// draft is an invoice with fields that only later API versions return, and the fields that users can edit.
 type draft struct {
 	invoice
 	AutoAdvance bool  `json:"auto_advance"`
-	FinalizesAt int64 `json:"automatically_finalizes_at"` // 0: nothing finalizes it by itself
+	FinalizesAt int64 `json:"automatically_finalizes_at"` // 0: no automatic finalization
 	editable
 }
 
-// editable is what people can change of a draft beside its lines and metadata.
+// editable holds the fields of a draft, besides lines and metadata, that users can edit.
 type editable struct {
 	Description         json.RawMessage `json:"description"`
 	Footer              json.RawMessage `json:"footer"`
@@ -126,11 +125,12 @@ type editable struct {
 	StatementDescriptor json.RawMessage `json:"statement_descriptor"`
 }
 
-// hash tells two drafts apart without keeping what they say.
+// hash returns a hash of the draft's editable fields and metadata, so that changes are detected without
+// storing the values.
 func (d draft) hash() string {
 	text, err := json.Marshal([]any{d.editable, d.Metadata})
 	if err != nil {
-		panic(err) // what was read as JSON is written as JSON
+		panic(err) // JSON that was decoded always encodes
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -180,7 +180,8 @@ func (p Provider) Draft(ctx context.Context, c providers.Credentials, q provider
 // maxUnitDecimals: https://docs.stripe.com/api/prices/object#price_object-unit_amount_decimal
 const maxUnitDecimals = 12
 
-// unitPrice is what each unit costs, where all cost the same.
+// unitPrice returns the price of a unit, in the currency, if all units have the same price. Otherwise it
+// returns nil.
 func (p price) unitPrice(currency string) *metering.Decimal {
 	if p.UnitAmount == nil || p.BillingScheme != "per_unit" || !p.whole() {
 		return nil
@@ -193,5 +194,5 @@ func (p price) unitPrice(currency string) *metering.Decimal {
 	return &each
 }
 
-// whole says that units are priced as they are counted.
+// whole reports whether the price applies to single units, without a transformation of the quantity.
 func (p price) whole() bool { return len(p.Transform) == 0 || string(p.Transform) == "null" }

@@ -12,28 +12,28 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invoice is what Stripe bills or will bill.
+// Invoice is a draft or final invoice of Stripe.
 type Invoice struct {
 	ID             string
 	CustomerID     string
-	SubscriptionID string // "" where none made it
+	SubscriptionID string // "": no subscription created it
 	Status         string // draft, open, paid, uncollectible or void
-	Void           bool   // nobody has to pay it: it was voided, or credited in full
-	BillingReason  string // subscription_cycle: a period's end made it
+	Void           bool   // no payment is due, because the invoice was voided or credited in full
+	BillingReason  string // subscription_cycle: created at the end of a period
 	Currency       string // ISO 4217
 	Total          metering.Decimal
-	PeriodStart    time.Time // of the period that ended
+	PeriodStart    time.Time // start of the period that ended
 	PeriodEnd      time.Time
 	CreatedAt      time.Time
-	FinalizedAt    time.Time // zero while it is a draft
+	FinalizedAt    time.Time // zero for a draft
 	Lines          []InvoiceLine
 }
 
 // InvoiceLine is one line of an invoice, before tax and discounts.
 type InvoiceLine struct {
 	ID          string
-	ItemID      string // of the subscription; "" where no item made it
-	Identifier  string // of the Report that put it there as an invoice item; "" where none did
+	ItemID      string // item of the subscription; "": no item created the line
+	Identifier  string // of the Report that created the line as an invoice item; "": no report
 	PriceID     string
 	Quantity    metering.Decimal
 	Amount      metering.Decimal
@@ -64,8 +64,8 @@ func (c *Client) invoice(ctx context.Context, key, id string) (in invoice, err e
 	return in, nil
 }
 
-// Since 2025-03-31 what made an invoice or a line is its parent:
-// https://docs.stripe.com/changelog/basil/2025-03-31/adds-new-parent-field-to-invoicing-objects
+// invoice is an invoice in the API. Since version 2025-03-31, parent holds the origin of an invoice or a
+// line: https://docs.stripe.com/changelog/basil/2025-03-31/adds-new-parent-field-to-invoicing-objects
 type invoice struct {
 	ID            string            `json:"id"`
 	Customer      reference         `json:"customer"`
@@ -123,8 +123,8 @@ func (l invoiceLine) id() string { return l.ID }
 
 func (in invoice) id() string { return in.ID }
 
-// subscription is whose invoice it is: of one that we have made for a period, what
-// stands in the place of that.
+// subscription returns the id of the invoice's subscription, or billing.OwnInvoice for a standalone invoice
+// that Odometer has created for a period.
 func (in invoice) subscription() string {
 	if _, ours := in.ours(); ours {
 		return billing.OwnInvoice
@@ -163,7 +163,8 @@ func (in invoice) invoice() Invoice {
 	return out
 }
 
-// void says whether nobody has to pay it. Credit notes leave the total as it was.
+// void reports whether no payment is due. Stripe does not reduce the total of an invoice by its credit
+// notes.
 func (in invoice) void() bool {
 	credited := in.CreditedOpen.Add(in.CreditedPaid)
 	return in.Status == "void" || !credited.IsZero() && credited.Cmp(in.Total) >= 0
@@ -176,15 +177,16 @@ func first(a, b reference) string {
 	return string(b)
 }
 
-// units lists the currencies whose smallest unit at Stripe is not a hundredth,
-// which are not those of ISO 4217: https://docs.stripe.com/currencies#minor-units
+// units lists the currencies with a smallest unit at Stripe other than a hundredth. Stripe's list differs
+// from ISO 4217: https://docs.stripe.com/currencies#minor-units
 var units = map[string]unit{
 	"BIF": one, "CLP": one, "DJF": one, "GNF": one, "JPY": one, "KMF": one, "KRW": one, "MGA": one,
 	"PYG": one, "RWF": one, "VND": one, "VUV": one, "XAF": one, "XOF": one, "XPF": one,
 	"BHD": thousandth, "JOD": thousandth, "KWD": thousandth, "OMR": thousandth, "TND": thousandth,
 }
 
-// unit is a currency's smallest one, and how many of it the currency has.
+// unit is the value of a currency's smallest unit, and the number of smallest units in one unit of the
+// currency.
 type unit struct{ value, count metering.Decimal }
 
 var (
@@ -200,13 +202,12 @@ func unitOf(currency string) unit {
 	return hundredth
 }
 
-// Amount is an amount of Stripe's, in smallest units, in the currency itself.
+// Amount converts an amount from smallest units to units of the currency.
 func Amount(smallest metering.Decimal, currency string) metering.Decimal {
 	return smallest.Mul(unitOf(currency).value)
 }
 
-// Smallest is an amount of the currency in Stripe's smallest units, whole,
-// half to even.
+// Smallest converts an amount of the currency to a whole number of smallest units, rounded half to even.
 func Smallest(amount metering.Decimal, currency string) metering.Decimal {
 	return amount.Mul(unitOf(currency).count).Round(0)
 }

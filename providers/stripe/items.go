@@ -14,36 +14,35 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 )
 
-// Item is one line of a customer's subscription, with what its price and
-// meter say about usage.
+// Item is one item of a customer's subscription, with the billing fields of its price and meter.
 type Item struct {
 	SubscriptionID    string
 	ItemID            string
 	PriceID           string
 	LookupKey         string
 	PriceMetadata     map[string]string
-	Currency          string // ISO 4217; that it is billed in
+	Currency          string // ISO 4217 code of the billing currency
 	UsageType         string // metered or licensed
-	MeterID           string // "" on the legacy metered billing
+	MeterID           string // "": legacy metered billing
 	MeterStatus       string
 	MeterEventName    string
 	MeterFormula      string // sum, count, last, …
 	MeterMetadata     map[string]string
-	MeterMapping      string // by_id: a payload names the customer
+	MeterMapping      string // by_id: the event's payload contains the customer's id
 	CustomerKey       string // of an event's payload
 	ValueKey          string // of an event's payload
-	EventTimeWindow   string // hour, day or "": the UTC window of which only the newest event counts
+	EventTimeWindow   string // hour, day or "": UTC window in which only the newest event counts
 	PeriodStart       time.Time
 	PeriodEnd         time.Time
-	Trial             bool // that period is one: its usage is not charged
-	Ended             bool // its subscription has: the period's last invoice is a draft, which takes usage and nothing else
+	Trial             bool // the period is a trial: its usage is not charged
+	Ended             bool // the subscription has ended; its last invoice is a draft, which accepts usage and no charges
 	BillingThresholds bool
 }
 
-// metered is the usage type of a price whose units are counted.
+// metered is the usage type of a price for counted units.
 const metered = "metered"
 
-// Method is how usage is sent to the item, or why it cannot be.
+// Method returns the method for sending usage to the item, or the reason why there is none.
 func (i Item) Method() (billing.Method, string) {
 	switch {
 	case i.UsageType != metered:
@@ -73,18 +72,18 @@ func (i Item) Method() (billing.Method, string) {
 	}
 }
 
-// target is what usage is added up at: a meter, or on the legacy metered billing the item.
+// target returns the id of the object that adds up the usage: a meter or, for legacy metered billing, the
+// item.
 func (i Item) target() string { return cmp.Or(i.MeterID, i.ItemID) }
 
-// Items returns what the customer is subscribed to: the items of its active,
-// trialing and past due subscriptions; where there are none, of those that have
-// ended and whose last invoice is a draft.
+// Items returns the items of the customer's active, trialing and past due subscriptions. If there are none,
+// it returns the items of ended subscriptions that still have a draft as their last invoice.
 func (c *Client) Items(ctx context.Context, key, customerID string) ([]Item, error) {
 	items, _, err := c.items(ctx, key, customerID)
 	return items, err
 }
 
-// items are Items, and all of the customer's subscriptions.
+// items returns the result of Items and all of the customer's subscriptions.
 func (c *Client) items(ctx context.Context, key, customerID string) (items []Item, all []subscription, err error) {
 	all, err = list[subscription](ctx, c, key, "/v1/subscriptions", query("customer", customerID, "status", "all"))
 	if err != nil {
@@ -120,9 +119,9 @@ type subscription struct {
 	Customer          reference  `json:"customer"`
 	Currency          string     `json:"currency"`
 	BillingThresholds thresholds `json:"billing_thresholds"`
-	TrialEnd          int64      `json:"trial_end"` // 0: it had no trial
+	TrialEnd          int64      `json:"trial_end"` // 0: no trial
 	StartDate         int64      `json:"start_date"`
-	EndedAt           int64      `json:"ended_at"` // 0: it runs
+	EndedAt           int64      `json:"ended_at"` // 0: not ended
 	LatestInvoice     reference  `json:"latest_invoice"`
 	period
 	Items struct {
@@ -133,7 +132,7 @@ type subscription struct {
 
 func (s subscription) id() string { return s.ID }
 
-// period is on the subscription in versions before 2025-03-31 and on its items since:
+// period is a field of the subscription before version 2025-03-31, and of its items since then:
 // https://docs.stripe.com/changelog/basil/2025-03-31/deprecate-subscription-current-period-start-and-end
 type period struct {
 	Start int64 `json:"current_period_start"`
@@ -149,7 +148,7 @@ type subscriptionItem struct {
 
 func (i subscriptionItem) id() string { return i.ID }
 
-// price has only its id where Stripe shows no more of it.
+// price is a price in the API. Only its id is set if Stripe does not expand it.
 type price struct {
 	ID            string            `json:"id"`
 	Currency      string            `json:"currency"`
@@ -172,7 +171,7 @@ func (p *price) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*shown)(p))
 }
 
-// item is what a price says of the items that have it.
+// item returns an Item with the fields that the price decides.
 func (p price) item() Item {
 	return Item{
 		PriceID: p.ID, LookupKey: p.LookupKey, PriceMetadata: p.Metadata, Currency: strings.ToUpper(p.Currency),
@@ -180,7 +179,7 @@ func (p price) item() Item {
 	}
 }
 
-// thresholds says whether there are any.
+// thresholds reports whether billing thresholds are set.
 type thresholds bool
 
 func (t *thresholds) UnmarshalJSON(text []byte) error {
@@ -225,14 +224,14 @@ type meter struct {
 	} `json:"value_settings"`
 }
 
-// objectKey tells the objects of two accounts apart without keeping their keys.
+// objectKey identifies an object of an account. It holds a hash instead of the account's API key.
 type objectKey struct {
 	account [sha256.Size]byte
 	id      string
 }
 
-// addMeter completes an item. All of a meter that matters here never changes
-// at Stripe but its status, so only active ones are remembered.
+// addMeter sets the item's meter fields. It caches active meters only, because Stripe can change a meter's
+// status and none of its other relevant fields.
 func (c *Client) addMeter(ctx context.Context, key string, i *Item) error {
 	if i.MeterID == "" {
 		return nil

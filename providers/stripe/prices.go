@@ -13,32 +13,31 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// currentVersion is the version of the API that prices are read in.
+// currentVersion is the API version for reading prices.
 const currentVersion = "2026-04-22.dahlia"
 
-// Price is what Stripe charges for the units of an item, as it is kept. Its
-// amounts are in the currency's smallest unit, as Stripe's are. All of it that
-// matters here never changes at Stripe: https://docs.stripe.com/api/prices/update
+// Price is a stored Stripe price. Its amounts are in the currency's smallest unit, as at Stripe. Stripe
+// never changes these fields of a price: https://docs.stripe.com/api/prices/update
 type Price struct {
 	Schema     int                   `json:"schema"`
 	Provider   metering.ProviderKind `json:"provider"`
 	PriceID    string                `json:"price"`
 	ISO        string                `json:"currency"` // ISO 4217
 	UnitAmount metering.Decimal      `json:"unit_amount"`
-	DivideBy   int64                 `json:"divide_by,omitempty"` // UnitAmount is for so many units; 0: for one
-	RoundUp    bool                  `json:"round_up,omitempty"`  // a part of a package counts as one; else as none
-	Volume     bool                  `json:"volume,omitempty"`    // the tier that the quantity reaches is for all of it
+	DivideBy   int64                 `json:"divide_by,omitempty"` // UnitAmount is the price of this many units; 0: of one unit
+	RoundUp    bool                  `json:"round_up,omitempty"`  // an incomplete package counts as one; false: as none
+	Volume     bool                  `json:"volume,omitempty"`    // the tier that the quantity reaches applies to all units
 	Tiers      []Tier                `json:"tiers,omitempty"`     // instead of UnitAmount
 }
 
 // Tier is a step of a price.
 type Tier struct {
-	UpTo       *metering.Decimal `json:"up_to"` // the last quantity of it; nil: it is the last one
+	UpTo       *metering.Decimal `json:"up_to"` // last quantity in the tier; nil: no limit, as in the last tier
 	UnitAmount metering.Decimal  `json:"unit_amount"`
-	FlatAmount *metering.Decimal `json:"flat_amount"` // nil: it has none
+	FlatAmount *metering.Decimal `json:"flat_amount"` // nil: none
 }
 
-// ReadPrice reads a price that was kept.
+// ReadPrice decodes a stored price.
 func ReadPrice(terms []byte) (billing.ProviderPrice, error) {
 	var p Price
 	if err := json.Unmarshal(terms, &p); err != nil {
@@ -47,27 +46,26 @@ func ReadPrice(terms []byte) (billing.ProviderPrice, error) {
 	return p, nil
 }
 
-// ID is Stripe's.
+// ID returns the price's id at Stripe.
 func (p Price) ID() string { return p.PriceID }
 
-// Currency is ISO 4217.
+// Currency returns the ISO 4217 code.
 func (p Price) Currency() string { return p.ISO }
 
-// JSON is how the price is kept.
+// JSON returns the encoding for storage.
 func (p Price) JSON() []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // numbers and texts are always written
+		panic(err) // numbers and strings always encode
 	}
 	return text
 }
 
-// Lines are those of Stripe's invoice: one for each tier that the quantity
-// reaches, and one more for the tier's flat amount, also where nothing was used
-// (https://docs.stripe.com/products-prices/pricing-models#tiered-pricing). Less
-// than nothing is billed as nothing
-// (https://docs.stripe.com/billing/subscriptions/usage-based/meters/configure).
-// A line is rounded by itself, half a smallest unit is one
+// Lines returns the lines of Stripe's invoice: one for each tier that the quantity reaches, and another one
+// for the tier's flat amount, even without usage
+// (https://docs.stripe.com/products-prices/pricing-models#tiered-pricing). A negative quantity is billed as
+// 0 (https://docs.stripe.com/billing/subscriptions/usage-based/meters/configure). Each line is rounded
+// separately to the smallest unit, half up
 // (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
 func (p Price) Lines(units metering.Decimal) (lines []billing.PriceLine) {
 	if len(p.Tiers) == 0 {
@@ -92,8 +90,7 @@ func (p Price) Lines(units metering.Decimal) (lines []billing.PriceLine) {
 	return lines
 }
 
-// packages are what the unit amount is for:
-// https://docs.stripe.com/api/prices/create#create_price-transform_quantity
+// packages returns the quantity that the unit amount is multiplied by:
 func (p Price) packages(units metering.Decimal) metering.Decimal {
 	if p.DivideBy == 0 {
 		return units
@@ -117,7 +114,7 @@ func (p Price) line(units, priced, rate metering.Decimal) billing.PriceLine {
 	return billing.PriceLine{Units: units, Priced: priced, Rate: Amount(rate, p.ISO), Amount: Amount(halfUp(priced.Mul(rate)), p.ISO)}
 }
 
-// halfUp rounds to a whole number, half to the next one; what is below zero is none.
+// halfUp rounds to a whole number, half up. Negative numbers become 0.
 func halfUp(x metering.Decimal) metering.Decimal {
 	if x.IsNegative() {
 		return metering.Decimal{}
@@ -129,8 +126,8 @@ func halfUp(x metering.Decimal) metering.Decimal {
 	return whole
 }
 
-// Terms returns the terms of ours that charge the same, except for the rounding. Packages of
-// which an incomplete one counts as none have no such terms.
+// Terms returns the Odometer terms that charge the same, except for rounding. same is false if an
+// incomplete package counts as none, because Odometer has no such terms.
 func (p Price) Terms() (t billing.Terms, same bool) {
 	t.Currency = p.ISO
 	switch n := len(p.Tiers); {
@@ -152,7 +149,7 @@ func (p Price) Terms() (t billing.Terms, same bool) {
 	return t, true
 }
 
-// tiered are the terms of a price with tiers.
+// tiered returns the terms of a price with tiers.
 func (p Price) tiered() billing.Terms {
 	t := billing.Terms{Currency: p.ISO, Model: billing.ModelGraduated}
 	if p.Volume {
@@ -171,7 +168,7 @@ func flatOf(t Tier) (flat metering.Decimal) {
 	return flat
 }
 
-// String is what the price charges, in words.
+// String describes the price in words.
 func (p Price) String() string {
 	if t, same := p.Terms(); same {
 		return t.String()
@@ -179,7 +176,7 @@ func (p Price) String() string {
 	return fmt.Sprintf("%s %s for each %d units; an incomplete package counts as none", Amount(p.UnitAmount, p.ISO), p.ISO, p.DivideBy)
 }
 
-// shownPrice is a price as Stripe shows it.
+// shownPrice is a price in the API.
 type shownPrice struct {
 	ID         string    `json:"id"`
 	Currency   string    `json:"currency"`
@@ -199,7 +196,7 @@ type shownTier struct {
 	FlatAmount *quantity         `json:"flat_amount_decimal"`
 }
 
-// quantity is a decimal that Stripe writes as a text.
+// quantity is a decimal that the API encodes as a string.
 type quantity struct{ metering.Decimal }
 
 func (q *quantity) UnmarshalJSON(text []byte) error {
@@ -213,8 +210,8 @@ func (q *quantity) orNone() (d metering.Decimal) {
 	return d
 }
 
-// price reads what Stripe charges for the units of an item, or says why nobody
-// here can know it.
+// price returns the price that Stripe charges for the units of an item, or the reason why it is not
+// supported.
 func (c *Client) price(ctx context.Context, key string, i Item) (billing.ProviderPrice, string, error) {
 	at := objectKey{sha256.Sum256([]byte(key)), i.PriceID}
 	shown, known := c.prices.Get(at)
@@ -232,7 +229,8 @@ func (c *Client) price(ctx context.Context, key string, i Item) (billing.Provide
 	return p, "", nil
 }
 
-// priceIn is the price of an item that is billed in the currency.
+// priceIn returns the price of an item that is billed in the currency, or the reason why it is not
+// supported.
 func (s shownPrice) priceIn(currency string) (Price, string) {
 	p, reason := s.price()
 	if reason == "" && currency != p.ISO {
@@ -241,7 +239,7 @@ func (s shownPrice) priceIn(currency string) (Price, string) {
 	return p, reason
 }
 
-// price is what is kept of it, or why what it charges cannot be known.
+// price returns the price to store, or the reason why it is not supported.
 func (s shownPrice) price() (p Price, reason string) {
 	p = Price{Schema: billing.ProviderTermsSchema, Provider: metering.Stripe, PriceID: s.ID, ISO: strings.ToUpper(s.Currency)}
 	switch {

@@ -16,21 +16,21 @@ import (
 // Provider is Stripe as a billing provider.
 type Provider struct{ client *Client }
 
-// NewProvider returns the provider that a client reaches.
+// NewProvider returns the provider that uses the client.
 func NewProvider(client *Client) Provider { return Provider{client} }
 
-// certain is how long Stripe surely remembers what it was sent: less than the
-// 24 hours that it promises.
+// certain is the time for which Stripe surely recognizes a repeated call: less than the documented 24
+// hours.
 const certain = 23 * time.Hour
 
-// Describe says what Stripe is like. It bounds an account's calls, and takes
-// many for each customer.
+// Describe returns the properties of Stripe. It syncs one customer at a time, because Stripe limits the
+// calls of an account and each customer takes many calls.
 func (Provider) Describe() providers.Description {
 	return providers.Description{Kind: metering.Stripe, Name: "Stripe", Settings: settings, Invoices: true, AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
 }
 
-// Read reads what the customer is subscribed to. The customer's periods are
-// those of one subscription; what others bill in other periods has streams of its own.
+// Read returns the customer's state at Stripe. The customer's periods are those of one subscription.
+// Subscriptions with other periods get their own billing schedules.
 func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers.Question) (billing.Side, error) {
 	r := router{Question: q, side: billing.Side{Customer: q.Customer}}
 	var subscriptions []subscription
@@ -41,7 +41,7 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 		}
 	}
 	r.follow()
-	stopped := false // one neither runs nor has ended: it is unpaid, paused or incomplete
+	stopped := false // a subscription is unpaid, paused or incomplete
 	for _, s := range subscriptions {
 		r.side.Runs, stopped = append(r.side.Runs, s.run()), stopped || s.stopped()
 	}
@@ -66,10 +66,10 @@ func (p Provider) Read(ctx context.Context, c providers.Credentials, q providers
 	return r.side, p.charges(ctx, c, &r.side, r.items, stopped, q)
 }
 
-// Price reads a price of Stripe's, as it was kept.
+// Price decodes a stored price of Stripe.
 func (Provider) Price(terms []byte) (billing.ProviderPrice, error) { return ReadPrice(terms) }
 
-// unnamed says what is wrong where Stripe does not know the customer.
+// unnamed replaces the error of a call if Stripe does not know the customer.
 func unnamed(err error) error {
 	if AnswerOf(err).Code != "resource_missing" {
 		return err
@@ -77,22 +77,22 @@ func unnamed(err error) error {
 	return metering.Errorf(metering.CodeProviderRefuse, "Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id").Because(err)
 }
 
-// advised adds to an error what Stripe said besides. Any refusal but one of
-// the key is the customer's own.
+// advised adds the causes from Stripe's response to an error. Every refusal concerns only this customer,
+// except a refusal of the API key.
 func advised(err error) error {
 	answer := AnswerOf(err)
 	key := answer.Status == 0 || answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden
 	return providers.Advised(err, answer.RetryAfter, !key)
 }
 
-// router finds where the usage of a customer's meters goes.
+// router finds the destination of the usage of each meter.
 type router struct {
 	providers.Question
 	items []Item
 	side  billing.Side
 }
 
-// place finds the item that the meter's usage goes to, or says why there is none.
+// place returns the item for the meter's usage, or the reason why there is none.
 func (r *router) place(meter metering.Meter) (Item, string) {
 	if r.Customer == "" {
 		return Item{}, "the customer has no billing_provider_id; set it to the id of the customer at Stripe"
@@ -104,8 +104,8 @@ func (r *router) place(meter metering.Meter) (Item, string) {
 	return item, reason
 }
 
-// follow has the customer's periods be those of the subscription that they were
-// of, if it still has a meter; else of the first meter's that has no stream of its own.
+// follow selects the subscription that decides the customer's periods. It keeps the current one if a meter
+// still uses it. Otherwise it selects the subscription of the first meter without its own billing schedule.
 func (r *router) follow() {
 	for _, former := range []bool{true, false} {
 		for _, meter := range r.Meters {
@@ -117,9 +117,10 @@ func (r *router) follow() {
 	}
 }
 
-// route notes where a meter's usage goes: to the subscription whose periods are
-// the customer's, or to another one with the same; else to one with other periods.
-// Two whose periods follow each other are the same at different times.
+// route adds the destination of a meter. The customer's own state gets it if the item belongs to the
+// followed subscription, or to one with the same periods and no billing schedule of its own. Otherwise the
+// item's subscription gets it. If one period begins when the other ends, the two schedules may be equal but
+// read at different times, so the meter is excluded for now.
 func (r *router) route(i Item, d billing.Destination) {
 	at, own := i.period(), r.side.Period
 	switch {
@@ -136,7 +137,7 @@ func (r *router) route(i Item, d billing.Destination) {
 	r.side.Destinations = append(r.side.Destinations, d)
 }
 
-// beside notes where a meter's usage goes that another subscription bills.
+// beside adds the destination of a meter that a subscription with other periods bills.
 func (r *router) beside(i Item, d billing.Destination) {
 	n := slices.IndexFunc(r.side.Others, func(s billing.Side) bool { return s.Subscription == i.SubscriptionID })
 	if n < 0 {
@@ -148,12 +149,12 @@ func (r *router) beside(i Item, d billing.Destination) {
 
 func (i Item) period() metering.Range { return metering.Range{Start: i.PeriodStart, End: i.PeriodEnd} }
 
-// side is what a customer is at the item's subscription.
+// side returns the customer's state at the item's subscription.
 func (i Item) side(customer string) billing.Side {
 	return billing.Side{Customer: customer, Subscription: i.SubscriptionID, Period: i.period(), Trial: i.Trial, Ended: i.Ended, Currency: i.Currency}
 }
 
-// What an address holds.
+// Keys of a destination's address.
 const (
 	itemKey      = "item_id"
 	eventKey     = "event_name"
@@ -178,7 +179,7 @@ func (i Item) destination(meter metering.MeterID) billing.Destination {
 	return d
 }
 
-// call is what Stripe is told, as it is stored.
+// call is a framed call to Stripe, as it is stored.
 type call struct {
 	Method      billing.Method   `json:"method"`
 	Target      string           `json:"target"`
@@ -187,22 +188,22 @@ type call struct {
 	CustomerKey string           `json:"customer_key,omitempty"`
 	ValueKey    string           `json:"value_key,omitempty"`
 	Customer    string           `json:"customer"`
-	Quantity    metering.Decimal `json:"quantity"` // units; of an invoice item money
+	Quantity    metering.Decimal `json:"quantity"` // units; for an invoice item, money
 	Timestamp   time.Time        `json:"timestamp"`
 
-	// Of an invoice item, whose target is the subscription.
+	// Only for an invoice item. Target is then the subscription.
 	Currency    string      `json:"currency,omitempty"`
 	Description string      `json:"description,omitempty"`
-	Period      *chargedFor `json:"period,omitempty"` // what it is charged for
+	Period      *chargedFor `json:"period,omitempty"` // period of the charged usage
 	About       *About      `json:"about,omitempty"`
 
-	// Of one that is set again and again.
-	Line        string `json:"line,omitempty"` // that it is found by
+	// Only for an invoice item that is updated repeatedly.
+	Line        string `json:"line,omitempty"` // key to find it by
 	Product     string `json:"product,omitempty"`
 	TaxBehavior string `json:"tax_behavior,omitempty"`
 	TaxCode     string `json:"tax_code,omitempty"`
 
-	Own *OwnInvoice `json:"own,omitempty"` // that it is on; nil: on the subscription's next one
+	Own *OwnInvoice `json:"own,omitempty"` // standalone invoice of the item; nil: the subscription's next invoice
 }
 
 type chargedFor struct {
@@ -210,8 +211,7 @@ type chargedFor struct {
 	End   time.Time `json:"end"`
 }
 
-// Frame makes the call of a quantity or a charge, or of what makes an invoice of
-// ours final.
+// Frame encodes the call that sends a quantity or a charge, or that finalizes a standalone invoice.
 func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	if m.Kind == billing.ActionReport {
 		return frameOwn(m)
@@ -243,7 +243,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	return billing.Framed{Body: body, Timestamp: c.Timestamp}, nil
 }
 
-// Send makes the call.
+// Send makes one attempt at the call.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	switch {
 	case s.Kind == billing.ActionReport:
@@ -294,9 +294,8 @@ func reportOf(s providers.Sending) (Report, error) {
 	return r, nil
 }
 
-// Find asks Stripe what it has taken. An invoice item is there or it is not. Of
-// usage it is seen that it was counted, never that it was not: Stripe names no
-// bound for how far its summaries may be behind.
+// Find asks Stripe whether it has the report. The list of invoice items gives a definite answer. Usage
+// summaries can only confirm a report, because Stripe does not document how far they can be behind.
 func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, at providers.Place, before metering.Decimal) (providers.Found, error) {
 	switch {
 	case s.Kind == billing.ActionReport:
@@ -330,7 +329,7 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 		counted, before, with)}, nil
 }
 
-// Count reads Stripe's summaries.
+// Count returns the usage in Stripe's summaries.
 func (p Provider) Count(ctx context.Context, c providers.Credentials, at providers.Place) (counted metering.Decimal, err error) {
 	if at.Method == UsageRecord {
 		counted, err = p.client.RecordSummary(ctx, c.Secret, at.Target, RecordTime(at.Range.Start))

@@ -17,27 +17,28 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Report is what Stripe is told in one call. It is stored before it is first sent, and
-// sent again as it was until the answer is known.
+// Report is one call that sends usage or a charge to Stripe. It is stored before the first attempt, and
+// sent unchanged until its outcome is known.
 type Report struct {
 	Method         billing.Method
-	ItemID         string           // of a usage record
-	EventName      string           // of a meter event, as the two keys of its payload
-	CustomerKey    string           // "" is Stripe's default
-	ValueKey       string           // "" is Stripe's default
-	SubscriptionID string           // of an invoice item: whose next invoice gets it
-	Currency       string           // of an invoice item: ISO 4217, the one that the customer is billed in
-	Description    string           // of an invoice item: the customer reads it on the invoice
-	Period         metering.Range   // of an invoice item: what it is charged for
-	About          *About           // of an invoice item: what reads it again, where nobody knows of it any more
-	Customer       string           // at Stripe
-	Value          metering.Decimal // whole but of a meter event; of an invoice item the amount in Stripe's smallest unit of the currency, never 0
-	Timestamp      time.Time        // in whole seconds; Stripe bills it with the period that it lies in; invoice items have none
-	Identifier     string           // of a meter event: Stripe takes it once in at least 24 hours; of an invoice item: what InvoiceItem looks for
-	IdempotencyKey string           // Stripe answers the same to it for at least 24 hours
+	ItemID         string           // for a usage record
+	EventName      string           // for a meter event, like the two payload keys below
+	CustomerKey    string           // "": Stripe's default
+	ValueKey       string           // "": Stripe's default
+	SubscriptionID string           // for an invoice item: the subscription that invoices it next
+	Currency       string           // for an invoice item: ISO 4217 code of the currency in which the customer is billed
+	Description    string           // for an invoice item: text on the customer's invoice
+	Period         metering.Range   // for an invoice item: period of the charged usage
+	About          *About           // for an invoice item: metadata to restore the charge from if the ledger has lost it
+	Customer       string           // id at Stripe
+	Value          metering.Decimal // a whole number, except for a meter event; for an invoice item the amount in the currency's smallest unit, never 0
+	Timestamp      time.Time        // in whole seconds; decides the period in which Stripe bills the usage; zero for invoice items
+	Identifier     string           // for a meter event: deduplicates it for at least 24 hours; for an invoice item: InvoiceItem finds it by this
+	IdempotencyKey string           // Stripe repeats its response to this key for at least 24 hours
 }
 
-// Bounds of https://docs.stripe.com/api/billing/meter-event/create and https://docs.stripe.com/api/idempotent_requests
+// Limits: https://docs.stripe.com/api/billing/meter-event/create and
+// https://docs.stripe.com/api/idempotent_requests
 const (
 	maxIdentifierBytes     = 100
 	maxIdempotencyKeyBytes = 255
@@ -45,20 +46,20 @@ const (
 
 const maxDescription = 500 // characters
 
-// Bounds of a meter event's value: https://docs.stripe.com/changelog/dahlia/2026-04-22/billing-meter-event-values-validation
+// Limits of a meter event's value:
+// https://docs.stripe.com/changelog/dahlia/2026-04-22/billing-meter-event-values-validation
 const (
 	maxEventDigits   = 15
 	maxEventDecimals = 12
 )
 
-// Send tells Stripe one report. The error is CodeProviderDown where the same
-// report must be sent again, whether or not it was taken, and
-// CodeProviderRefuse where it was not taken and somebody has to act first:
-// the same refusal may come again for its idempotency key, whatever was done.
-// An answer that is Replayed with a status of 500 or more comes again for this
-// idempotency key, whatever is tried: a report that Overwrites may then go out
-// under a new key, with all else as it was, and so may an invoice item that
-// InvoiceItem does not find.
+// Send sends one report. CodeProviderDown means that the same report must be sent again, because its
+// outcome is unknown. CodeProviderRefuse means that Stripe has not accepted the report and an operator must
+// act first. Stripe can repeat a refusal for the same idempotency key even after the cause is gone.
+//
+// A Replayed answer with a status of 500 or more repeats for as long as the idempotency key is used. The
+// caller can then send the report with a new key, all else unchanged, if a repeat replaces the quantity, or
+// if it is an invoice item that InvoiceItem does not find.
 func (c *Client) Send(ctx context.Context, key string, r Report) (Answer, error) {
 	if err := r.check(); err != nil {
 		return Answer{}, err
@@ -161,7 +162,7 @@ func (r Report) checkEvent() error {
 	return nil
 }
 
-// digits are those of the plain notation without leading zeros.
+// digits returns the number of digits in plain notation, without leading zeros.
 func digits(value metering.Decimal) int {
 	return len(strings.TrimLeft(strings.Replace(value.String(), ".", "", 1), "-0"))
 }

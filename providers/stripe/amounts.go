@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// What the address of a charge holds.
+// Keys of the address of a charge's destination.
 const (
 	productKey     = "product"
 	taxBehaviorKey = "tax_behavior"
@@ -25,10 +25,10 @@ const (
 	daysKey        = "days_until_due"
 )
 
-// charges notes where the charge of each meter goes: to the next invoice of the
-// subscription that its usage would go to, else of the one whose periods are the
-// customer's. Where no meter's price has shown which that is, it is the only one;
-// without any, each period gets one of ours.
+// charges sets the destination of each meter's charge: the next invoice of a subscription. This is the
+// subscription with other periods that bills the meter's usage, or else the one with the customer's
+// periods. If no price of a meter identifies the latter, it is the customer's only subscription. Without a
+// subscription, each period gets a standalone invoice.
 func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) error {
 	reason, refused := subscribe(side, items, stopped, q), ""
 	if reason == "" || len(side.Others) > 0 {
@@ -78,8 +78,8 @@ func chargeOf(meter metering.Meter, side billing.Side, reason string, text meter
 	return d
 }
 
-// subscribe notes the customer's subscription, where no meter's price has shown
-// it, and says why there is none.
+// subscribe sets the customer's subscription, if no meter's price has identified it yet. It returns the
+// reason why nothing can be charged with it, or "".
 func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
 	switch {
 	case q.Customer == "":
@@ -92,7 +92,7 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 	case len(items) == 0 && stopped:
 		return "the customer's subscription at Stripe is unpaid, paused or incomplete; the charges wait until it is active again or has ended"
 	case len(items) == 0:
-		return "" // its periods get invoices of ours
+		return "" // its periods get standalone invoices
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):
 		return "the customer has several subscriptions at Stripe, and none has a price of a meter; add a meter's price to the subscription that should be charged"
 	}
@@ -102,7 +102,7 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 	return ""
 }
 
-// lineOf is the line that a report sets.
+// lineOf returns the line that a report sets.
 func lineOf(s providers.Sending) (PendingLine, error) {
 	c, err := callOf(s)
 	if err != nil {
@@ -122,13 +122,13 @@ func lineOf(s providers.Sending) (PendingLine, error) {
 	}, nil
 }
 
-// lineNamed is what a line is found by again, whatever report sets it.
+// lineNamed returns the key of a line, which is the same for all reports that set the line.
 func lineNamed(m billing.Message) string {
 	name := fmt.Appendf(nil, "%d/%d/%d/%s/%d/%d/%d/", m.TenantID, m.CustomerID, m.Connection, m.Target, m.Meter.ID, m.Period.Unix(), m.Window.Start.Unix())
 	return uuid.NewSHA1(uuid.NameSpaceOID, strconv.AppendBool(name, m.Late)).String()
 }
 
-// setLine makes the call of a charge that sets a line.
+// setLine makes the call of a report that sets a line.
 func (p Provider) setLine(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	line, err := lineOf(s)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p Provider) setLine(ctx context.Context, c providers.Credentials, s provid
 	return providers.Outcome{Err: advised(err), Object: item, NewKey: saved}
 }
 
-// findSet says whether the line is as the report sets it.
+// findSet checks whether the report was the last one to set its line.
 func (p Provider) findSet(ctx context.Context, c providers.Credentials, s providers.Sending) (providers.Found, error) {
 	line, err := lineOf(s)
 	if err != nil {

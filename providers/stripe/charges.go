@@ -14,23 +14,23 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// About is what an invoice item of ours says of the usage that it charges for,
-// for a ledger that was restored from a backup and does not know it.
+// About describes the usage that an invoice item of ours charges for. A ledger that was restored from a
+// backup uses it to restore the charge.
 type About struct {
 	MeterID metering.MeterID `json:"meter_id"`
-	Closed  time.Time        `json:"closed"` // start of the period whose usage it is
-	Target  time.Time        `json:"target"` // start of the period that carries it
-	Units   metering.Decimal `json:"units"`  // that are charged with it in all
-	Late    bool             `json:"late"`   // it came once the period was closed
+	Closed  time.Time        `json:"closed"` // start of the period of the usage
+	Target  time.Time        `json:"target"` // start of the period that bills the usage
+	Units   metering.Decimal `json:"units"`  // total charged units, including earlier items
+	Late    bool             `json:"late"`   // the usage arrived after its period was closed
 }
 
-// Its keys in the metadata.
+// Metadata fields of About.
 const (
 	aboutMeter        = "odometer_meter"
 	aboutClosed       = "odometer_closed"
 	aboutTarget       = "odometer_target"
 	aboutUnits        = "odometer_units"
-	aboutAmount       = "odometer_amount" // in Stripe's smallest unit of the currency: somebody else may make another one of the item's
+	aboutAmount       = "odometer_amount" // in the currency's smallest unit at Stripe; kept because a user can edit the item's own amount
 	aboutLate         = "odometer_late"
 	aboutSubscription = "odometer_subscription"
 )
@@ -39,8 +39,7 @@ func (r Report) metadata() map[string]string {
 	return r.About.metadata(r.Identifier, r.SubscriptionID, r.Value)
 }
 
-// metadata says the same of an item that a report has put on a subscription, with an
-// amount.
+// metadata returns the metadata of an invoice item that a report has added to a subscription, including a.
 func (a *About) metadata(report, subscription string, amount metering.Decimal) map[string]string {
 	all := map[string]string{reportKey: report}
 	if a != nil {
@@ -51,8 +50,8 @@ func (a *About) metadata(report, subscription string, amount metering.Decimal) m
 	return all
 }
 
-// Charges are the invoice items of ours that the customer got since an instant,
-// pending or invoiced.
+// Charges returns the invoice items, pending or invoiced, that Odometer has created for the customer since
+// the given time.
 func (p Provider) Charges(ctx context.Context, c providers.Credentials, customer string, since time.Time) (charges []billing.FoundCharge, err error) {
 	items, err := list[chargedItem](ctx, p.client, c.Secret, "/v1/invoiceitems", query("customer", customer, "created[gte]", seconds(since.Add(-clocks))))
 	if err != nil {
@@ -74,7 +73,7 @@ type chargedItem struct {
 
 func (i chargedItem) id() string { return i.ID }
 
-// charge reads the metadata; of others' items there is none of ours.
+// charge decodes the metadata. ours is false if Odometer has not created the item.
 func (i chargedItem) charge() (f billing.FoundCharge, ours bool) {
 	id, err := uuid.Parse(i.Metadata[reportKey])
 	meter, err1 := strconv.ParseInt(i.Metadata[aboutMeter], 10, 64)

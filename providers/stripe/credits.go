@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Credits says whether the customer has billing credits left:
+// Credits reports whether the customer has billing credits left:
 // https://docs.stripe.com/billing/subscriptions/usage-based/billing-credits
 func (c *Client) Credits(ctx context.Context, key, customer string) (bool, error) {
 	var summary struct {

@@ -15,26 +15,27 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Refusals that ask for something else than putting the request right.
+// Refusals that the caller must handle differently from an invalid request.
 var (
-	// ErrNotLegacy asks to find the item's reporting method anew.
+	// ErrNotLegacy means that the caller must find the item's method again.
 	ErrNotLegacy = errors.New("the subscription item does not use Stripe's legacy metered billing")
-	// ErrOutsidePeriod says that the item's period ended: meters take its usage for another hour, usage records do not.
+	// ErrOutsidePeriod means that the item's period has ended. Meters accept its usage for another hour;
+	// usage records do not.
 	ErrOutsidePeriod = errors.New("the timestamp is outside the subscription's current period")
 )
 
-// Answer is what Stripe said, without its body.
+// Answer is Stripe's response, without its body.
 type Answer struct {
-	Status     int           // 0 when none came
-	Code       string        // Stripe's error code; "" also where an error has none
-	RequestID  string        // finds the request in Stripe's own log
-	RetryAfter time.Duration // 0 when it did not ask to wait
-	Replayed   bool          // what Stripe saved for the idempotency key, not a new attempt
-	Duplicate  bool          // Stripe has an event with this identifier already
-	Permission string        // that a restricted key lacks, such as rak_subscription_read; "" also where Stripe does not say
+	Status     int           // 0: no response
+	Code       string        // Stripe's error code; "": none
+	RequestID  string        // id of the request in Stripe's log
+	RetryAfter time.Duration // 0: Stripe did not ask to wait
+	Replayed   bool          // Stripe repeated the saved response of the idempotency key
+	Duplicate  bool          // Stripe already has an event with this identifier
+	Permission string        // permission that a restricted key lacks, such as rak_subscription_read; "": unknown or none
 }
 
-// AnswerOf returns the answer behind an error of this package.
+// AnswerOf returns the response that caused an error of this package.
 func AnswerOf(err error) Answer {
 	var said *answered
 	if !errors.As(err, &said) {
@@ -43,12 +44,12 @@ func AnswerOf(err error) Answer {
 	return said.Answer
 }
 
-// answered is the cause of every error after a call: words of Stripe's that
-// are safe in a log. Its messages are not, they repeat what was sent.
+// answered is the cause of every error after a call. It contains only parts of the response that are safe
+// to log. Stripe's messages are not safe, because they repeat data of the request.
 type answered struct {
 	Answer
 	kind, param string
-	fraction    bool // a value with decimals was sent
+	fraction    bool // the request has a value with decimals
 	cause       error
 }
 
@@ -62,7 +63,7 @@ func (a *answered) Error() string {
 
 func (a *answered) Unwrap() error { return a.cause }
 
-// word lets through what looks like one of Stripe's own names.
+// word returns text if it looks like one of Stripe's own names, and "" otherwise.
 func word(text string) string {
 	if !wordPattern.MatchString(text) {
 		return ""
@@ -74,7 +75,7 @@ var permissionPattern = regexp.MustCompile(`\brak_[a-z0-9_]{1,60}`)
 
 var wordPattern = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{1,64}$`)
 
-// Stripe gives these no error code.
+// Texts of errors that have no code.
 const (
 	duplicateText = "event already exists with identifier"
 	notLegacyText = "not on the legacy metered billing system"
@@ -83,7 +84,7 @@ const (
 	noCycleText   = "does not have a subscription with id"
 )
 
-// judge is the one table of what Stripe's answers mean.
+// judge maps a response of Stripe to its Answer and error. It is the only place that interprets responses.
 func judge(x *exchange, err error) (Answer, error) {
 	said := &answered{Answer: Answer{
 		Status:     x.status,
@@ -155,12 +156,12 @@ func (a *answered) verdict(message string) error {
 	}
 }
 
-// words are the status and, where Stripe gave one, the code.
+// words returns the status and, if there is one, the error code.
 func (a *answered) words() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code))
 }
 
-// within puts a word in parentheses, where there is one.
+// within returns the word in parentheses after a space, or "" for no word.
 func within(word string) string {
 	if word == "" {
 		return ""
@@ -168,7 +169,7 @@ func within(word string) string {
 	return " (" + word + ")"
 }
 
-// unanswered drops the URL, which net/http puts in front and which names the customer.
+// unanswered removes the URL from an error of net/http, because the URL contains the customer's id.
 func unanswered(err error) error {
 	var call *url.Error
 	if errors.As(err, &call) {

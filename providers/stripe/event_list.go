@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// keepsEvents is https://docs.stripe.com/api/events
+	// keepsEvents is the time in which an event can be listed: https://docs.stripe.com/api/events
 	keepsEvents = 30 * 24 * time.Hour
-	// eventsAtOnce bounds a page in bytes: an event of an invoice has up to ten of its lines.
+	// eventsAtOnce limits the size of a page: an invoice event contains up to ten lines of its invoice.
 	eventsAtOnce = 50
 )
 
-// KeepsEvents is how long Stripe lists an event.
+// KeepsEvents returns how long Stripe lists an event.
 func (Provider) KeepsEvents() time.Duration { return keepsEvents }
 
-// ListEvents lists what Stripe sends, or would send, as events. Where it has
-// forgotten what the page before ended with, it has all that is older.
+// ListEvents returns a page of events of the types that Stripe sends. If Stripe no longer has the last
+// event of the previous page, the page is empty, because Stripe has no older events either.
 func (p Provider) ListEvents(ctx context.Context, c providers.Credentials, q providers.EventQuestion) (page providers.EventPage, err error) {
 	of := query("limit", strconv.Itoa(eventsAtOnce), "created[gte]", strconv.FormatInt(q.Since.Unix(), 10))
 	for n, kind := range p.Signals().Types {
@@ -52,7 +52,7 @@ func (p Provider) ListEvents(ctx context.Context, c providers.Credentials, q pro
 		}
 		read, err := parseEvent(text)
 		if err != nil {
-			continue // one that is sent is refused
+			continue // an invalid event is also refused when Stripe sends it
 		}
 		if event, ours := read.about(c); ours {
 			page.Events = append(page.Events, event)
@@ -61,7 +61,7 @@ func (p Provider) ListEvents(ctx context.Context, c providers.Credentials, q pro
 	return page, nil
 }
 
-// refusedParameter says whether Stripe refused a call because of the parameter.
+// refusedParameter reports whether Stripe refused a call because of the parameter.
 func refusedParameter(err error, name string) bool {
 	var said *answered
 	return errors.As(err, &said) && said.param == name

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// The events that say something about a customer's periods, or about what final
-// invoices bill: https://docs.stripe.com/api/events/types
+// Event types that concern a customer's periods or the amounts of final invoices:
+// https://docs.stripe.com/api/events/types
 const (
 	InvoiceCreated       = "invoice.created"
 	InvoiceFinalized     = "invoice.finalized"
@@ -22,33 +22,34 @@ const (
 	CreditNoteCreated    = "credit_note.created"
 	CreditNoteVoided     = "credit_note.voided"
 	SubscriptionUpdated  = "customer.subscription.updated"
-	SubscriptionDeleted  = "customer.subscription.deleted" // it has ended
+	SubscriptionDeleted  = "customer.subscription.deleted" // the subscription has ended
 )
 
-// tolerance is how far a signature's time may be from ours: https://docs.stripe.com/webhooks#replay-attacks
+// tolerance is the maximum difference between a signature's time and our clock:
+// https://docs.stripe.com/webhooks#replay-attacks
 const tolerance = 300 * time.Second
 
-// Event is one delivery of Stripe's. Deliveries come more than once and in any
-// order; what they carry is how things stood when they were made.
+// Event is one delivery of an event. Stripe can deliver an event more than once and in any order. The
+// object is a snapshot from the time of the event.
 type Event struct {
 	ID           string
 	Type         string
-	Account      string // "" unless it is about a connected account
+	Account      string // "": not about a connected account
 	Livemode     bool
 	CreatedAt    time.Time
-	Invoice      *Invoice      // of those about an invoice; not always with all of its lines
+	Invoice      *Invoice      // for an invoice event; may lack some lines
 	CreditNote   *CreditNote   // of those about one
 	Subscription *Subscription // of those about one
 }
 
-// CreditNote takes back a part of a final invoice.
+// CreditNote credits a part of a final invoice.
 type CreditNote struct {
 	ID         string
 	InvoiceID  string
 	CustomerID string
 }
 
-// Subscription is a customer's subscription. Its items lack what only their meters say.
+// Subscription is a customer's subscription. Its items lack the fields of their meters.
 type Subscription struct {
 	ID         string
 	CustomerID string
@@ -56,8 +57,8 @@ type Subscription struct {
 	Items      []Item
 }
 
-// VerifyEvent reads a delivery that was signed with secret about now. payload
-// is the request's body byte for byte; any API version will do.
+// VerifyEvent checks the signature and its time, and decodes the event. payload is the exact body of the
+// request. Every API version is accepted.
 func VerifyEvent(payload []byte, header, secret string, now time.Time) (Event, error) {
 	signed, ok := signedAt(header)
 	if !ok || secret == "" || webhook.ValidatePayloadIgnoringTolerance(payload, header, secret) != nil {
@@ -69,7 +70,7 @@ func VerifyEvent(payload []byte, header, secret string, now time.Time) (Event, e
 	return parseEvent(payload)
 }
 
-// signedAt is stripe-go's reading of the header, but for one that tells two times.
+// signedAt parses the time of the header as stripe-go does, except that it rejects a header with two times.
 func signedAt(header string) (at time.Time, ok bool) {
 	for part := range strings.SplitSeq(header, ",") {
 		text, isTime := strings.CutPrefix(part, "t=")
@@ -128,16 +129,15 @@ func parseEvent(payload []byte) (Event, error) {
 	return event, nil
 }
 
-// Signals says which events a tenant has Stripe send.
+// Signals returns the event types and the signature header of Stripe.
 func (Provider) Signals() providers.Signals {
 	return providers.Signals{Header: "Stripe-Signature", Types: []string{
 		SubscriptionUpdated, SubscriptionDeleted, InvoiceCreated, InvoiceFinalized, InvoiceVoided, InvoiceUncollectible, CreditNoteCreated, CreditNoteVoided,
 	}}
 }
 
-// Verify reads an event. There is nothing to do about one of another type, of
-// an account connected to the tenant's, or of the mode that the tenant's key
-// does not see.
+// Verify checks the signature of an event and decodes it. ours is false for another event type, for an
+// account connected to the tenant's, and for a mode other than the mode of the tenant's key.
 func (Provider) Verify(c providers.Credentials, n providers.Notice) (event metering.ProviderEvent, ours bool, err error) {
 	e, err := VerifyEvent(n.Body, n.Signature, n.Secret, n.Now)
 	if err != nil {
@@ -147,7 +147,7 @@ func (Provider) Verify(c providers.Credentials, n providers.Notice) (event meter
 	return event, ours, nil
 }
 
-// about is what it takes to look up what an event is about.
+// about returns the ids for reading the event's object, and reports whether the event is ours.
 func (e Event) about(c providers.Credentials) (event metering.ProviderEvent, ours bool) {
 	event = metering.ProviderEvent{EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
 	switch {

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// reportKey is the metadata of an invoice item that says which report made it.
+// reportKey is the metadata field of an invoice item that holds the id of the last report that set it.
 const reportKey = "odometer_report"
 
-// clocks is how far ours may be ahead of Stripe's.
+// clocks is the maximum by which our clock can be ahead of Stripe's.
 const clocks = time.Hour
 
-// InvoiceItem says whether the customer has an invoice item with a report's
-// identifier, pending or invoiced, that was made since the report was first
-// sent, by our clock. Stripe lists at once what it took, so what is not found
-// when no call is under way was not taken.
+// InvoiceItem reports whether the customer has an invoice item, pending or invoiced, with a report's
+// identifier. The item was created since the first attempt of the report, by our clock. Stripe lists an
+// accepted item immediately, so an item that is not found while no call is running was not accepted.
 func (c *Client) InvoiceItem(ctx context.Context, key, customer, identifier string, since time.Time) (found bool, err error) {
 	items, err := list[invoiceItem](ctx, c, key, "/v1/invoiceitems", query("customer", customer, "created[gte]", seconds(since.Add(-clocks))))
 	if err != nil {
@@ -27,7 +26,7 @@ func (c *Client) InvoiceItem(ctx context.Context, key, customer, identifier stri
 
 type invoiceItem struct {
 	ID       string            `json:"id"`
-	Invoice  reference         `json:"invoice"` // "": it is pending
+	Invoice  reference         `json:"invoice"` // "": pending
 	Metadata map[string]string `json:"metadata"`
 }
 

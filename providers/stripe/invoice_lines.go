@@ -13,10 +13,10 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// renewal is the reason of an invoice that a period's end made.
+// renewal is the billing reason of an invoice that the end of a period creates.
 const renewal = "subscription_cycle"
 
-// Invoice reads an invoice, and which meter's usage each of its lines bills.
+// Invoice returns an invoice, with the meter that each of its lines bills.
 func (p Provider) Invoice(ctx context.Context, c providers.Credentials, q providers.InvoiceQuestion) (metering.Invoice, error) {
 	read, err := p.client.invoice(ctx, c.Secret, q.ID)
 	if err != nil {
@@ -35,7 +35,7 @@ func (p Provider) Invoice(ctx context.Context, c providers.Credentials, q provid
 	return out, advised(err)
 }
 
-// lines are an invoice's, with the meters whose usage they bill.
+// lines returns the lines of an invoice, with the meters that they bill.
 func (p Provider) lines(ctx context.Context, c providers.Credentials, q providers.InvoiceQuestion, read invoice, in Invoice) (lines []metering.InvoiceLine, err error) {
 	billed := usageLines{question: q, client: p.client, key: c.Secret}
 	for i, l := range in.Lines {
@@ -47,9 +47,9 @@ func (p Provider) lines(ctx context.Context, c providers.Credentials, q provider
 	return lines, billed.addMeters(ctx, lines)
 }
 
-// endsPeriod says whether an invoice is the last one of a subscription's period:
-// a renewal's is, and the last one of a subscription that was cancelled at once,
-// which no renewal follows. One of ours is the only one of its period.
+// endsPeriod reports whether an invoice is the last one of a subscription's period. It is if it is a
+// renewal, or the latest invoice of a canceled subscription, because no renewal follows. A final standalone
+// invoice is the only one of its period.
 func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, error) {
 	switch {
 	case in.SubscriptionID == billing.OwnInvoice:
@@ -78,18 +78,19 @@ func (l InvoiceLine) line() metering.InvoiceLine {
 	return line
 }
 
-// usageLines finds out whose usage the lines of an invoice bill.
+// usageLines finds the meter that each line of an invoice bills.
 type usageLines struct {
 	question providers.InvoiceQuestion
-	items    []Item // of each line
+	items    []Item // one for each line
 	client   *Client
 	key      string
 }
 
-// addMeters goes by the item that made a line; where no usage goes to that any
-// more, by what its price says, as for items; else by Stripe's meter, which some
-// usage was reported to. Where a line is surer, another one of the same usage and
-// period bills it once more, at a price that is none of ours.
+// addMeters sets the meters of lines in three passes, from the surest method to the least sure. The first
+// pass uses the current and previous destinations of usage, by the line's item. The second matches the
+// line's price, as for subscription items. The third uses destinations by Stripe meter. If an earlier pass
+// has matched a line with the same meter and period, another line bills the same usage at a price that is
+// not ours, and gets no meter.
 func (u *usageLines) addMeters(ctx context.Context, lines []metering.InvoiceLine) error {
 	for _, find := range []func(context.Context, Item) (metering.MeterID, error){u.byItem, u.byPrice, u.byMeter} {
 		found := make(map[int]metering.MeterID)
@@ -139,7 +140,7 @@ func (u *usageLines) byPrice(ctx context.Context, of Item) (found metering.Meter
 			continue
 		}
 		if found != 0 {
-			return 0, nil // the usage of neither goes there
+			return 0, nil // ambiguous: neither meter's usage goes there
 		}
 		found = meter.ID
 	}

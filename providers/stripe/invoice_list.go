@@ -13,10 +13,10 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// ListInvoices lists the invoices of a customer's subscriptions, and ours. Which of these
-// were cancelled is read first: cancelling one at once makes its last invoice in
-// the same call, or none (https://docs.stripe.com/api/subscriptions/cancel). One
-// that runs until its period's end has the invoice of a renewal.
+// ListInvoices returns the invoices of a customer's subscriptions, and the standalone invoices. It reads
+// canceled subscriptions first, because canceling a subscription at once creates its last invoice in the
+// same call, or none (https://docs.stripe.com/api/subscriptions/cancel). A subscription canceled at its
+// period's end has the invoice of a renewal.
 func (p Provider) ListInvoices(ctx context.Context, c providers.Credentials, q providers.InvoiceListQuestion) (listed providers.ListedInvoices, err error) {
 	subscriptions, err := list[subscription](ctx, p.client, c.Secret, "/v1/subscriptions", query("customer", q.Customer, "status", "canceled"))
 	if err != nil {
@@ -51,8 +51,8 @@ func (p Provider) ListInvoices(ctx context.Context, c providers.Credentials, q p
 	return listed, nil
 }
 
-// lastPeriod is the period in which the subscription ended, up to then, if it was
-// cut short and an item of it is, or was, a destination.
+// lastPeriod returns the last period of the subscription, up to its end. cut is true if the subscription
+// ended within the period and one of its items is or was a destination.
 func (s subscription) lastPeriod(of []billing.Destination) (last metering.Range, cut bool) {
 	for n, i := range s.items() {
 		goes := func(d billing.Destination) bool {

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// slugKey is the metadata of a price or meter that names one of ours.
+// slugKey is the metadata field of a price or Stripe meter that holds the slug of our meter.
 const slugKey = "meter_slug"
 
-// Match finds the item that a meter's usage goes to: the one whose price
-// mapping names for the slug; without such a word the one whose price has the
-// slug as its lookup key; without that the one whose price or meter has it in
-// its metadata. It says why where there is not exactly one.
+// Match returns the item for the usage of the meter with the slug. If mapping has the slug, the item has
+// the mapped price. Otherwise its price has the slug as lookup key. If no price has, its price or Stripe
+// meter has the slug in its metadata. Match returns a reason if the number of such items is not 1.
 func Match(items []Item, slug string, mapping map[string]string) (Item, string) {
 	if len(items) == 0 {
 		return Item{}, "the customer has no active subscription at Stripe"

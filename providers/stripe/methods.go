@@ -2,18 +2,18 @@ package stripe
 
 import "github.com/odometer-metering/odometer/billing"
 
-// How Stripe is told.
+// Methods of sending usage and charges to Stripe.
 const (
-	UsageRecord billing.Method = "usage_record" // the period's total, at one timestamp of the period
-	MeterWindow billing.Method = "meter_window" // a window's total, in that window
-	MeterDelta  billing.Method = "meter_delta"  // what came since the last report
-	MeterLast   billing.Method = "meter_last"   // the period's total, later than the last report
-	InvoiceItem billing.Method = "invoice_item" // money on the next invoice, for usage of a period that is invoiced
-	PendingItem billing.Method = "pending_item" // the same, set to what a line of ours comes to
+	UsageRecord billing.Method = "usage_record" // total of the period, always with the same timestamp
+	MeterWindow billing.Method = "meter_window" // total of a window, with a timestamp in that window
+	MeterDelta  billing.Method = "meter_delta"  // usage since the previous report
+	MeterLast   billing.Method = "meter_last"   // total of the period, with a later timestamp than the previous report
+	InvoiceItem billing.Method = "invoice_item" // amount on the next invoice, for usage of a period that is already invoiced
+	PendingItem billing.Method = "pending_item" // amount on the next invoice, updated to the current amount of one of our lines
 )
 
-// CountingOf says what Stripe does with the quantities that it is told. Only
-// what replaces the one before it may be sent again under a new idempotency key.
+// CountingOf returns how Stripe counts the quantities sent with the method. Only a report that replaces the
+// previous one can be sent again with a new idempotency key.
 func CountingOf(m billing.Method) billing.Counting {
 	switch m {
 	case MeterDelta, InvoiceItem:

@@ -20,41 +20,42 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// The metadata of an invoice of ours: its name, and the period that it bills.
+// Metadata fields of a standalone invoice: its name, and the period that it bills.
 const (
 	ownKey      = "odometer_invoice"
 	ownStartKey = "odometer_start"
 	ownEndKey   = "odometer_end"
 )
 
-// OwnInvoice is an invoice of a period that is made here, for a customer without
-// a subscription. It is a draft until it has all lines, and is made once.
+// OwnInvoice is a standalone invoice that Odometer creates for a period of a customer without a
+// subscription. It is created once, and stays a draft until it has all lines.
 type OwnInvoice struct {
-	Name             string     `json:"name"` // that it is looked for by
+	Name             string     `json:"name"` // identifies the invoice
 	Customer         string     `json:"customer"`
 	Period           chargedFor `json:"period"`
 	CollectionMethod string     `json:"collection_method,omitempty"` // "": charge_automatically
-	DaysUntilDue     int64      `json:"days_until_due,omitempty"`    // of one that is sent
+	DaysUntilDue     int64      `json:"days_until_due,omitempty"`    // only with send_invoice
 	Currency         string     `json:"-"`                           // ISO 4217
 	IdempotencyKey   string     `json:"-"`
 }
 
-// errOwnFinal says that the invoice takes no lines any more.
+// errOwnFinal means that the invoice accepts no more lines.
 var errOwnFinal = errors.New("the period's invoice is no longer a draft")
 
-// ownOf is the invoice of the period whose lines, or whose end, a message is of.
+// ownOf returns the invoice of the message's period. The message sets a line of the invoice or finalizes
+// it.
 func ownOf(m billing.Message) *OwnInvoice {
 	name := fmt.Appendf(nil, "invoice/%d/%d/%d/%d", m.TenantID, m.CustomerID, m.Connection, m.Window.Start.UnixMicro())
 	own := &OwnInvoice{
 		Name: uuid.NewSHA1(uuid.NameSpaceOID, name).String(), Customer: m.Customer, Period: chargedFor{m.Window.Start, m.Window.End},
 		CollectionMethod: m.Destination.Address[collectionKey],
 	}
-	own.DaysUntilDue, _ = strconv.ParseInt(m.Destination.Address[daysKey], 10, 64) // as it was saved; else none
+	own.DaysUntilDue, _ = strconv.ParseInt(m.Destination.Address[daysKey], 10, 64) // an invalid or absent value becomes 0: none
 	return own
 }
 
-// findOwn finds the invoice among those that the customer got since its period
-// began; "": there is none. Stripe lists at once what it took.
+// findOwn finds the invoice among the customer's invoices created since the start of its period. id and
+// status are "" if there is none. Stripe lists an accepted invoice immediately.
 func (c *Client) findOwn(ctx context.Context, key string, own OwnInvoice) (id, status string, err error) {
 	since := seconds(own.Period.Start.Add(-clocks))
 	all, err := list[invoice](ctx, c, key, "/v1/invoices", query("customer", own.Customer, "created[gte]", since))
@@ -68,8 +69,8 @@ func (c *Client) findOwn(ctx context.Context, key string, own OwnInvoice) (id, s
 	return all[i].ID, all[i].Status, nil
 }
 
-// draftOwn finds the invoice, or makes it as a draft that nothing makes final but
-// finalizeOwn.
+// draftOwn returns the id of the draft, and creates it if it does not exist. Only finalizeOwn finalizes the
+// draft.
 func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id string, answer Answer, err error) {
 	id, status, err := c.findOwn(ctx, key, own)
 	switch {
@@ -106,8 +107,8 @@ func (c *Client) draftOwn(ctx context.Context, key string, own OwnInvoice) (id s
 	return made.ID, answer, nil
 }
 
-// finalizeOwn makes the invoice final, and has Stripe collect it. One that is
-// final already was made so before.
+// finalizeOwn finalizes the invoice, and lets Stripe collect its payment. It makes no change if the invoice
+// is already final, because an earlier call has finalized it.
 func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice, idempotencyKey string) (Answer, error) {
 	id, status, err := c.findOwn(ctx, key, own)
 	switch {
@@ -125,12 +126,12 @@ func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice, id
 	return judge(x, err)
 }
 
-// frameOwn makes the bytes by which a period's own invoice becomes final.
+// frameOwn encodes the call that finalizes the standalone invoice of a period.
 func frameOwn(m billing.Message) (billing.Framed, error) {
 	return frameAction(invoiceAction{Action: finalizeOwnInvoice, Own: ownOf(m)})
 }
 
-// findOwnFinal sees whether a period's own invoice is final.
+// findOwnFinal checks whether the standalone invoice of a period is final.
 func (p Provider) findOwnFinal(ctx context.Context, c providers.Credentials, own OwnInvoice) (providers.Found, error) {
 	_, status, err := p.client.findOwn(ctx, c.Secret, own)
 	if err != nil || status == "" || status == "draft" {
@@ -139,8 +140,8 @@ func (p Provider) findOwnFinal(ctx context.Context, c providers.Credentials, own
 	return providers.Found{State: billing.Accepted, Answer: "found on the invoice"}, nil
 }
 
-// ours says whether the invoice is a period's own one, and which period that is:
-// Stripe's is that of the calls which made it.
+// ours reports whether the invoice is a standalone invoice of a period, and returns that period. Stripe's
+// own period fields hold the time of the calls that created the invoice.
 func (in invoice) ours() (period metering.Range, is bool) {
 	start, err1 := time.Parse(time.RFC3339Nano, in.Metadata[ownStartKey])
 	end, err2 := time.Parse(time.RFC3339Nano, in.Metadata[ownEndKey])
@@ -150,7 +151,7 @@ func (in invoice) ours() (period metering.Range, is bool) {
 	return metering.Range{Start: start, End: end}, true
 }
 
-// paramsKey tells calls apart that make one invoice with other parameters.
+// paramsKey returns an idempotency key for creating the invoice, which differs for other parameters.
 func (own OwnInvoice) paramsKey(revision int) (string, error) {
 	text, err := json.Marshal(own)
 	if err != nil {

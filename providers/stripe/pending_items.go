@@ -16,34 +16,33 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// lineKey is the metadata of an invoice item that says which line of ours it is.
+// lineKey is the metadata field of an invoice item that holds the key of our line.
 const lineKey = "odometer_line"
 
-// PendingLine is a line of a subscription's next invoice, or of one of ours: an
-// invoice item that waits for it, or is on its draft, and is set to another amount
-// again and again. It is made once.
+// PendingLine is a line of a subscription's next invoice or of a standalone invoice. It is an invoice item,
+// either pending or on the draft of that invoice. It is created once and its amount is updated repeatedly.
 type PendingLine struct {
-	ItemID         string // "": it is looked for, and made where there is none
-	Key            string // that it is looked for by
-	Identifier     string // of the report that sets it
+	ItemID         string // "": found by Key, or created
+	Key            string // identifies the line
+	Identifier     string // id of the report that sets the line
 	Customer       string
 	SubscriptionID string
-	Own            *OwnInvoice      // that it is on instead of the subscription's next one
+	Own            *OwnInvoice      // standalone invoice of the line; nil: the subscription's next invoice
 	Currency       string           // ISO 4217
-	Amount         metering.Decimal // in Stripe's smallest unit of the currency; never below 0
-	Description    string           // the customer reads it on the invoice
-	Period         metering.Range   // what it is charged for
+	Amount         metering.Decimal // in the currency's smallest unit at Stripe; never negative
+	Description    string           // text on the customer's invoice
+	Period         metering.Range   // period of the charged usage
 	Product        string
 	TaxBehavior    string    // "": the account's default
-	TaxCode        string    // "": the product's
-	Since          time.Time // it was made then at the earliest, by our clock
+	TaxCode        string    // "": the product's code
+	Since          time.Time // earliest creation time of the line, by our clock
 	About          *About
 	IdempotencyKey string
 }
 
-// SetLine sets a line to an amount. The item is the line's, also beside an error
-// where it was found. What was not answered may be repeated: it sets the same, or
-// finds what it has made.
+// SetLine sets a line to an amount, and returns the id of its invoice item. If the item was found, the id
+// is returned with an error too. A call without a response can be repeated: the repeat finds the created
+// item, or sets the same amount.
 func (c *Client) SetLine(ctx context.Context, key string, l PendingLine) (item string, answer Answer, err error) {
 	if err := l.check(); err != nil {
 		return "", Answer{}, err
@@ -60,8 +59,8 @@ func (c *Client) SetLine(ctx context.Context, key string, l PendingLine) (item s
 	return l.ItemID, answer, err
 }
 
-// findLine finds the item of a line among those that the customer has, pending
-// or invoiced; "": there is none. Stripe lists at once what it took.
+// findLine returns the id of a line's invoice item, pending or invoiced; "" if there is none. Stripe lists
+// an accepted item immediately.
 func (c *Client) findLine(ctx context.Context, key string, l PendingLine) (string, error) {
 	items, err := list[invoiceItem](ctx, c, key, "/v1/invoiceitems", query("customer", l.Customer, "created[gte]", seconds(l.Since.Add(-clocks))))
 	if err != nil {
@@ -102,7 +101,7 @@ func (c *Client) updateLine(ctx context.Context, key string, l PendingLine) (Ans
 	return judge(x, err)
 }
 
-// params are what making and setting a line have in common.
+// params returns the parameters shared by the calls that create and update a line.
 func (l PendingLine) params(ctx context.Context, idempotencyKey string) *stripego.InvoiceItemParams {
 	amount, _ := strconv.ParseInt(l.Amount.String(), 10, 64) // checked
 	metadata := l.About.metadata(l.Identifier, l.SubscriptionID, l.Amount)
@@ -144,14 +143,14 @@ func (l PendingLine) check() error {
 	return nil
 }
 
-// LineState is where a line stands at Stripe.
+// LineState is the state of a line at Stripe.
 type LineState struct {
-	ItemID     string // "": there is none
-	Identifier string // of the report that set it last
-	Final      bool   // it is on an invoice that changes no more
+	ItemID     string // "": no invoice item
+	Identifier string // id of the last report that set the line
+	Final      bool   // its invoice is no longer a draft
 }
 
-// Line reads where a line stands.
+// Line returns the state of a line.
 func (c *Client) Line(ctx context.Context, key string, l PendingLine) (s LineState, err error) {
 	if s.ItemID = l.ItemID; s.ItemID == "" {
 		if s.ItemID, err = c.findLine(ctx, key, l); err != nil || s.ItemID == "" {
@@ -161,7 +160,7 @@ func (c *Client) Line(ctx context.Context, key string, l PendingLine) (s LineSta
 	var item invoiceItem
 	err = c.read(ctx, key, stripego.FormatURLPath("/v1/invoiceitems/%s", s.ItemID), nil, &item)
 	if AnswerOf(err).Status == http.StatusNotFound {
-		return LineState{}, nil // somebody has deleted it
+		return LineState{}, nil // the invoice item was deleted
 	}
 	if err != nil {
 		return s, fmt.Errorf("get invoice item: %w", err)

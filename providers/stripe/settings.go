@@ -47,8 +47,8 @@ func bills() (values []string) {
 // https://docs.stripe.com/webhooks#verify-official-libraries
 var eventSecret = regexp.MustCompile(`^whsec_[!-~]{8,200}$`)
 
-// Validate says whose key it is, as a Client does. Whether the signing secret
-// is the endpoint's shows only when an event comes.
+// Validate checks the settings and returns the account of the API key. It cannot check that the signing
+// secret belongs to the webhook endpoint; only a received event shows that.
 func (p Provider) Validate(ctx context.Context, s providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
 	if s.Bills == metering.BillsAmounts && s.Text.Product == "" && len(s.Text.Products) == 0 {
 		return providers.Identity{}, metering.Invalid("body.product", "is required to bill amounts, unless products names a product for every meter")

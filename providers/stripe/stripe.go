@@ -1,7 +1,7 @@
-// Package stripe is the billing provider Stripe: it says where a customer's
-// usage goes there, sends one stored report at a time, reads back what Stripe
-// counted, and verifies Stripe's events. It decides neither what to send nor
-// when nor how often, and stores nothing. It is the only importer of stripe-go.
+// Package stripe is the billing provider Stripe. It finds the destinations of a customer's usage, sends one
+// stored report at a time, reads the usage that Stripe has counted, and verifies Stripe's events. The
+// caller decides which reports to send, when and how often. The package stores nothing, and is the only
+// importer of stripe-go.
 package stripe
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Timeout is how long one call may take, from the name's resolution to the end
-// of the answer. Whoever leases a report must lease it for longer.
+// Timeout is the maximum duration of one call, from name resolution to the end of the response. The lease
+// of a report must be longer.
 const Timeout = 20 * time.Second
 
 const (
@@ -28,19 +28,18 @@ const (
 	keptObjects    = 4096
 )
 
-// Client calls Stripe with the keys of many tenants: each call carries its
-// own, and none is kept.
+// Client calls Stripe with the keys of many tenants. Each call carries its own key, and the client stores
+// none.
 type Client struct {
 	backend stripego.Backend
 	meters  *lru.Cache[objectKey, meter]
 	prices  *lru.Cache[objectKey, shownPrice]
-	trusted bool // with live keys
+	trusted bool // live keys can be sent to the base URL
 }
 
-// New returns a client of the API at baseURL; "" is Stripe's own. The caller's
-// is the only retry loop. (net/http repeats a call by itself where a connection
-// that it had kept breaks before any answer: the same bytes with the same
-// idempotency key, within the same timeout.)
+// New returns a client of the API at baseURL; "" selects Stripe. Only the caller retries calls. The
+// exception is net/http, which repeats a call if a reused connection breaks before the response: with the
+// same bytes, idempotency key and timeout.
 func New(baseURL string) *Client {
 	config := &stripego.BackendConfig{
 		EnableTelemetry: new(false),
@@ -56,7 +55,7 @@ func New(baseURL string) *Client {
 				MaxResponseHeaderBytes: 64 << 10,
 			}},
 		},
-		LeveledLogger:     &stripego.LeveledLogger{Level: stripego.LevelNull}, // the default prints answers, which echo data
+		LeveledLogger:     &stripego.LeveledLogger{Level: stripego.LevelNull}, // the default logs responses, which contain data of the request
 		MaxNetworkRetries: new(int64(0)),
 	}
 	if baseURL != "" {
@@ -67,23 +66,23 @@ func New(baseURL string) *Client {
 	return &Client{stripego.GetBackendWithConfig(stripego.APIBackend, config), meters, prices, trusted(baseURL)}
 }
 
-// exchange is what was asked, and what stripe-go loses of an answer whose body
-// is not Stripe's JSON.
+// exchange holds facts of a request and its response. stripe-go drops the status and header of a response
+// without valid JSON.
 type exchange struct {
 	status   int
 	header   http.Header
-	fraction bool // a value with decimals was sent
+	fraction bool // the request has a value with decimals
 }
 
 type exchangeKey struct{}
 
-// open gives ctx a place for the exchange that a call made with it will be.
+// open returns a context that records the exchange of the call made with it.
 func open(ctx context.Context) (context.Context, *exchange) {
 	x := &exchange{}
 	return context.WithValue(ctx, exchangeKey{}, x), x
 }
 
-// observed fills in the exchange and bounds the answer.
+// observed records the exchange and limits the size of the response.
 type observed struct{ next http.RoundTripper }
 
 func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -101,18 +100,18 @@ func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// raw is an answer as it came: stripe-go's own structs hold quantities as
-// floats and lack the fields of later API versions.
+// raw is an undecoded response. stripe-go's own structs hold quantities as floats and lack the fields of
+// later API versions.
 type raw struct{ json.RawMessage }
 
 func (raw) SetLastResponse(*stripego.APIResponse) {}
 
-// read gets what path names and decodes it.
+// read gets the object at path and decodes it.
 func (c *Client) read(ctx context.Context, key, path string, query *form.Values, into any) error {
 	return c.readAs(ctx, key, "", path, query, into)
 }
 
-// readAs is read in the words of a version of the API; "" is stripe-go's.
+// readAs is read with a version of the API; "" selects stripe-go's version.
 func (c *Client) readAs(ctx context.Context, key, version, path string, query *form.Values, into any) error {
 	ctx, x := open(ctx)
 	var body raw
@@ -126,7 +125,7 @@ func (c *Client) readAs(ctx context.Context, key, version, path string, query *f
 	return nil
 }
 
-// in asks for a version of the API.
+// in returns the header that selects a version of the API.
 func in(version string) http.Header {
 	if version == "" {
 		return nil
@@ -134,7 +133,7 @@ func in(version string) http.Header {
 	return http.Header{"Stripe-Version": {version}}
 }
 
-// list reads every page of what path lists.
+// list returns the objects of all pages of a list.
 func list[T interface{ id() string }](ctx context.Context, c *Client, key, path string, query *form.Values) ([]T, error) {
 	var all []T
 	query.Set("limit", "100")
@@ -155,7 +154,7 @@ func list[T interface{ id() string }](ctx context.Context, c *Client, key, path 
 	return nil, metering.Errorf(metering.CodeProviderRefuse, "Stripe returned more than %d objects in a list that should be short", maxPages*100)
 }
 
-// query makes URL parameters of names and values in turn.
+// query returns URL parameters from alternating names and values.
 func query(pairs ...string) *form.Values {
 	values := &form.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -164,7 +163,7 @@ func query(pairs ...string) *form.Values {
 	return values
 }
 
-// reference is an object's id, also where Stripe was told to expand the object.
+// reference is an object's id, decoded from the id or from the expanded object.
 type reference string
 
 func (r *reference) UnmarshalJSON(text []byte) error {
@@ -179,7 +178,7 @@ func (r *reference) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// instant reads Stripe's Unix seconds; 0 and an absent field are no instant.
+// instant converts Unix seconds to a time. The result is zero for 0, which also stands for an absent field.
 func instant(seconds int64) time.Time {
 	if seconds == 0 {
 		return time.Time{}

@@ -6,19 +6,21 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 )
 
-// longestDraft is for how many seconds after its end a subscription is looked at.
+// longestDraft is the time, in seconds after the end of a subscription, in which its last invoice can be a
+// draft.
 const longestDraft = 35 * 24 * 60 * 60
 
 func (s subscription) runs() bool {
 	return s.Status == "active" || s.Status == "trialing" || s.Status == "past_due"
 }
 
-// stopped says that it neither runs nor has ended: https://docs.stripe.com/api/subscriptions/object#subscription_object-status
+// stopped reports whether the subscription neither runs nor has ended:
+// https://docs.stripe.com/api/subscriptions/object#subscription_object-status
 func (s subscription) stopped() bool {
 	return !s.runs() && s.Status != "canceled" && s.Status != "incomplete_expired"
 }
 
-// run is from when and until when the subscription runs, and what it bills.
+// run returns the time in which the subscription runs, and the targets that it bills.
 func (s subscription) run() billing.Run {
 	run := billing.Run{Subscription: s.ID, BeganAt: instant(s.StartDate)}
 	for _, item := range s.items() {
@@ -33,8 +35,8 @@ func (s subscription) run() billing.Run {
 	return run
 }
 
-// billed are the subscriptions that run. Where none does, it is those that have
-// ended and whose last invoice is still a draft, which is counted once more.
+// billed returns the subscriptions that run. If none does, it returns the ended subscriptions with a draft
+// as their last invoice, because Stripe counts that invoice's usage once more when it is finalized.
 func (c *Client) billed(ctx context.Context, key string, all []subscription) (billed []subscription, err error) {
 	for _, s := range all {
 		if s.runs() {

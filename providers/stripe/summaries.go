@@ -11,9 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Summary is what Stripe counted of a customer's events on a meter in the
-// whole minutes from start to end. It is behind what was
-// sent by some minutes, and never ahead of it.
+// Summary returns Stripe's sum of a customer's events on a meter in the whole minutes from start to end.
+// The sum is up to some minutes behind the accepted events, and never ahead of them.
 func (c *Client) Summary(ctx context.Context, key, meterID, customer string, start, end time.Time) (metering.Decimal, error) {
 	from, until := wholeMinutes(start, end)
 	if !from.Before(until) {
@@ -36,8 +35,8 @@ type eventSummary struct {
 	Value aggregate `json:"aggregated_value"`
 }
 
-// aggregate is what Stripe has added up in double precision, where 0.1 and 0.2
-// are 0.30000000000000004: beyond the decimals that we tell it is only noise.
+// aggregate is a sum that Stripe computes in double precision, in which 0.1 + 0.2 is 0.30000000000000004.
+// Decimals beyond those of our reports are rounding errors, and are rounded off.
 type aggregate struct{ metering.Decimal }
 
 func (a *aggregate) UnmarshalJSON(literal []byte) error {
@@ -50,15 +49,14 @@ func (s eventSummary) id() string { return s.ID }
 
 func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// RecordSummary is what Stripe counted of an item's usage records in the
-// period that at lies in.
+// RecordSummary returns Stripe's total of an item's usage records in the period that contains at.
 func (c *Client) RecordSummary(ctx context.Context, key, itemID string, at time.Time) (metering.Decimal, error) {
 	summaries, err := list[recordSummary](ctx, c, key,
 		stripego.FormatURLPath("/v1/subscription_items/%s/usage_record_summaries", itemID), query())
 	if err != nil {
 		return metering.Decimal{}, fmt.Errorf("list usage record summaries: %w", err)
 	}
-	for _, s := range summaries { // the newest first
+	for _, s := range summaries { // newest first
 		if s.holds(at) {
 			return s.Total, nil
 		}
@@ -70,14 +68,15 @@ type recordSummary struct {
 	ID     string           `json:"id"`
 	Total  metering.Decimal `json:"total_usage"`
 	Period struct {
-		Start int64 `json:"start"` // 0 and null are open ends
+		Start int64 `json:"start"` // 0 and null: no limit
 		End   int64 `json:"end"`
 	} `json:"period"`
 }
 
 func (s recordSummary) id() string { return s.ID }
 
-// holds: https://docs.stripe.com/api/usage-record-summary has the end in the period, and the start not.
+// holds reports whether the period contains at. A period excludes its start and includes its end:
+// https://docs.stripe.com/api/usage-record-summary
 func (s recordSummary) holds(at time.Time) bool {
 	return at.Unix() > s.Period.Start && (s.Period.End == 0 || at.Unix() <= s.Period.End)
 }

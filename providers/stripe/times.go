@@ -7,8 +7,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Timestamp is the time of a report that is made now, where the part r of a
-// subscription's period is told of; last is that of the report before it.
+// Timestamp returns the timestamp of a report that is framed at now. r is the reported part of a
+// subscription's period, and last is the timestamp of the previous report.
 func Timestamp(m billing.Method, now, last time.Time, r metering.Range) time.Time {
 	switch m {
 	case UsageRecord:
@@ -23,12 +23,12 @@ func Timestamp(m billing.Method, now, last time.Time, r metering.Range) time.Tim
 	return EventTime(now, r.Start, r.End)
 }
 
-// RecordTime is the one timestamp of all usage records of the period that
-// begins at start: its first second. The start itself is the former period's.
+// RecordTime returns the timestamp of all usage records of the period that begins at start: one second
+// after the start. The start itself belongs to the previous period.
 func RecordTime(start time.Time) time.Time { return start.Truncate(time.Second).Add(time.Second) }
 
-// EventTime moves at into the whole minutes from start to end. Stripe sums up
-// whole minutes only, so a report outside of them could be billed but never seen.
+// EventTime moves at into the whole minutes from start to end. Stripe's summaries cover whole minutes only,
+// so an event outside them could be billed but not read.
 func EventTime(at, start, end time.Time) time.Time {
 	from, until := wholeMinutes(start, end)
 	last := until.Add(-time.Second)
@@ -42,7 +42,8 @@ func EventTime(at, start, end time.Time) time.Time {
 	}
 }
 
-// wholeMinutes: https://docs.stripe.com/api/billing/meter-event-summary/list
+// wholeMinutes returns start rounded up and end rounded down to whole minutes:
+// https://docs.stripe.com/api/billing/meter-event-summary/list
 func wholeMinutes(start, end time.Time) (from, until time.Time) {
 	return start.Add(time.Minute - time.Nanosecond).Truncate(time.Minute), end.Truncate(time.Minute)
 }

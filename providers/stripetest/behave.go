@@ -7,35 +7,35 @@ import (
 	"strings"
 )
 
-// Behaviour is how the next calls of the API are answered.
+// Behaviour changes the responses to the next calls.
 type Behaviour struct {
-	Status     int    `json:"status"`      // of the error; 0 is none
-	Times      int    `json:"times"`       // how many calls; 0 ends it
-	DelayMS    int    `json:"delay_ms"`    // wait before working
-	DropAnswer bool   `json:"drop_answer"` // work, then cut the connection
+	Status     int    `json:"status"`      // error status; 0: no error
+	Times      int    `json:"times"`       // number of calls; 0: none
+	DelayMS    int    `json:"delay_ms"`    // delay before the call is processed
+	DropAnswer bool   `json:"drop_answer"` // process the call, then close the connection without a response
 	Mode       Mode   `json:"mode"`
-	Done       bool   `json:"done"`        // work, though the answer is an error or none
-	RetryAfter int    `json:"retry_after"` // seconds
-	Path       string `json:"path"`        // only calls whose path begins with it
-	Method     string `json:"method"`      // only calls with it; "" is any
-	LagSeconds int    `json:"lag_seconds"` // how far stale summaries are behind; 0 is ten minutes
+	Done       bool   `json:"done"`        // process the call, though the response is an error or missing
+	RetryAfter int    `json:"retry_after"` // in seconds
+	Path       string `json:"path"`        // only calls with this path prefix
+	Method     string `json:"method"`      // only calls with this method; "": any
+	LagSeconds int    `json:"lag_seconds"` // delay of stale summaries; 0: ten minutes
 
-	Until <-chan struct{} `json:"-"` // wait before working until a test closes it
+	Until <-chan struct{} `json:"-"` // process the call only after a test has closed the channel
 }
 
-// Mode is a way to fail that no status tells.
+// Mode is a failure that a status alone does not describe.
 type Mode string
 
 const (
-	Saved       Mode = "saved"        // the error comes again for the same idempotency key
-	LockTimeout Mode = "lock_timeout" // 429, as when two calls meet on one object
-	Hang        Mode = "hang"         // no answer until the caller gives up
-	RejectLater Mode = "reject_later" // a meter event is answered with success and not counted, as a report says later
-	Drop        Mode = "drop"         // the same, and nothing says so
-	Stale       Mode = "stale"        // event summaries lack the events of the last LagSeconds
+	Saved       Mode = "saved"        // the error is repeated for the same idempotency key
+	LockTimeout Mode = "lock_timeout" // 429, as for two concurrent calls on one object
+	Hang        Mode = "hang"         // no response until the caller gives up
+	RejectLater Mode = "reject_later" // a meter event is acknowledged and not counted; a later report lists it as an error
+	Drop        Mode = "drop"         // like RejectLater, without a report
+	Stale       Mode = "stale"        // event summaries lack the events received in the last LagSeconds
 )
 
-// Behave sets how the next calls are answered.
+// Behave sets the behaviour for the next calls.
 func (f *Fake) Behave(b Behaviour) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *Fake) serveBehave(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take uses up one of the calls that the behaviour is for.
+// take returns the behaviour for a call and decrements the number of remaining calls.
 func (f *Fake) take(r *http.Request) Behaviour {
 	b := &f.behaviour
 	if b.Times <= 0 || !strings.HasPrefix(r.URL.Path, b.Path) || b.Method != "" && b.Method != r.Method {
@@ -70,10 +70,10 @@ func (f *Fake) take(r *http.Request) Behaviour {
 	return *b
 }
 
-// failing says whether the answer is an error, or none, whatever the call does.
+// failing reports whether the response is an error or missing, regardless of the result of the call.
 func (b Behaviour) failing() bool { return b.Status != 0 || b.Mode == LockTimeout || b.Mode == Hang }
 
-// early says whether it fails before the endpoint begins to work.
+// early reports whether the call fails before it is processed.
 func (b Behaviour) early() bool {
 	return b.failing() && !b.Done && b.Mode != Saved && b.DelayMS == 0 && b.Until == nil
 }

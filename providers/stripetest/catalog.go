@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// product is what prices are of.
+// product is a product, to which prices refer.
 type product struct {
 	id, name string
 	active   bool

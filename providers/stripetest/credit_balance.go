@@ -6,9 +6,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// getCreditBalance follows https://docs.stripe.com/api/billing/credit-balance-summary/retrieve:
-// what a customer has left of the billing credits that it was granted. That there
-// are no balances where there are no credits is assumed.
+// getCreditBalance follows https://docs.stripe.com/api/billing/credit-balance-summary/retrieve: it returns
+// the customer's remaining billing credits. The fake assumes that the list of balances is empty without
+// credits.
 func (c *call) getCreditBalance() answer {
 	id := c.form.Get("customer")
 	if !c.hasCustomer(id) {
@@ -27,7 +27,7 @@ func (c *call) getCreditBalance() answer {
 	return found(object{"object": "billing.credit_balance_summary", "customer": id, "livemode": c.livemode(), "balances": balances})
 }
 
-// SetCredits sets what a customer has left of its billing credits, in cents.
+// SetCredits sets the customer's remaining billing credits, in cents.
 func (f *Fake) SetCredits(customer string, cents int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

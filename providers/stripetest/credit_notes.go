@@ -9,13 +9,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// creditNote takes back a part of a final invoice: https://docs.stripe.com/api/credit_notes
+// creditNote credits a part of a final invoice: https://docs.stripe.com/api/credit_notes
 type creditNote struct {
 	id      string
 	invoice *invoice
 	made    time.Time
 	amount  metering.Decimal // in the currency's smallest unit
-	after   bool             // the invoice was paid
+	after   bool             // created after the invoice was paid
 	lines   []creditLine
 	reason  string
 	memo    string
@@ -27,7 +27,7 @@ type creditLine struct {
 	amount      metering.Decimal
 }
 
-// credited is what an invoice's credit notes took before it was paid, and after.
+// credited returns the sums of an invoice's credit notes before and after its payment.
 func (in *invoice) credited() (sum struct{ before, after metering.Decimal }) {
 	for _, n := range in.creditNotes {
 		switch {
@@ -41,7 +41,7 @@ func (in *invoice) credited() (sum struct{ before, after metering.Decimal }) {
 	return sum
 }
 
-// creditable is the most that another credit note can take.
+// creditable returns the maximum amount of another credit note.
 func (in *invoice) creditable() metering.Decimal {
 	credited := in.credited()
 	return total(in.lines).Sub(credited.before).Sub(credited.after)
@@ -71,7 +71,7 @@ func (c *call) createCreditNote() answer {
 	return found(c.creditNoteObject(n))
 }
 
-// readCredit reads an amount, or lines with amounts.
+// readCredit sets the credit note from an amount, or from lines with amounts.
 func (c *call) readCredit(n *creditNote) *answer {
 	problem := func(a answer) *answer { return &a }
 	for i := 0; c.form.Has(creditField(i, "type")); i++ {

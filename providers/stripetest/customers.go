@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// clock is a test clock: its customers live by it, and not by the fake's.
+// clock is a test clock. It replaces the fake's clock for its customers:
 // https://docs.stripe.com/billing/testing/test-clocks/api-advanced-usage
 type clock struct {
 	id     string
 	frozen time.Time
 }
 
-// at is the time that a customer lives in.
+// at returns the current time of a customer.
 func (f *Fake) at(a *account, customer string) time.Time {
-	if len(a.clocks) == 0 { // as in accounts of many customers
+	if len(a.clocks) == 0 { // fast path, for accounts of many customers
 		return f.now()
 	}
 	for _, c := range a.customers {
@@ -61,7 +61,8 @@ func (c *call) getClock() answer {
 	return found(k.object("ready"))
 }
 
-// advanceClock says that it is still at it, though it is done: so callers must ask again.
+// advanceClock advances the clock at once. Its response still has the status "advancing", so callers must
+// poll.
 func (c *call) advanceClock() answer {
 	k := c.clock(c.request.PathValue("id"))
 	if k == nil {
@@ -82,7 +83,7 @@ func (c *call) advanceClock() answer {
 
 func (c *call) furthest(k *clock) time.Time { return k.frozen.AddDate(0, 2, 0) }
 
-// deleteClock deletes its customers too.
+// deleteClock deletes the clock and its customers.
 func (c *call) deleteClock() answer {
 	k := c.clock(c.request.PathValue("id"))
 	if k == nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// updateLine is somebody's edit of a draft:
-// https://docs.stripe.com/api/invoice-line-item/update. That a metered line
-// which was edited is not counted again is assumed.
+// updateLine follows https://docs.stripe.com/api/invoice-line-item/update. It updates a line of a draft.
+// The fake assumes that an updated metered line is not counted again.
 func (c *call) updateLine() answer {
 	in, problem := c.invoiceInPath()
 	if problem != nil {

@@ -11,22 +11,22 @@ import (
 
 const errorReport = "v1.billing.meter.error_report_triggered"
 
-// validation is how much of the rejected events one report is about, and
-// maxSamples how many of them it names. Ten seconds are those of the example in
-// https://docs.stripe.com/api/v2/core/events/object, the samples' number is assumed.
+// validation is the time that one report of rejected events covers, and maxSamples the number of events
+// that it lists. Ten seconds is the time in the example of
+// https://docs.stripe.com/api/v2/core/events/object. The number of samples is assumed.
 const (
 	validation = 10 * time.Second
 	maxSamples = 3
 )
 
-// unreported are a meter's rejections since its last report.
+// unreported holds the rejections of a meter since its last report.
 type unreported struct {
 	since       time.Time
 	count       int
-	identifiers []string // the samples
+	identifiers []string // samples
 }
 
-// reject keeps a meter event that was answered with success and isn't counted.
+// reject records a meter event that is acknowledged and not counted.
 func (c *call) reject(identifier string, e event) {
 	c.rejections = append(c.rejections, Rejection{identifier, e.meter.ID, e.customer})
 	if c.mode == Drop {
@@ -43,7 +43,7 @@ func (c *call) reject(identifier string, e event) {
 	}
 }
 
-// reportErrors makes the reports whose time is over.
+// reportErrors creates the error reports that are due.
 func (f *Fake) reportErrors(a *account) {
 	for _, m := range a.meters {
 		u := a.unreported[m.ID]
@@ -73,7 +73,7 @@ func (u *unreported) data() object {
 	}
 }
 
-// thinObject is what a webhook gets: without data, which are fetched.
+// thinObject returns the event as a webhook receives it: without data, which the receiver must fetch.
 func (a *account) thinObject(h *happening) object {
 	return object{
 		"object": "v2.core.event", "id": h.id, "type": h.kind, "created": h.at.Format(time.RFC3339), "livemode": a.livemode(), "context": nil,
@@ -96,8 +96,8 @@ func (c *call) getCoreEvent() answer {
 	return found(c.coreObject(h))
 }
 
-// listCoreEvents is https://docs.stripe.com/api/v2/core/events/list: the newest
-// first. Its pages are numbers here; Stripe's are opaque.
+// listCoreEvents follows https://docs.stripe.com/api/v2/core/events/list: newest first. Page tokens are
+// numbers, whereas Stripe's are opaque.
 func (c *call) listCoreEvents() answer {
 	limit, err := strconv.Atoi(c.formOr("limit", "20"))
 	skip, err2 := strconv.Atoi(c.formOr("page", "0"))

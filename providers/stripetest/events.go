@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// remembered is how long events can be listed: https://docs.stripe.com/api/events
+// remembered is the time for which events can be listed: https://docs.stripe.com/api/events
 const remembered = 30 * 24 * time.Hour
 
-// happening is something that Stripe has an event about. Its object is written
-// in the account's version, as it was then.
+// happening is an event. Its object is a snapshot in the account's API version.
 type happening struct {
 	id     string
 	kind   string
 	at     time.Time
 	object object
-	before object // of what was changed: the former values
-	thin   bool   // of API v2, see error_reports.go
-	about  string // what a thin one is about
+	before object // previous values of changed fields
+	thin   bool   // an event of API v2, see error_reports.go
+	about  string // id of the object of a thin event
 }
 
-// emit keeps an event about something that has just happened.
+// emit records an event about an object.
 func (f *Fake) emit(a *account, at time.Time, kind string, about object) *happening {
 	h := &happening{id: f.id("evt"), kind: kind, at: at, object: about}
 	a.happenings = append(a.happenings, h)
@@ -42,7 +41,7 @@ func (f *Fake) emitSubscription(a *account, s *subscription, at time.Time, kind 
 	return f.emit(a, at, kind, a.subscriptionObject(s, a.view()))
 }
 
-// change does something to a subscription, and keeps an event with what it was before.
+// change applies do to a subscription, and records an event with the previous values.
 func (f *Fake) change(a *account, s *subscription, at time.Time, do func()) {
 	before := a.subscriptionObject(s, a.view())
 	do()
@@ -51,7 +50,7 @@ func (f *Fake) change(a *account, s *subscription, at time.Time, do func()) {
 	changed.before = before
 }
 
-// view is the form in which the account's events show objects.
+// view returns the form of objects in the account's events.
 func (a *account) view() view { return view{version: a.version()} }
 
 func (a *account) version() string {
@@ -61,7 +60,7 @@ func (a *account) version() string {
 	return a.APIVersion
 }
 
-// listEvents has the newest first.
+// listEvents returns the newest event first.
 func (c *call) listEvents() answer {
 	types := c.form["types[]"]
 	for n := 0; c.form.Has("types[" + strconv.Itoa(n) + "]"); n++ {
@@ -107,7 +106,7 @@ func (a *account) happening(id string) *happening {
 	return nil
 }
 
-// is compares with a type, or with a group of types such as invoice.*
+// is reports whether the event has the type, or belongs to a group of types such as invoice.*
 func (h *happening) is(pattern string) bool {
 	group, wild := strings.CutSuffix(pattern, "*")
 	return pattern == "" || h.kind == pattern || wild && strings.HasPrefix(h.kind, group)
@@ -125,7 +124,7 @@ func (a *account) eventObject(h *happening) object {
 	}
 }
 
-// between reads a filter such as created[gte].
+// between parses a filter such as created[gte].
 func (c *call) between(field string) (func(int64) bool, *answer) {
 	holds := map[string]func(value, bound int64) bool{
 		"":      func(value, bound int64) bool { return value == bound },
@@ -156,8 +155,7 @@ func (c *call) between(field string) (func(int64) bool, *answer) {
 	}, nil
 }
 
-// Happened returns the ids of an account's events, the oldest first: each can
-// be delivered by its id.
+// Happened returns the ids of an account's events, oldest first. Webhook.Event accepts these ids.
 func (f *Fake) Happened(account, kind string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

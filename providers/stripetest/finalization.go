@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// acacia shows when a draft finalizes by itself, scheduled takes it as a parameter:
-// https://docs.stripe.com/changelog/acacia/2024-09-30/automatically-finalizes-at-invoice and
+// acacia is the first version with a draft's finalization time. scheduled is the first that accepts it as a
+// parameter: https://docs.stripe.com/changelog/acacia/2024-09-30/automatically-finalizes-at-invoice and
 // https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization
 const (
 	acacia    = "2024-09-30"
@@ -33,8 +33,8 @@ func (c *call) listInvoices() answer {
 	return c.page(all)
 }
 
-// createInvoice makes one without a subscription, of what is pending for its customer
-// or, by default, of nothing: https://docs.stripe.com/api/invoices/create
+// createInvoice creates an invoice without a subscription. It attaches the customer's pending invoice items
+// only if the call includes them: https://docs.stripe.com/api/invoices/create
 func (c *call) createInvoice() answer {
 	customer := c.form.Get("customer")
 	if !c.hasCustomer(customer) {
@@ -55,8 +55,7 @@ func (c *call) createInvoice() answer {
 	return found(c.invoiceObject(in, c.view()))
 }
 
-// readCollection follows https://docs.stripe.com/api/invoices/create. The wordings
-// are assumed.
+// readCollection follows https://docs.stripe.com/api/invoices/create. The error messages are assumed.
 func (c *call) readCollection() (method string, days int64, problem *answer) {
 	method = cmp.Or(c.form.Get("collection_method"), "charge_automatically")
 	refuse := func(field, format string, args ...any) (string, int64, *answer) {
@@ -139,7 +138,7 @@ func (c *call) updateInvoice() answer {
 	return found(c.invoiceObject(in, c.view()))
 }
 
-// schedule reads when a draft is to finalize. The wordings are assumed.
+// schedule parses the time at which a draft is finalized. The error messages are assumed.
 func (c *call) schedule(in *invoice, automatic bool, now time.Time) (time.Time, *answer) {
 	const field = "automatically_finalizes_at"
 	var problem answer
@@ -162,8 +161,8 @@ func (c *call) schedule(in *invoice, automatic bool, now time.Time) (time.Time, 
 	return time.Time{}, &problem
 }
 
-// relabel changes the metadata that are named, and keeps the others. An event
-// keeps those that it was made with.
+// relabel sets the metadata named in the call, and keeps the other metadata. It replaces the map, because
+// events keep the previous one.
 func (c *call) relabel(metadata *map[string]string) {
 	changed := c.pairs("metadata")
 	if len(changed) == 0 {

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// https://docs.stripe.com/api/idempotent_requests and https://docs.stripe.com/api/billing/meter-event/create:
-// Stripe may remember longer.
+// memory is the minimum time for which Stripe keeps an idempotency key or identifier; Stripe may keep it
+// longer: https://docs.stripe.com/api/idempotent_requests and
+// https://docs.stripe.com/api/billing/meter-event/create
 const memory = 24 * time.Hour
 
 const maxKey = 255 // characters
 
-// saved is what a call with an idempotency key was told; no answer yet while it runs.
+// saved is the response to a call with an idempotency key. answer is nil while the call runs.
 type saved struct {
 	at      time.Time
 	request string
 	answer  *answer
 }
 
-// once runs do for the first call with an idempotency key and repeats its answer to the others.
+// once runs do for the first call with an idempotency key, and repeats its response to later calls.
 func (c *call) once(do func() answer) answer {
 	key := c.request.Header.Get("Idempotency-Key")
 	if c.request.Method != http.MethodPost || key == "" {

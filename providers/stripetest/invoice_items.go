@@ -10,10 +10,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// maxInvoiceItems is how many one invoice takes: https://docs.stripe.com/api/invoiceitems/create
+// maxInvoiceItems is the maximum number of invoice items on one invoice:
+// https://docs.stripe.com/api/invoiceitems/create
 const maxInvoiceItems = 250
 
-// invoiceItem is money that waits for an invoice, or is on one.
+// invoiceItem is an amount, either pending or on an invoice.
 type invoiceItem struct {
 	id           string
 	customer     string
@@ -21,19 +22,19 @@ type invoiceItem struct {
 	currency     string
 	amount       metering.Decimal // in the currency's smallest unit
 	quantity     metering.Decimal
-	item         string // whose segment it bills; "" of one that was made by a call
-	price        *Price // of that segment
-	product      string // of a price that the call has made for it; "": it has none
+	item         string // subscription item of the billed segment; "": a call created the invoice item
+	price        *Price // price of that segment
+	product      string // product of the price that the call created for it; "": none
 	taxBehavior  string
 	taxCode      string
 	description  string
 	metadata     map[string]string
 	start, end   int64
 	made         time.Time
-	invoice      *invoice // nil while it is pending
+	invoice      *invoice // nil: pending
 }
 
-// attach puts on a new invoice what is pending for it, the oldest first.
+// attach adds the pending invoice items to a new invoice, oldest first.
 func (a *account) attach(in *invoice) {
 	n := 0
 	for _, i := range a.invoiceItems {
@@ -44,7 +45,7 @@ func (a *account) attach(in *invoice) {
 	}
 }
 
-// waitsFor says whether the next invoice of a subscription takes the item.
+// waitsFor reports whether the item is pending for the next invoice of a subscription.
 func (i *invoiceItem) waitsFor(customer, subscription string) bool {
 	return i.invoice == nil && i.customer == customer && (i.subscription == "" || i.subscription == subscription)
 }
@@ -91,8 +92,8 @@ func (c *call) invoiceItemInPath() (*invoiceItem, *answer) {
 	return c.invoiceItems[at], nil
 }
 
-// editable is https://docs.stripe.com/api/invoiceitems/update: until the
-// invoice that took the item is final. The wording is assumed.
+// editable follows https://docs.stripe.com/api/invoiceitems/update: an item can be changed until its
+// invoice is final. It returns an error otherwise. The error message is assumed.
 func (i *invoiceItem) editable() *answer {
 	if i.invoice == nil || i.invoice.status() == "draft" {
 		return nil
@@ -149,9 +150,9 @@ func (c *call) readInteger(into *metering.Decimal, field string) *answer {
 	return nil
 }
 
-// readMoney reads an amount, or the price of one unit that the call makes for the
-// item: https://docs.stripe.com/api/invoiceitems/create. That a change of it keeps
-// the currency is assumed.
+// readMoney sets the item's amount, from the amount or from the unit price that the call creates for the
+// item: https://docs.stripe.com/api/invoiceitems/create. The fake assumes that an update keeps the
+// currency.
 func (c *call) readMoney(i *invoiceItem) *answer {
 	const data = "price_data"
 	if !c.form.Has(data + "[product]") {
@@ -186,7 +187,7 @@ func (c *call) readPeriod(i *invoiceItem) *answer {
 	return nil
 }
 
-// takenBy puts a new item on a draft that the call names.
+// takenBy adds a new item to the draft that the call names.
 func (c *call) takenBy(i *invoiceItem) *answer {
 	if !c.form.Has("invoice") {
 		return nil
@@ -199,7 +200,7 @@ func (c *call) takenBy(i *invoiceItem) *answer {
 	case in.status() != "draft":
 		problem = refused(http.StatusBadRequest, "invoice_not_editable", "invoice", "The invoice %s is no longer a draft.", in.id)
 	case in.currency != "" && in.currency != i.currency:
-		problem = invalid("currency", "The currency of the invoice item must be that of the invoice, %s.", in.currency) // assumed
+		problem = invalid("currency", "The currency of the invoice item must be that of the invoice, %s.", in.currency) // assumed error message
 	case len(c.itemLines(in)) >= maxInvoiceItems:
 		problem = invalid("invoice", "An invoice has at most %d invoice items.", maxInvoiceItems)
 	default:
@@ -235,13 +236,13 @@ func (c *call) readInvoiceItem() (*invoiceItem, *answer) {
 	return i, c.takenBy(i)
 }
 
-// otherCurrency is https://docs.stripe.com/billing/customer#currency in the words of the API.
+// otherCurrency returns the API's error for https://docs.stripe.com/billing/customer#currency.
 func otherCurrency(has string) answer {
 	return invalid("currency", "You cannot combine currencies on a single customer. This customer has an active subscription, "+
 		"subscription schedule, discount, quote, or invoice item with currency %s.", has)
 }
 
-// currencyOf is the only one that a customer may be billed in for now; "" is any.
+// currencyOf returns the only currency in which a customer can be billed now; "": any.
 func (a *account) currencyOf(customer string) string {
 	for _, s := range a.subscriptions {
 		if s.Customer == customer && s.live() && len(s.Items) > 0 {
@@ -301,7 +302,7 @@ func (c *call) invoiceItemObject(i *invoiceItem) object {
 	return body
 }
 
-// pairs are the parameters name[…].
+// pairs returns the parameters name[…] by their key.
 func (c *call) pairs(name string) map[string]string {
 	pairs := map[string]string{}
 	for field, values := range c.form {

@@ -7,13 +7,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// embeddedLines is how many lines an invoice shows before it says has_more.
+// embeddedLines is the number of lines in an invoice object. If there are more, has_more is true.
 const embeddedLines = 10
 
-// view is the form in which objects are shown.
+// view is the form of objects in a response.
 type view struct {
 	version string
-	tiers   bool // of prices: https://docs.stripe.com/api/prices/object#price_object-tiers are shown where they are asked for
+	tiers   bool // prices include their tiers: https://docs.stripe.com/api/prices/object#price_object-tiers are returned only on request
 }
 
 func (a *account) invoiceObject(in *invoice, v view) object {
@@ -49,7 +49,7 @@ func (a *account) invoiceObject(in *invoice, v view) object {
 	return body
 }
 
-// due is when a final invoice that is sent has to be paid.
+// due returns the due date of an invoice with send_invoice, and a zero time for any other invoice.
 func (in *invoice) due() time.Time {
 	if in.collection != "send_invoice" {
 		return time.Time{}
@@ -83,7 +83,7 @@ func (in *invoice) transitions() object {
 	return body
 }
 
-// seconds is null for the time that is none.
+// seconds returns Unix seconds, or null for a zero time.
 func seconds(at time.Time) any {
 	if at.IsZero() {
 		return nil
@@ -91,7 +91,7 @@ func seconds(at time.Time) any {
 	return at.Unix()
 }
 
-// orNull is null for a text that is none.
+// orNull returns the text, or null if it is empty.
 func orNull(text string) any {
 	if text == "" {
 		return nil
@@ -116,7 +116,7 @@ func (a *account) lineObjects(in *invoice, v view) []object {
 	return all
 }
 
-// usageLine says in a version's words which item of the subscription a line is of.
+// usageLine sets the fields that refer to the line's subscription item, in the form of the API version.
 func (a *account) usageLine(body object, in *invoice, u *span, v view) {
 	body["period"] = object{"start": u.start.Unix(), "end": u.end.Unix()}
 	if v.version < basil {
@@ -131,7 +131,7 @@ func (a *account) usageLine(body object, in *invoice, u *span, v view) {
 	}}
 }
 
-// moneyLine says in a version's words which invoice item a line is of.
+// moneyLine sets the fields that refer to the line's invoice item, in the form of the API version.
 func (a *account) moneyLine(body object, i *invoiceItem, v view) {
 	body["description"], body["metadata"], body["period"] = i.description, i.metadata, object{"start": i.start, "end": i.end}
 	if v.version < basil {

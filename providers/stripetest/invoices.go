@@ -9,45 +9,44 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// grace is how long an invoice is a draft by default:
-// https://docs.stripe.com/billing/subscriptions/usage-based/configure-grace-period
+// grace is the default time for which an invoice is a draft:
 const grace = time.Hour
 
 type invoice struct {
 	id           string
 	customer     string
-	subscription *subscription // nil of an invoice that a call made
+	subscription *subscription // nil: a call created the invoice
 	reason       string
 	start, end   time.Time
 	created      time.Time
 	metadata     map[string]string
-	currency     string // of an invoice that a call made; "": that of its lines
+	currency     string // set by the call that created the invoice; "": currency of the lines
 	collection   string // "": charge_automatically
-	daysUntilDue int64  // of one that is sent
-	excluding    bool   // what is pending
+	daysUntilDue int64  // with send_invoice
+	excluding    bool   // excludes pending invoice items
 	autoAdvance  bool
-	finalizesAt  time.Time // zero where nothing finalizes it by itself
-	finalizedAt  time.Time // zero while it is a draft
+	finalizesAt  time.Time // zero: no automatic finalization
+	finalizedAt  time.Time // zero: a draft
 	spans        []*span
-	edited       map[string]line // by somebody, while it was a draft
-	lines        []line          // of a final one
-	outcome      string          // "" while a final one is open
+	edited       map[string]line // lines that were updated in the draft, by id
+	lines        []line          // only for a final invoice
+	outcome      string          // "": a final invoice is open
 	outcomeAt    time.Time
 	creditNotes  []*creditNote
 }
 
-// span is an item's usage between two instants.
+// span is the usage of an item between two times.
 type span struct {
 	item       Item
 	price      *Price
 	start, end time.Time
-	before     metering.Decimal // what earlier invoices of the period billed, after a threshold
-	free       bool             // the item was in its trial
-	counted    bool             // of a threshold's invoice: isn't counted again
-	lines      []line           // as they stood when the draft was made
+	before     metering.Decimal // quantity on earlier invoices of the period, created by a threshold
+	free       bool             // usage in the trial is free
+	counted    bool             // on the invoice of a threshold, and not counted again
+	lines      []line           // as counted when the draft was created
 }
 
-// line is what a span or an invoice item costs.
+// line is the invoice line of a span or an invoice item.
 type line struct {
 	id          string
 	span        *span
@@ -64,8 +63,8 @@ func (l line) currency() string {
 	return l.span.price.Currency
 }
 
-// draft makes an invoice, and puts on it what was pending for it: what comes
-// later waits for the next.
+// draft adds an invoice to the account and attaches the pending invoice items to it. Later items are
+// attached to the next invoice.
 func (f *Fake) draft(a *account, in *invoice) *invoice {
 	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
 	paused := in.paused()
@@ -88,8 +87,8 @@ func (f *Fake) draft(a *account, in *invoice) *invoice {
 	return in
 }
 
-// paused is what becomes of a new invoice while its subscription's collection
-// is paused: https://docs.stripe.com/billing/subscriptions/pause-payment
+// paused returns the outcome of a new invoice while the collection of its subscription is paused, or "":
+// https://docs.stripe.com/billing/subscriptions/pause-payment
 func (in *invoice) paused() string {
 	if in.subscription == nil {
 		return ""
@@ -97,7 +96,7 @@ func (in *invoice) paused() string {
 	return strings.TrimPrefix(in.subscription.paused(in.created), "mark_")
 }
 
-// finalizeDue finalizes every draft whose time has come.
+// finalizeDue finalizes every draft that is due.
 func (f *Fake) finalizeDue(a *account) {
 	for _, in := range slices.Clone(a.drafts) {
 		if !in.finalizesAt.IsZero() && !f.at(a, in.customer).Before(in.finalizesAt) {
@@ -107,7 +106,7 @@ func (f *Fake) finalizeDue(a *account) {
 	}
 }
 
-// finalize counts metered usage again, for the last time.
+// finalize finalizes a draft, after a last count of the metered usage.
 func (f *Fake) finalize(a *account, in *invoice, at time.Time) {
 	in.lines = a.counted(in)
 	in.finalizedAt, in.finalizesAt = at, time.Time{}
@@ -115,14 +114,14 @@ func (f *Fake) finalize(a *account, in *invoice, at time.Time) {
 	f.emitInvoice(a, in, at, "invoice.finalized")
 }
 
-// conclude ends a final invoice.
+// conclude marks a final invoice as paid, void or uncollectible.
 func (f *Fake) conclude(a *account, in *invoice, outcome string, at time.Time) {
 	in.outcome, in.outcomeAt, in.autoAdvance = outcome, at, false
 	kind := map[string]string{"paid": "invoice.paid", "void": "invoice.voided", "uncollectible": "invoice.marked_uncollectible"}[outcome]
 	f.emitInvoice(a, in, at, kind)
 }
 
-// spansOf are a subscription's metered items between two instants.
+// spansOf returns the spans of a subscription's metered items between two times.
 func (a *account) spansOf(s *subscription, start, end time.Time) []*span {
 	var spans []*span
 	for _, i := range s.Items {
@@ -133,8 +132,8 @@ func (a *account) spansOf(s *subscription, start, end time.Time) []*span {
 	return spans
 }
 
-// spanOf begins where the item got its price. That two items of a customer on
-// one meter are both billed is assumed.
+// spanOf returns the span of an item. It starts when the item got its price, if this is after start. The
+// fake assumes that two items of a customer on one meter are both billed.
 func (a *account) spanOf(s *subscription, i Item, start, end time.Time) *span {
 	if since := s.since[i.ID]; since.After(start) {
 		start = since
@@ -144,8 +143,8 @@ func (a *account) spanOf(s *subscription, i Item, start, end time.Time) *span {
 	return u
 }
 
-// count makes the lines of a span. Those of a trial have the quantity and cost
-// nothing: https://docs.stripe.com/billing/subscriptions/billing-mode/compare#trials
+// count returns the lines of a span. Lines in a trial have the quantity and no amount:
+// https://docs.stripe.com/billing/subscriptions/billing-mode/compare#trials
 func (a *account) count(s *subscription, u *span) []line {
 	if u.counted {
 		return u.lines
@@ -168,12 +167,12 @@ func (a *account) usage(s *subscription, i Item, price *Price, start, end time.T
 	return a.metered(a.meter(price.Meter), s.Customer, start, end)
 }
 
-// shown are an invoice's lines as the API has them.
+// shown returns the lines of an invoice in the API.
 func (a *account) shown(in *invoice) []line {
 	return a.linesOf(in, func(u *span) []line { return u.lines })
 }
 
-// counted are the lines that an invoice would have if it were final now.
+// counted returns the lines that an invoice would have if it were finalized now.
 func (a *account) counted(in *invoice) []line {
 	return a.linesOf(in, func(u *span) []line { return a.count(in.subscription, u) })
 }
@@ -195,7 +194,7 @@ func (a *account) linesOf(in *invoice, of func(*span) []line) []line {
 	return append(lines, a.itemLines(in)...)
 }
 
-// description is in the words of published invoices.
+// description returns the text of a line, as in invoices that Stripe's users have published.
 func (p part) description(price string) string {
 	switch {
 	case p.flat:
@@ -248,7 +247,7 @@ func (in *invoice) subscriptionID() string {
 	return in.subscription.ID
 }
 
-// currency is that of every price of a subscription.
+// currency returns the currency of a subscription's prices.
 func (a *account) currency(s *subscription) string {
 	if len(s.Items) == 0 {
 		return "usd"

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// itemChange is what a call does to one item: a new one has no id, a removed
-// one no price.
+// itemChange is the change of one item. id is "" for a new item, and price is "" for a removed one.
 type itemChange struct{ id, price string }
 
 func (c *call) createItem() answer {
@@ -56,7 +55,7 @@ func (c *call) changeItem(s *subscription, change itemChange) answer {
 	return found(c.itemObject(s, s.Items[at], c.view()))
 }
 
-// itemChanges reads the items of an update of their subscription.
+// itemChanges parses the items in an update of their subscription.
 func (c *call) itemChanges(s *subscription) ([]itemChange, *answer) {
 	var changes []itemChange
 	for n := 0; ; n++ {
@@ -66,7 +65,7 @@ func (c *call) itemChanges(s *subscription) ([]itemChange, *answer) {
 			return changes, nil
 		}
 		if change.price == "" && c.form.Get(field+"[deleted]") != "true" {
-			continue // nothing that the fake knows of is changed
+			continue // no field that the fake supports is changed
 		}
 		if problem := c.changeProblem(s, change, field+"[price]"); problem != nil {
 			return nil, problem
@@ -95,13 +94,13 @@ func (s *subscription) itemAt(id string) int {
 	return slices.IndexFunc(s.Items, func(i Item) bool { return i.ID == id })
 }
 
-// changeItems gives items other prices from now on:
+// changeItems adds and removes items, and changes their prices from now on:
 // https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
 func (c *call) changeItems(s *subscription, changes []itemChange, now time.Time) {
 	if len(changes) == 0 {
 		return
 	}
-	s.Items = slices.Clone(s.Items) // invoices and seeds keep those that they have
+	s.Items = slices.Clone(s.Items) // invoices and seeds keep the old slice
 	for _, change := range changes {
 		at := s.itemAt(change.id)
 		switch {
@@ -125,10 +124,10 @@ func (c *call) changeItems(s *subscription, changes []itemChange, now time.Time)
 	}
 }
 
-// billSegment bills what was used at a price that ends, where the billing mode
-// is flexible; in classic mode nobody pays for that. That what comes later for
-// the time before the change is billed in neither is assumed: Stripe says "at the
-// price effective at the time it's reported", and not which of two times that is.
+// billSegment bills the usage at a price that ends now. It does so in the flexible billing mode only: in
+// the classic mode, no invoice bills this usage. The fake assumes that neither mode bills usage that is
+// reported after the change for the time before it. Stripe writes "at the price effective at the time it's
+// reported", which leaves open which of the two times it means.
 func (c *call) billSegment(s *subscription, i Item, now time.Time) {
 	price := c.price(i.Price)
 	if s.BillingMode != "flexible" || c.form.Get("proration_behavior") == "none" || price.UsageType != "metered" {

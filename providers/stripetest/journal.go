@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// step is something that changed the fake; one that says nothing is only time
-// that has passed. Serial, the last number given before, makes the ids the
-// same when it is done again.
+// step is a change of the fake. A step without Seed, Advance and Call records only that time has passed.
+// Serial is the last number used in an id before the step, so that a replay creates the same ids.
 type step struct {
 	At      time.Time     `json:"at"`
 	Serial  int           `json:"serial"`
@@ -23,7 +22,7 @@ type step struct {
 	Call    *journaled    `json:"call,omitempty"`
 }
 
-// journaled is a call, and how the fake was asked to take it.
+// journaled is a call, and the behaviour that applied to it.
 type journaled struct {
 	Method    string      `json:"method"`
 	URL       string      `json:"url"`
@@ -32,9 +31,8 @@ type journaled struct {
 	Behaviour Behaviour   `json:"behaviour"`
 }
 
-// Resume makes the fake what it was when it wrote the journal, which is empty
-// at first, and goes on writing to it: Stripe forgets nothing by a restart.
-// Calls that changed nothing are not in it.
+// Resume replays the journal, so that the fake's state survives a restart like Stripe's, and then appends
+// to the journal. The journal is empty at first. It omits calls that changed nothing.
 func (f *Fake) Resume(journal io.ReadWriter) error {
 	now := f.options.Now
 	defer func() { f.options.Now = now }()
@@ -60,7 +58,7 @@ func (f *Fake) again(s step) error {
 	f.serial = s.Serial
 	switch {
 	case s.Seed != nil:
-		_ = f.Seed(s.Seed) // what was refused is refused again
+		_ = f.Seed(s.Seed) // a seed that failed fails again
 	case s.Call != nil:
 		f.behaviour = s.Call.Behaviour
 		return s.Call.repeat(f)
@@ -70,7 +68,7 @@ func (f *Fake) again(s step) error {
 	return nil
 }
 
-// repeat makes the call for a caller who has gone, so that nothing waits.
+// repeat makes the call with a canceled context, so that nothing waits.
 func (j *journaled) repeat(f *Fake) error {
 	gone, leave := context.WithCancel(context.Background())
 	leave()
@@ -88,7 +86,8 @@ func (j *journaled) repeat(f *Fake) error {
 	return nil
 }
 
-// note keeps a step. After one that cannot be written, none makes sense.
+// note appends a step to the journal. After a write error it drops the journal, because later steps depend
+// on this one.
 func (f *Fake) note(s step) {
 	if f.journal == nil {
 		return
@@ -99,7 +98,7 @@ func (f *Fake) note(s step) {
 	}
 }
 
-// noteCall keeps a call that may have changed something.
+// noteCall records a call that may have changed the state.
 func (f *Fake) noteCall(r *http.Request, form string, b Behaviour, a answer, serial int) {
 	if r.Method == http.MethodGet || a.unsaved || a.replayed {
 		return

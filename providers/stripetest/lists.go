@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// object is one of Stripe's, as it is answered.
+// object is an object of Stripe in a response.
 type object = map[string]any
 
-// wants says whether a filter lets a value through.
+// wants reports whether a filter accepts a value.
 func (c *call) wants(filter, value string) bool {
 	return c.form.Get(filter) == "" || c.form.Get(filter) == value
 }
 
-// page is the part of a list that the call asks for.
+// page returns the page of a list that the call selects.
 func (c *call) page(all []object) answer {
 	limit := 10
 	if text := c.form.Get("limit"); text != "" {
@@ -49,7 +49,7 @@ func listObject(all []object, limit int, url string) object {
 	return object{"object": "list", "url": url, "has_more": len(all) > len(shown), "data": shown}
 }
 
-// pageBefore is the end of what stands before an object.
+// pageBefore returns the last page of the objects that precede ending_before.
 func pageBefore(all []object, limit int, url string) object {
 	page := listObject(all[max(0, len(all)-limit):], limit, url)
 	page["has_more"] = len(all) > limit

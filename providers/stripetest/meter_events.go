@@ -12,19 +12,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of https://docs.stripe.com/api/billing/meter-event/create
+// Limits: https://docs.stripe.com/api/billing/meter-event/create
 const (
 	oldest        = 35 * 24 * time.Hour
 	newest        = 5 * time.Minute
 	maxIdentifier = 100 // characters
 )
 
-// lag is how far summaries are behind where a Behaviour says nothing else.
+// lag is the default delay of stale summaries.
 const lag = 10 * time.Minute
 
 const maxDigits = 15
 
-// event is a meter event; events are kept in the order in which they came.
+// event is a meter event. Events are stored in the order of their arrival.
 type event struct {
 	meter    *Meter
 	customer string
@@ -33,8 +33,7 @@ type event struct {
 	received time.Time
 }
 
-// Rejection is a meter event that was answered with success and not counted:
-// https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api#handle-errors
+// Rejection is a meter event that was acknowledged and not counted:
 type Rejection struct {
 	Identifier string `json:"identifier"`
 	Meter      string `json:"meter"`
@@ -50,7 +49,8 @@ func (a *account) meterOf(eventName string) *Meter {
 	return nil
 }
 
-// meterAndCustomer names what only one call may work on at a time.
+// meterAndCustomer returns the key of the lock that allows one call at a time for a meter and customer, or
+// "".
 func (c *call) meterAndCustomer() string {
 	m := c.meterOf(c.form.Get("event_name"))
 	if m == nil || c.request.URL.Path != "/v1/billing/meter_events" {
@@ -106,7 +106,7 @@ func (c *call) readEvent() (event, *answer) {
 		return problem("payload", "The value in the event payload %v.", err)
 	}
 	at, err := readTime(c.form.Get("timestamp"), c.fake.at(c.account, customer))
-	if err == nil { // of a customer with a test clock: no document says which clock counts
+	if err == nil { // with a test clock, too: Stripe does not document which clock applies
 		_, err = readTime(strconv.FormatInt(at.Unix(), 10), c.fake.now())
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func readValue(text string, decimals bool) (metering.Decimal, error) {
 	return value, nil
 }
 
-// digits are those of the plain notation without leading zeros.
+// digits returns the number of digits in plain notation, without leading zeros.
 func digits(value metering.Decimal) int {
 	return len(strings.TrimLeft(strings.Replace(value.String(), ".", "", 1), "-0"))
 }
@@ -150,7 +150,7 @@ func readTime(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// metered is a customer's usage on a meter from start until end.
+// metered returns a customer's usage on a meter from start, included, until end, excluded.
 func (a *account) metered(m *Meter, customer string, start, end time.Time) metering.Decimal {
 	if m.EventTimeWindow != "" && m.Formula != "last" {
 		return a.windowed(m, customer, start, end)
@@ -175,14 +175,13 @@ func (a *account) metered(m *Meter, customer string, start, end time.Time) meter
 	return total
 }
 
-// window is the last value that came for an hour or day of UTC.
+// window is an hour or day of UTC with its last received value.
 type window struct {
 	start time.Time
 	value metering.Decimal
 }
 
-// windows are in the order in which they were begun.
-// https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage#event-ingestion
+// windows returns the windows in the order of their first event:
 func (a *account) windows(m *Meter, customer string) []window {
 	var all []window
 	at := map[time.Time]int{}
@@ -209,8 +208,9 @@ func (m *Meter) window() time.Duration {
 	return time.Hour
 }
 
-// windowed adds the windows that end in the period: one that the period's end
-// cuts is billed with the next (https://insiders.stripe.dev/t/usage-based-billing-daily-aggregate-question/1252).
+// windowed returns the sum of the windows that end in the period. A window that spans the period's end is
+// billed in the next period
+// (https://insiders.stripe.dev/t/usage-based-billing-daily-aggregate-question/1252).
 func (a *account) windowed(m *Meter, customer string, start, end time.Time) metering.Decimal {
 	var total metering.Decimal
 	for _, w := range a.windows(m, customer) {
@@ -247,7 +247,7 @@ func (c *call) listEventSummaries() answer {
 	}})
 }
 
-// seen is the account as summaries know it, which follow events by some minutes:
+// seen returns the account as summaries show it. In the mode Stale they lack the newest events:
 // https://docs.stripe.com/api/billing/meter-event-summary
 func (c *call) seen() *account {
 	if c.mode != Stale {

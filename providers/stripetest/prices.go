@@ -41,7 +41,7 @@ func (c *call) readPrice() *Price {
 	return p
 }
 
-// decimal is an amount of a tier, which has two forms.
+// decimal returns an amount of a tier, given as a decimal or as an integer.
 func (c *call) decimal(field string) string {
 	if decimal := c.form.Get(field + "_decimal]"); decimal != "" {
 		return decimal

@@ -8,28 +8,26 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Tier is a step of a price. Amounts are decimals of the smallest unit, "" is none.
+// Tier is a tier of a price. Amounts are decimals in the smallest unit; "" is none.
 type Tier struct {
-	UpTo       string `json:"up_to"` // the last quantity of the tier; "inf" in the last tier
+	UpTo       string `json:"up_to"` // last quantity of the tier; "inf" in the last tier
 	UnitAmount string `json:"unit_amount_decimal"`
 	FlatAmount string `json:"flat_amount_decimal"`
 }
 
-// part is what one tier of a price, or all of it, makes of a quantity.
+// part is the quantity and amount in one tier of a price, or of a price without tiers.
 type part struct {
-	tier     int // from 1; 0 is a price without tiers
+	tier     int // from 1; 0: a price without tiers
 	flat     bool
 	quantity metering.Decimal
 	amount   metering.Decimal // in the currency's smallest unit
 }
 
-// parts are the lines that an invoice has for a quantity: one for each tier that
-// it reaches, and one more, of no quantity, for that tier's flat amount, also
-// where nothing was used. Each is rounded on its own, half a smallest unit is
-// one, and none is below zero
-// (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
-// So do invoices that were published; that volume prices have a line of their
-// own for the flat amount too is assumed. Less than nothing is billed as nothing
+// parts returns the lines of an invoice for a quantity: one for each tier that it reaches, and another one,
+// without a quantity, for that tier's flat amount, even without usage. Each line is rounded separately,
+// half up, and at least 0 (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
+// Published invoices agree with this. It is assumed that volume prices have a separate line for the flat
+// amount too. A negative quantity is billed as 0
 // (https://docs.stripe.com/billing/subscriptions/usage-based/meters/configure).
 func (p *Price) parts(quantity metering.Decimal) []part {
 	quantity = notNegative(quantity)
@@ -56,8 +54,8 @@ func (p *Price) parts(quantity metering.Decimal) []part {
 	return parts
 }
 
-// rest are the parts of a quantity of which so much is billed already: tiers go
-// on, see https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
+// rest returns the parts of a quantity minus the parts of the billed quantity. The tiers continue after a
+// threshold's invoice: https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
 func (p *Price) rest(quantity, billed metering.Decimal) []part {
 	parts := p.parts(quantity)
 	if billed.IsZero() {
@@ -77,7 +75,7 @@ func (p *Price) rest(quantity, billed metering.Decimal) []part {
 	return left
 }
 
-// single is what a price without tiers makes of a quantity.
+// single returns the amount for a quantity at a price without tiers.
 func (p *Price) single(quantity metering.Decimal) *big.Rat {
 	units := p.transformed(rational(quantity.String()))
 	if units.Sign() < 0 {
@@ -86,7 +84,7 @@ func (p *Price) single(quantity metering.Decimal) *big.Rat {
 	return units.Mul(units, rational(p.UnitAmount))
 }
 
-// transformed is https://docs.stripe.com/api/prices/create#create_price-transform_quantity
+// transformed follows https://docs.stripe.com/api/prices/create#create_price-transform_quantity
 func (p *Price) transformed(quantity *big.Rat) *big.Rat {
 	if p.DivideBy == 0 {
 		return quantity
@@ -119,7 +117,7 @@ func notNegative(x metering.Decimal) metering.Decimal {
 	return x
 }
 
-// check says what is wrong with a price's form.
+// check validates the form of a price.
 func (p *Price) check() error {
 	if len(p.Tiers) == 0 && p.TiersMode != "" {
 		return fmt.Errorf("a tiered price must have tiers")
@@ -151,7 +149,7 @@ func (p *Price) check() error {
 	return nil
 }
 
-// rational is a checked decimal; "" is none.
+// rational returns the value of a valid decimal; "" is 0.
 func rational(decimal string) *big.Rat {
 	r := new(big.Rat)
 	if decimal != "" {
@@ -160,12 +158,13 @@ func rational(decimal string) *big.Rat {
 	return r
 }
 
-// floor is the greatest whole number that isn't above x.
+// floor returns the greatest whole number that is not above x.
 func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) }
 
 func halfUp(x *big.Rat) *big.Int { return floor(new(big.Rat).Add(x, big.NewRat(1, 2))) }
 
-// decimalOf takes whole numbers of any length; not every Decimal can be read.
+// decimalOf converts a whole number of any length. It does not parse the digits, because the parser limits
+// their number.
 func decimalOf(n *big.Int) metering.Decimal {
 	if n.IsInt64() {
 		return metering.Whole(n.Int64())

@@ -10,9 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Seed is what a test or a demo begins with. What has an id that is there
-// already stays as it was, so that seeding twice is seeding once; what has no
-// id gets one.
+// Seed is the initial state of a test or a demo. Objects with an existing id are unchanged, so a seed can
+// be applied twice. Objects without an id get one.
 type Seed struct {
 	Account       Account        `json:"account"`
 	Customers     []Customer     `json:"customers"`
@@ -22,41 +21,41 @@ type Seed struct {
 	Subscriptions []Subscription `json:"subscriptions"`
 }
 
-// Account is whom the rest of a Seed belongs to. A key with _live_ in it is of
-// its live mode, any other of its test mode: nothing of one is seen in the other.
+// Account owns the other objects of a Seed. A key that contains _live_ belongs to the account's live mode,
+// and any other key to its test mode. Each mode has its own objects.
 type Account struct {
 	ID            string   `json:"id"`
 	Key           string   `json:"key"`
-	Permissions   []string `json:"permissions"`           // of a restricted key, such as subscription_read; null is all
-	WebhookURL    string   `json:"webhook_url"`           // where POST /_webhook sends by default
-	WebhookSecret string   `json:"webhook_secret"`        // what it signs with
-	Decimals      bool     `json:"decimals,omitempty"`    // of meter events; Stripe enables them on request
-	APIVersion    string   `json:"api_version,omitempty"` // in which its events are written; "" is 2023-10-16
+	Permissions   []string `json:"permissions"`           // permissions of a restricted key, such as subscription_read; null: all
+	WebhookURL    string   `json:"webhook_url"`           // default URL of POST /_webhook
+	WebhookSecret string   `json:"webhook_secret"`        // default signing secret of POST /_webhook
+	Decimals      bool     `json:"decimals,omitempty"`    // meter events can have decimals; Stripe enables them on request
+	APIVersion    string   `json:"api_version,omitempty"` // version of its events; "": 2023-10-16
 
-	// FinalAtOnce finalizes the last invoice of a subscription as soon as it is
-	// made. No document says whether it is a draft for an hour, as it is else.
+	// FinalAtOnce finalizes the last invoice of a subscription at once. Stripe does not document whether
+	// this invoice is a draft for an hour, like other invoices.
 	FinalAtOnce bool `json:"final_at_once,omitempty"`
 
-	// KeepDrafts leaves every draft until somebody finalizes it: auto_advance is off.
+	// KeepDrafts turns off auto_advance: only a call finalizes a draft.
 	KeepDrafts bool `json:"keep_drafts,omitempty"`
 }
 
-// Customer is one of Stripe's.
+// Customer is a customer at Stripe.
 type Customer struct {
 	ID        string `json:"id"`
 	Email     string `json:"email"`
 	TestClock string `json:"test_clock"`
 
-	BillingCredits int64 `json:"billing_credits,omitempty"` // that it has left, in cents
+	BillingCredits int64 `json:"billing_credits,omitempty"` // remaining credits, in cents
 }
 
-// Product is what prices, and lines without a price, are of.
+// Product is a product, to which prices and lines without a price refer.
 type Product struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
 
-// Meter is a billing meter. Formula defaults to sum.
+// Meter is a billing meter. The default of Formula is sum.
 type Meter struct {
 	ID              string            `json:"id"`
 	EventName       string            `json:"event_name"`
@@ -68,42 +67,42 @@ type Meter struct {
 	Metadata        map[string]string `json:"metadata"`
 }
 
-// Price is metered and in dollars by default.
+// Price is a price, by default metered and in dollars.
 type Price struct {
 	ID             string            `json:"id"`
 	LookupKey      string            `json:"lookup_key"`
 	Metadata       map[string]string `json:"metadata"`
 	Currency       string            `json:"currency"`
-	UnitAmount     string            `json:"unit_amount_decimal"` // of the smallest unit: "2.5" is 2.5 cents
+	UnitAmount     string            `json:"unit_amount_decimal"` // in the smallest unit: "2.5" is 2.5 cents
 	TiersMode      string            `json:"tiers_mode,omitempty"`
 	Tiers          []Tier            `json:"tiers,omitempty"`               // instead of UnitAmount
-	Months         int               `json:"months,omitempty"`              // of a period; 0 is one, 12 a year
-	DivideBy       int64             `json:"transform_divide_by,omitempty"` // units are priced in packages of so many
+	Months         int               `json:"months,omitempty"`              // length of a period; 0: 1 month
+	DivideBy       int64             `json:"transform_divide_by,omitempty"` // package size: units are priced in packages
 	DivideRound    string            `json:"transform_round,omitempty"`     // "up" or "down"
 	UsageType      string            `json:"usage_type"`
-	Meter          string            `json:"meter"` // "" is the legacy metered billing
+	Meter          string            `json:"meter"` // "": legacy metered billing
 	AggregateUsage string            `json:"aggregate_usage"`
 	Inactive       bool              `json:"inactive"`
 }
 
-// Subscription is active and runs in calendar months of UTC by default. Its
-// prices are all for periods of one length.
+// Subscription is a subscription, by default active with the calendar months of UTC as periods. The periods
+// of its prices have the same length.
 type Subscription struct {
 	ID                string `json:"id"`
 	Customer          string `json:"customer"`
 	Status            string `json:"status"`
 	Start             int64  `json:"current_period_start"`
-	End               int64  `json:"current_period_end"` // later periods are as long as its prices say
+	End               int64  `json:"current_period_end"` // the prices decide the length of later periods
 	BillingThresholds bool   `json:"billing_thresholds"`
 	Items             []Item `json:"items"`
-	BillingMode       string `json:"billing_mode,omitempty"` // "flexible"; "" is classic
-	TrialEnd          int64  `json:"trial_end,omitempty"`    // ends the first period
+	BillingMode       string `json:"billing_mode,omitempty"` // "flexible" or "classic"; "": classic
+	TrialEnd          int64  `json:"trial_end,omitempty"`    // end of the first period
 	CancelAtPeriodEnd bool   `json:"cancel_at_period_end,omitempty"`
-	ThresholdAmount   int64  `json:"threshold_amount_gte,omitempty"` // of BillingThresholds; 0 is never reached
+	ThresholdAmount   int64  `json:"threshold_amount_gte,omitempty"` // amount of BillingThresholds; 0: never reached
 	ResetAnchor       bool   `json:"reset_billing_cycle_anchor,omitempty"`
 }
 
-// Item is a line of a subscription.
+// Item is an item of a subscription.
 type Item struct {
 	ID    string `json:"id"`
 	Price string `json:"price"`
@@ -111,10 +110,10 @@ type Item struct {
 
 type credential struct {
 	account     *account
-	permissions []string // nil is all
+	permissions []string // nil: all
 }
 
-// may says whether the key has a permission; who may write may read.
+// may reports whether the key has a permission. A write permission includes the read permission.
 func (c credential) may(permission string) bool {
 	if c.permissions == nil || permission == "" {
 		return true
@@ -143,7 +142,7 @@ type account struct {
 	happenings    []*happening
 	identifiers   map[string]time.Time
 	invoices      []*invoice
-	drafts        []*invoice // those of invoices that aren't final
+	drafts        []*invoice // drafts among invoices
 	invoiceItems  []*invoiceItem
 	saved         map[string]*saved
 	busy          map[string]bool
@@ -161,7 +160,7 @@ func (f *Fake) serveSeed(w http.ResponseWriter, r *http.Request) {
 	encode(w, http.StatusOK, in)
 }
 
-// Seed adds to what is there, and fills in the ids and defaults of in.
+// Seed adds objects to the fake, and sets missing ids and defaults in in.
 func (f *Fake) Seed(in *Seed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -312,7 +311,7 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 	return nil
 }
 
-// months are how long a subscription's periods are: its first price says so.
+// months returns the length of a subscription's periods, which its first price decides.
 func (a *account) months(in *Subscription) int {
 	if len(in.Items) == 0 {
 		return 1
@@ -320,8 +319,8 @@ func (a *account) months(in *Subscription) int {
 	return max(1, a.price(in.Items[0].Price).Months)
 }
 
-// clash is the currency that a new subscription's customer has, where one of
-// its prices has another.
+// clash returns the currency of a new subscription's customer if one of its prices has another currency,
+// else "".
 func (a *account) clash(in *Subscription) string {
 	has := a.currencyOf(in.Customer)
 	for _, i := range in.Items {

@@ -8,14 +8,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// State is all that a fake knows.
+// State is the state of a fake.
 type State struct {
 	Now      time.Time      `json:"now"`
 	Accounts []AccountState `json:"accounts"`
-	Requests []Request      `json:"requests"` // the oldest first
+	Requests []Request      `json:"requests"` // oldest first
 }
 
-// AccountState is what one account would bill.
+// AccountState is the state of one account.
 type AccountState struct {
 	ID        string          `json:"id"`
 	Livemode  bool            `json:"livemode"`
@@ -25,7 +25,7 @@ type AccountState struct {
 	Rejected  []Rejection     `json:"rejected"`
 }
 
-// PendingState is an invoice item that no invoice has yet.
+// PendingState is an invoice item without an invoice.
 type PendingState struct {
 	Customer     string            `json:"customer"`
 	Subscription string            `json:"subscription"`
@@ -35,30 +35,30 @@ type PendingState struct {
 	Metadata     map[string]string `json:"metadata"`
 }
 
-// CustomerState is a customer's metered items, in their current periods.
+// CustomerState is the state of a customer's metered items in their current periods.
 type CustomerState struct {
 	ID    string      `json:"id"`
 	Items []ItemState `json:"items"`
 }
 
-// ItemState is what an item would cost if its period ended now.
+// ItemState is the line that an item would have if its period ended now.
 type ItemState struct {
 	Subscription string        `json:"subscription"`
 	PeriodStart  time.Time     `json:"period_start"`
 	PeriodEnd    time.Time     `json:"period_end"`
 	Meter        string        `json:"meter,omitempty"`
-	Windows      []WindowState `json:"windows,omitempty"` // of all time
+	Windows      []WindowState `json:"windows,omitempty"` // windows of all periods
 	LineState
 }
 
-// WindowState is an hour or a day of a meter with an event time window.
+// WindowState is one hour or day of a meter with an event time window.
 type WindowState struct {
 	Start time.Time        `json:"start"`
 	Value metering.Decimal `json:"value"`
 }
 
-// InvoiceState is an invoice. The lines of a draft are what it would bill if it
-// were final now; the API has them as they stood when it was made.
+// InvoiceState is an invoice. The lines of a draft are counted as if it were finalized now, whereas the API
+// shows the lines as counted when the draft was created.
 type InvoiceState struct {
 	ID           string           `json:"id"`
 	Customer     string           `json:"customer"`
@@ -74,15 +74,15 @@ type InvoiceState struct {
 	AutoAdvance  bool             `json:"auto_advance"`
 }
 
-// LineState is one item's share.
+// LineState is the line of one item.
 type LineState struct {
 	Item        string            `json:"item"`
 	Price       string            `json:"price"`
 	InvoiceItem string            `json:"invoice_item,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"` // of an invoice item
+	Metadata    map[string]string `json:"metadata,omitempty"` // metadata of an invoice item
 	Quantity    metering.Decimal  `json:"quantity"`
 	Amount      metering.Decimal  `json:"amount"`        // in the currency's smallest unit
-	Late        metering.Decimal  `json:"late,omitzero"` // came after the invoice was finalized; nobody pays it
+	Late        metering.Decimal  `json:"late,omitzero"` // usage that arrived after the invoice was finalized, and that no invoice bills
 	Currency    string            `json:"currency"`
 }
 
@@ -90,7 +90,7 @@ func (f *Fake) serveState(w http.ResponseWriter, _ *http.Request) {
 	encode(w, http.StatusOK, f.State())
 }
 
-// State returns all that the fake knows.
+// State returns the state of the fake.
 func (f *Fake) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,7 +102,7 @@ func (f *Fake) State() State {
 	return state
 }
 
-// Quantity is an item's usage in its current period that no invoice has yet.
+// Quantity returns an item's usage in its current period that is on no invoice yet.
 func (f *Fake) Quantity(item string) metering.Decimal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,8 @@ func (f *Fake) Quantity(item string) metering.Decimal {
 	return metering.Decimal{}
 }
 
-// Total is what an invoice bills, in the currency's smallest unit.
+// Total returns the total of an invoice, in the currency's smallest unit. A draft is counted as if it were
+// finalized now.
 func (f *Fake) Total(id string) metering.Decimal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,7 +192,7 @@ func (a *account) invoiceState(in *invoice) InvoiceState {
 		PeriodStart: in.start, PeriodEnd: in.end, Total: total(lines), Lines: []LineState{},
 		Collection: cmp.Or(in.collection, "charge_automatically"), DaysUntilDue: in.daysUntilDue, AutoAdvance: in.autoAdvance,
 	}
-	var reported *span // the first line of a span says what came late for all of it
+	var reported *span // the first line of a span has the late usage of the whole span
 	for _, l := range lines {
 		line := l.state()
 		if u := l.span; u != nil && !u.counted && u != reported {
@@ -202,7 +203,7 @@ func (a *account) invoiceState(in *invoice) InvoiceState {
 	return state
 }
 
-// late is the usage of a span that its invoice doesn't bill.
+// late returns the usage of a span that its invoice does not bill.
 func (a *account) late(in *invoice, u *span) metering.Decimal {
 	late := a.usage(in.subscription, u.item, u.price, u.start, u.end).Sub(u.before)
 	for _, l := range a.counted(in) {

@@ -1,24 +1,22 @@
-// Package stripetest is Stripe at the wire, as far as billing by usage needs
-// it: it keeps subscriptions, usage records and meter events, follows Stripe's
-// rules about them, bills them at the end of each period by a clock of its
-// own, and misbehaves when asked to. Where Stripe's documents leave a rule
-// open, the fake has the stricter one, and a comment says that it is assumed.
+// Package stripetest is a fake of Stripe's HTTP API for usage-based billing. It stores subscriptions, usage
+// records and meter events, follows Stripe's rules for them, and bills them at the end of each period by
+// its own clock. It fails on request. If Stripe's documentation leaves a rule open, the fake applies the
+// stricter one, and a comment says that it is assumed.
 //
-// The invoice of a period is a draft for an hour, or until its
-// automatically_finalizes_at: the API shows usage as it stood when the draft
-// was made, and it is counted again, for the last time, when it is finalized.
-// Subscriptions have trials, ends, thresholds, paused collection and both
-// billing modes; final invoices are paid, voided, given up and credited. Each of
-// that is an event for thirty days. The tests show it call by call.
+// The invoice of a period is a draft for an hour, or until its automatically_finalizes_at. The API shows
+// usage as counted when the draft was created. The fake counts it once more when the invoice is finalized.
+// Subscriptions have trials, ends, thresholds, paused collection and both billing modes. Final invoices can
+// be paid, voided, marked uncollectible and credited. Each of these changes is an event for thirty days.
+// The tests cover the calls one by one.
 //
 //	POST /_seed      accounts, customers, meters, prices and subscriptions: a Seed
-//	GET  /_state     what it would bill if all were final now, and what it was asked: a State
+//	GET  /_state     the requests, and the bill if all invoices were finalized now: a State
 //	POST /_clock     {"advance_seconds":3600} or {"now":1767225600}
 //	POST /_webhook   send a signed event: {"type":"invoice.created","object":"in_1","url":…,"secret":…},
 //	                 or one that has happened: {"event":"evt_1"}
 //	POST /behave     a Behaviour, for the next calls
 //
-// Any other path is Stripe's API.
+// All other paths are Stripe's API.
 package stripetest
 
 import (
@@ -36,18 +34,18 @@ import (
 
 const (
 	maxBody     = 1 << 20
-	maxRequests = 10_000 // then the oldest are forgotten: it may run for weeks
+	maxRequests = 10_000 // maximum number of stored requests; older ones are dropped, because the fake may run for weeks
 	basil       = "2025-03-31"
 )
 
-// Options of a fake.
+// Options are the options of a fake.
 type Options struct {
-	Now        func() time.Time          // nil is time.Now; Advance adds to it
-	Validate   func(*http.Request) error // called with every request before it is accepted
-	APIVersion string                    // "" answers in the version that a request asks for
+	Now        func() time.Time          // nil: time.Now; Advance adds to it
+	Validate   func(*http.Request) error // called for every request before it is accepted
+	APIVersion string                    // API version of all responses; "": the version that a request asks for
 }
 
-// Fake is one Stripe with all of its accounts.
+// Fake is a fake of Stripe with all of its accounts.
 type Fake struct {
 	options Options
 	routes  *http.ServeMux
@@ -59,10 +57,10 @@ type Fake struct {
 	keys      map[string]credential
 	behaviour Behaviour
 	requests  []Request
-	journal   *json.Encoder // nil keeps none
+	journal   *json.Encoder // nil: no journal
 }
 
-// route is one operation, and the permission that a restricted key needs for it.
+// route is an operation, with the permission that a restricted key needs for it.
 type route struct {
 	pattern    string
 	permission string
@@ -127,7 +125,7 @@ var routes = []route{
 	{"/", "", (*call).unknown},
 }
 
-// New returns a fake without any account.
+// New returns a fake without accounts.
 func New(options Options) *Fake {
 	if options.Now == nil {
 		options.Now = time.Now
@@ -146,7 +144,7 @@ func New(options Options) *Fake {
 
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.routes.ServeHTTP(w, r) }
 
-// Now is the fake's time.
+// Now returns the fake's time.
 func (f *Fake) Now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +153,7 @@ func (f *Fake) Now() time.Time {
 
 func (f *Fake) now() time.Time { return f.options.Now().Add(f.ahead).UTC() }
 
-// Advance moves the fake's clock, and with it periods, invoices and what it forgets.
+// Advance advances the fake's clock. It ends the periods and finalizes the invoices that are then due.
 func (f *Fake) Advance(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,25 +178,24 @@ func (f *Fake) serveClock(w http.ResponseWriter, r *http.Request) {
 	encode(w, http.StatusOK, map[string]int64{"now": f.Now().Unix()})
 }
 
-// id makes the next identifier of a kind.
+// id returns the next identifier with a prefix.
 func (f *Fake) id(prefix string) string {
 	f.serial++
 	return fmt.Sprintf("%s_fake%d", prefix, f.serial)
 }
 
-// Request is one call as it was answered.
+// Request is a call and the status of its response.
 type Request struct {
 	At             time.Time `json:"at"`
 	Method         string    `json:"method"`
 	Path           string    `json:"path"`
 	Form           string    `json:"form"`
 	IdempotencyKey string    `json:"idempotency_key,omitempty"`
-	Status         int       `json:"status"` // also where the answer was lost
+	Status         int       `json:"status"` // status of the response, even if the response was dropped
 	Replayed       bool      `json:"replayed,omitempty"`
 }
 
-// call is one request while it is worked on. Its methods are the operations,
-// and run under the fake's lock.
+// call is a request in progress. Its methods are the operations, and run under the fake's lock.
 type call struct {
 	*account
 	fake    *Fake
@@ -212,9 +209,8 @@ type call struct {
 
 type operation func(*call) answer
 
-// answer is what a call is told. unsaved ones were found before the endpoint
-// began to work, so the idempotency key remains free:
-// https://docs.stripe.com/api/idempotent_requests
+// answer is the response to a call. If unsaved is set, the call failed before the endpoint processed it, so
+// its idempotency key can be used again: https://docs.stripe.com/api/idempotent_requests
 type answer struct {
 	status   int
 	body     any
@@ -225,7 +221,7 @@ type answer struct {
 
 func found(body any) answer { return answer{status: http.StatusOK, body: body} }
 
-// refused is an error of Stripe's. Those that name no code have none at Stripe either.
+// refused returns an error of Stripe. An error without a code has none at Stripe either.
 func refused(status int, code, param, format string, args ...any) answer {
 	kind := "invalid_request_error"
 	if status >= 500 {
@@ -288,7 +284,7 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 		<-r.Context().Done()
 	}
 	if b.Mode == Hang || b.DropAnswer {
-		panic(http.ErrAbortHandler) // net/http's way to cut a connection without an answer
+		panic(http.ErrAbortHandler) // closes the connection without a response
 	}
 	w.Header().Set("Request-Id", id)
 	a.write(w)
@@ -308,8 +304,8 @@ func (f *Fake) keep(r Request) {
 	}
 }
 
-// work answers a call: misbehaving as asked, once for each idempotency key,
-// and one at a time where Stripe takes one at a time.
+// work processes a call with its behaviour. It processes the calls with the same idempotency key only once,
+// and allows one call at a time if Stripe does.
 func (f *Fake) work(c *call, b Behaviour, to route) answer {
 	f.settle()
 	if b.early() {
@@ -332,7 +328,7 @@ func (f *Fake) work(c *call, b Behaviour, to route) answer {
 	return c.once(func() answer { return c.alone(b, to.do) })
 }
 
-// apiKey takes both forms of https://docs.stripe.com/api/authentication.
+// apiKey returns the API key, in either form of https://docs.stripe.com/api/authentication.
 func apiKey(r *http.Request) string {
 	if user, _, ok := r.BasicAuth(); ok {
 		return user
@@ -340,8 +336,8 @@ func apiKey(r *http.Request) string {
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
-// alone holds what the call works on for as long as it takes:
-// https://docs.stripe.com/rate-limits allows one call for a customer and meter.
+// alone runs do while it locks the call's meter and customer: https://docs.stripe.com/rate-limits allows
+// one call at a time for them.
 func (c *call) alone(b Behaviour, do operation) answer {
 	if what := c.meterAndCustomer(); what != "" {
 		if c.busy[what] {
@@ -390,7 +386,7 @@ func encode(w http.ResponseWriter, status int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // fails only when the reader has gone
+	_, _ = w.Write(text) // fails only if the client has disconnected
 }
 
 func decode(w http.ResponseWriter, r *http.Request, into any) bool {

@@ -21,7 +21,7 @@ func (c *call) listSubscriptions() answer {
 			all = append(all, c.subscriptionObject(s, c.view()))
 		}
 	}
-	slices.Reverse(all) // the newest first
+	slices.Reverse(all) // newest first
 	return c.page(all)
 }
 
@@ -43,8 +43,8 @@ func (c *call) subscriptionInPath() (*subscription, *answer) {
 	return s, nil
 }
 
-// createSubscription begins to bill, with an invoice of nothing: usage is
-// billed when its period has ended.
+// createSubscription creates a subscription with an empty invoice, because usage is billed at the end of
+// its period.
 func (c *call) createSubscription() answer {
 	in := Subscription{ID: c.fake.id("sub"), Customer: c.form.Get("customer"), Status: "active", BillingMode: c.billingMode()}
 	for n := 0; c.form.Has(itemField(n)); n++ {
@@ -78,7 +78,7 @@ func (c *call) createSubscription() answer {
 	return found(c.subscriptionObject(s, c.view()))
 }
 
-// billingMode is flexible by default since 2025-09-30:
+// billingMode returns the billing mode of the call. The default is flexible since 2025-09-30:
 // https://docs.stripe.com/changelog/clover/2025-09-30/billing-mode-default-flexible
 func (c *call) billingMode() string {
 	mode := c.form.Get("billing_mode[type]")
@@ -90,7 +90,7 @@ func (c *call) billingMode() string {
 	return mode
 }
 
-// trialEnd is zero where the call names none.
+// trialEnd returns the end of the trial; zero if the call sets none.
 func (c *call) trialEnd(now time.Time) (time.Time, *answer) {
 	switch days, text := c.form.Get("trial_period_days"), c.form.Get("trial_end"); {
 	case text == "now":
@@ -199,7 +199,7 @@ func (c *call) updateSubscription() answer {
 			c.cancelLater(s, c.form.Get("cancel_at_period_end") == "true", now)
 		}
 	})
-	c.fake.settle() // a trial that ends now
+	c.fake.settle() // ends the trial if it ends now
 	return found(c.subscriptionObject(s, c.view()))
 }
 
@@ -210,7 +210,7 @@ func (c *call) cancelLater(s *subscription, later bool, now time.Time) {
 	}
 }
 
-// newTrialEnd is zero where the call changes none.
+// newTrialEnd returns the new end of the trial; zero if the call does not change it.
 func (c *call) newTrialEnd(s *subscription, now time.Time) (time.Time, *answer) {
 	end, problem := c.trialEnd(now)
 	if problem == nil && !end.IsZero() && s.Status != "trialing" {
@@ -222,7 +222,7 @@ func (c *call) newTrialEnd(s *subscription, now time.Time) (time.Time, *answer) 
 
 func (c *call) newCollection(s *subscription) (pausedCollection, *answer) {
 	const until = "pause_collection[resumes_at]"
-	if c.form.Has("pause_collection") { // without a value: collection goes on
+	if c.form.Has("pause_collection") { // without a value, collection resumes
 		return pausedCollection{}, nil
 	}
 	if !c.form.Has("pause_collection[behavior]") {
@@ -241,15 +241,15 @@ func (c *call) newCollection(s *subscription) (pausedCollection, *answer) {
 	return paused, nil
 }
 
-// cancelSubscription ends it at once. Without invoice_now the usage since its
-// last invoice is billed by nobody: https://docs.stripe.com/api/subscriptions/cancel
+// cancelSubscription ends the subscription at once. Without invoice_now, no invoice bills the usage since
+// the last one: https://docs.stripe.com/api/subscriptions/cancel
 func (c *call) cancelSubscription() answer {
 	s, problem := c.subscriptionInPath()
 	if problem != nil || !s.live() {
 		return missing("subscription", c.request.PathValue("id"))
 	}
 	now := c.fake.at(c.account, s.Customer).Truncate(time.Second)
-	in := &invoice{customer: s.Customer, subscription: s, reason: "manual", start: s.start, end: now} // the reason is assumed
+	in := &invoice{customer: s.Customer, subscription: s, reason: "manual", start: s.start, end: now} // assumed reason
 	in.spans = c.spansOf(s, s.start, now)
 	c.fake.endSubscription(c.account, s, now)
 	if c.form.Get("invoice_now") == "true" {

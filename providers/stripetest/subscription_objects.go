@@ -4,10 +4,11 @@ func (c *call) getAccount() answer {
 	return found(object{"object": "account", "id": c.ID, "country": "US", "default_currency": "usd"})
 }
 
-// embeddedItems is how many items a subscription shows before it says has_more.
+// embeddedItems is the number of items in a subscription object. If there are more, has_more is true.
 const embeddedItems = 10
 
-// billingModes are shown since https://docs.stripe.com/changelog/basil/2025-06-30/billing-mode
+// billingModes is the first version that shows billing modes:
+// https://docs.stripe.com/changelog/basil/2025-06-30/billing-mode
 const billingModes = "2025-06-30"
 
 func (a *account) subscriptionObject(s *subscription, v view) object {

@@ -9,25 +9,25 @@ import (
 type subscription struct {
 	Subscription
 	start, end time.Time
-	anchor     time.Time // whose day of the month and time of day the periods end on
-	months     int       // of a period
-	renewals   int       // periods since the anchor
+	anchor     time.Time // periods end on its day of the month and time of day
+	months     int       // length of a period
+	renewals   int       // number of periods since the anchor
 	trialEnd   time.Time
-	since      map[string]time.Time        // when an item got its price, where that was in the period
-	billed     map[string]metering.Decimal // an item's usage of the period on invoices of a threshold
+	since      map[string]time.Time        // time at which an item got its price, if this was within the period
+	billed     map[string]metering.Decimal // an item's usage of the period on invoices of a threshold, by item
 	collection pausedCollection
 	canceledAt time.Time
 	endedAt    time.Time
-	latest     string // invoice
+	latest     string // id of the latest invoice
 }
 
-// pausedCollection is https://docs.stripe.com/billing/subscriptions/pause-payment
+// pausedCollection follows https://docs.stripe.com/billing/subscriptions/pause-payment
 type pausedCollection struct {
-	behavior string // "" is not paused
+	behavior string // "": not paused
 	until    time.Time
 }
 
-// newSubscription returns one that renews a month after its first period's end.
+// newSubscription returns a subscription that renews a month after the end of its first period.
 func newSubscription(in Subscription) *subscription {
 	start, end := time.Unix(in.Start, 0).UTC(), time.Unix(in.End, 0).UTC()
 	s := &subscription{
@@ -40,7 +40,7 @@ func newSubscription(in Subscription) *subscription {
 	return s
 }
 
-// begin returns one that renews a month after its start, or when its trial ends.
+// begin returns a subscription that renews a month after start or, if it has a trial, when the trial ends.
 func begin(in Subscription, start time.Time) *subscription {
 	in.Start, in.End = start.Unix(), in.TrialEnd
 	if in.TrialEnd != 0 {
@@ -56,12 +56,12 @@ func (s *subscription) live() bool {
 	return s.Status == "active" || s.Status == "trialing" || s.Status == "past_due"
 }
 
-// inTrial says whether a period that ends then is free.
+// inTrial reports whether a period with this end is free.
 func (s *subscription) inTrial(end time.Time) bool {
 	return !s.trialEnd.IsZero() && !end.After(s.trialEnd)
 }
 
-// paused is what becomes of an invoice that is made then.
+// paused returns the behavior for an invoice that is created at the given time; "": not paused.
 func (s *subscription) paused(at time.Time) string {
 	if !s.collection.until.IsZero() && !at.Before(s.collection.until) {
 		return ""
@@ -69,14 +69,14 @@ func (s *subscription) paused(at time.Time) string {
 	return s.collection.behavior
 }
 
-// turnOver begins a period, and with it a new day for the periods' ends.
+// turnOver begins a period and moves the anchor to its start.
 func (s *subscription) turnOver(at time.Time) {
 	s.end, s.anchor, s.renewals = at, at, 0
 	s.renew()
 }
 
-// renew begins the next period. It ends on the anchor's day of the next month,
-// or on that month's last: https://docs.stripe.com/billing/subscriptions/billing-cycle
+// renew begins the next period. It ends on the anchor's day of the month or, in a shorter month, on the
+// last day: https://docs.stripe.com/billing/subscriptions/billing-cycle
 func (s *subscription) renew() {
 	s.renewals++
 	month := time.Date(s.anchor.Year(), s.anchor.Month()+time.Month(s.renewals*s.months), 1, 0, 0, 0, 0, time.UTC)
@@ -86,7 +86,7 @@ func (s *subscription) renew() {
 	s.billed = map[string]metering.Decimal{}
 }
 
-// settle makes and finalizes the invoices that are due, and the reports of errors.
+// settle creates and finalizes the invoices that are due, and creates the error reports.
 func (f *Fake) settle() {
 	for _, a := range f.accounts {
 		for _, s := range a.subscriptions {
@@ -101,9 +101,9 @@ func (f *Fake) settle() {
 	}
 }
 
-// endPeriod makes the invoice of a period that is over, and begins the next: a
-// trial's is one that costs nothing. A subscription that ends has this invoice
-// too: https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
+// endPeriod creates the invoice of a period that is over, and begins the next period. The invoice of a
+// trial costs nothing. A subscription that ends has an invoice of its last period too:
+// https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
 func (f *Fake) endPeriod(a *account, s *subscription) {
 	at := s.end
 	in := &invoice{customer: s.Customer, subscription: s, reason: "subscription_cycle", start: s.start, end: at, spans: a.spansOf(s, s.start, at)}
@@ -122,8 +122,8 @@ func (f *Fake) endPeriod(a *account, s *subscription) {
 	})
 }
 
-// beginAnew invoices what was used until now, at the prices until now, and
-// begins a period: https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
+// beginAnew invoices the usage until now, at the current prices, and begins a period:
+// https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
 func (f *Fake) beginAnew(a *account, s *subscription, now time.Time) {
 	f.draft(a, &invoice{
 		customer: s.Customer, subscription: s, reason: "subscription_update", start: s.start, end: now, spans: a.spansOf(s, s.start, now),
@@ -139,7 +139,7 @@ func (f *Fake) endSubscription(a *account, s *subscription, at time.Time) {
 	f.emitSubscription(a, s, at, "customer.subscription.deleted")
 }
 
-// finishLast finalizes a subscription's last invoice where the account's aren't drafts.
+// finishLast finalizes a subscription's last invoice, if the account's setting is FinalAtOnce.
 func (f *Fake) finishLast(a *account, in *invoice) {
 	if a.FinalAtOnce && in.status() == "draft" && in.autoAdvance {
 		f.finalize(a, in, in.created)

@@ -6,11 +6,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// quiet is how long before a period's end thresholds are not looked at:
-// https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
+// quiet is the time before a period's end in which thresholds are not checked:
 const quiet = 24 * time.Hour
 
-// watchThresholds looks at a customer who has used something.
+// watchThresholds checks the thresholds of a customer's subscriptions after new usage.
 func (f *Fake) watchThresholds(a *account, customer string) {
 	for _, s := range a.subscriptions {
 		if s.Customer == customer {
@@ -19,9 +18,9 @@ func (f *Fake) watchThresholds(a *account, customer string) {
 	}
 }
 
-// watchThreshold invoices what a subscription used until now where that costs
-// as much as its threshold. That the invoice is a draft like any other, takes
-// what is pending and isn't counted again is assumed: later usage is on the next.
+// watchThreshold invoices the usage of a subscription until now if its amount has reached the threshold.
+// The fake assumes that the invoice is a normal draft with the pending items, and that it is not counted
+// again: later usage is on the next invoice.
 func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 	if s.ThresholdAmount == 0 || s.Status != "active" || !now.Before(s.end.Add(-quiet)) {
 		return

@@ -48,9 +48,9 @@ func (c *call) createUsageRecord() answer {
 	})
 }
 
-// usageProblem follows https://docs.stripe.com/api/usage_records/create. The
-// start of a period is not in it (https://docs.stripe.com/api/usage-record-summary),
-// and the few minutes in which Stripe takes the former period's usage are none here.
+// usageProblem follows https://docs.stripe.com/api/usage_records/create. A period excludes its start
+// (https://docs.stripe.com/api/usage-record-summary). Stripe accepts usage of the previous period for some
+// minutes after its end; the fake does not.
 func (c *call) usageProblem(s *subscription, price *Price, item string, at time.Time) *answer {
 	var problem answer
 	switch {
@@ -74,7 +74,7 @@ func (c *call) usageProblem(s *subscription, price *Price, item string, at time.
 	return &problem
 }
 
-// record adds to what stands at a second, or takes its place.
+// record adds a quantity to the record at a second, or replaces the record.
 func (c *call) record(item string, at time.Time, quantity metering.Decimal) {
 	all := c.records[item]
 	same := slices.IndexFunc(all, func(r record) bool { return r.at.Equal(at) })
@@ -88,7 +88,7 @@ func (c *call) record(item string, at time.Time, quantity metering.Decimal) {
 	}
 }
 
-// recorded is an item's usage after start and up to end.
+// recorded returns an item's usage after start, up to and including end.
 func (a *account) recorded(item, aggregate string, start, end time.Time) metering.Decimal {
 	var total metering.Decimal
 	var latest time.Time

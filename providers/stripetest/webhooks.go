@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// Webhook is one delivery to make.
+// Webhook selects an event to deliver.
 type Webhook struct {
 	Type       string `json:"type"`        // invoice.…, customer.subscription.…
-	Object     string `json:"object"`      // the id of the invoice or subscription
-	URL        string `json:"url"`         // "" is the account's
-	Secret     string `json:"secret"`      // "" is the account's
-	APIVersion string `json:"api_version"` // in which the event is written; "" is 2023-10-16
-	Event      string `json:"event"`       // instead of Type and Object: the id of one that has happened, as GET /v1/events has it
-	Livemode   *bool  `json:"livemode"`    // of the object, where both modes have one of that id
+	Object     string `json:"object"`      // id of the invoice or subscription
+	URL        string `json:"url"`         // "": the account's
+	Secret     string `json:"secret"`      // "": the account's
+	APIVersion string `json:"api_version"` // version of the event; "": 2023-10-16
+	Event      string `json:"event"`       // instead of Type and Object: id of an event in GET /v1/events
+	Livemode   *bool  `json:"livemode"`    // mode of the object, if both modes have an object with this id
 }
 
 func (f *Fake) serveWebhook(w http.ResponseWriter, r *http.Request) {
@@ -60,8 +60,8 @@ func (f *Fake) Deliver(ctx context.Context, in Webhook) (int, error) {
 	return response.StatusCode, nil
 }
 
-// Event returns an event about an object as it is now, and the header that
-// signs it by the fake's clock. It fills in what the account knows.
+// Event returns an event and its signature header at the fake's time. It sets missing fields of in from the
+// account.
 func (f *Fake) Event(in *Webhook) (payload []byte, header string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +100,7 @@ func (f *Fake) about(in Webhook) (*account, object) {
 	return nil, nil
 }
 
-// freshEvent is about an object as it is now, though nothing happened to it.
+// freshEvent returns an event about the current state of an object, which has not changed.
 func (f *Fake) freshEvent(a *account, in Webhook, about object) object {
 	event := a.eventObject(&happening{id: f.id("evt"), kind: in.Type, at: f.now(), object: about})
 	event["api_version"] = in.APIVersion

@@ -11,9 +11,8 @@ import (
 	"github.com/stripe/stripe-mock/spec"
 )
 
-// Answers returns a function that says what is wrong with an answer of the
-// document's version: fields, types and words that the document doesn't have.
-// What an answer lacks is not looked at.
+// Answers returns a function that validates a response in the document's version. It returns an error for a
+// field, type or enum value that the document lacks. It does not detect missing fields.
 func Answers() (func(answer map[string]any) error, error) {
 	document, err := server.LoadSpec(embedded.OpenAPISpec, "")
 	if err != nil {
@@ -27,7 +26,7 @@ type schemas struct {
 	version string
 }
 
-// answer checks an object by its name, and each object of a list.
+// answer validates an object by its name, and each object of a list.
 func (all schemas) answer(o map[string]any) error {
 	name, _ := o["object"].(string)
 	if data, ok := o["data"].([]any); ok && name == "list" {

@@ -1,5 +1,5 @@
-// Package openapi asks stripe-mock whether a request is one that Stripe's
-// OpenAPI document allows. It is for tests: nothing else needs the document.
+// Package openapi validates requests and responses against Stripe's OpenAPI document with stripe-mock. Only
+// tests use it.
 package openapi
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/stripe/stripe-mock/server"
 )
 
-// Validator returns a function that says what is wrong with a request.
+// Validator returns a function that validates a request.
 func Validator() (func(*http.Request) error, error) {
 	document, err := server.LoadSpec(embedded.OpenAPISpec, "")
 	if err != nil {
@@ -36,14 +36,14 @@ func Validator() (func(*http.Request) error, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.HasPrefix(request.URL.Path, "/v2/") {
-			return nil // the document has API v1 only
+			return nil // the document lacks API v2
 		}
 		answer := httptest.NewRecorder()
 		anyone, err := without(request, newer)
 		if err != nil {
 			return err
 		}
-		anyone.Header.Set("Authorization", "Bearer sk_test_123") // the mock knows one form of key
+		anyone.Header.Set("Authorization", "Bearer sk_test_123") // the mock accepts only this form of key
 		mock.HandleRequest(answer, anyone)
 		if answer.Code != http.StatusOK {
 			return fmt.Errorf("stripe-mock answers %d: %s", answer.Code, answer.Body)
@@ -52,13 +52,12 @@ func Validator() (func(*http.Request) error, error) {
 	}, nil
 }
 
-// newer are the parameters that Stripe has added since the version of the
-// mock's document: the mock is not asked about them. See
+// newer lists the parameters that are newer than the mock's document. The mock does not validate them:
 // https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization and
 // https://docs.stripe.com/changelog/basil/2025-06-30/billing-mode
 var newer = []string{"automatically_finalizes_at", "billing_mode[type]"}
 
-// without is a request that lacks the parameters of a form.
+// without returns a copy of the request without some parameters of its form.
 func without(request *http.Request, fields []string) (*http.Request, error) {
 	less := request.Clone(request.Context())
 	body, err := io.ReadAll(request.Body)

@@ -66,7 +66,7 @@ type EventQuestion struct {
 	After string    // Last of the previous page; "": the first page
 }
 
-// EventPage is a page of events. It omits events that cannot be decoded.
+// EventPage is a page of events. It omits events that are not ours or cannot be decoded.
 type EventPage struct {
 	Events []metering.ProviderEvent
 	Last   string // id of the page's last event; "": the page is empty
@@ -108,8 +108,8 @@ type InvoiceListQuestion struct {
 }
 
 // ListedInvoices holds a customer's invoices, and the subscriptions that will create no more invoices. Such
-// a subscription was canceled before the end of its last period and billed usage of ours. None of its
-// invoices is a draft in a list that was read after the subscription.
+// a subscription was canceled before the end of its last period, and billed usage of ours. It had no draft
+// invoice when the invoices were listed, which was after the subscriptions were read.
 type ListedInvoices struct {
 	Invoices []string // ids, oldest first
 	Ended    []metering.EndedSubscription
@@ -152,8 +152,8 @@ type Description struct {
 	Invoices     bool          // final invoices are the record of billed usage; false: the provider's counts are
 	AtOnce       int           // maximum number of customers that are synced concurrently
 	Timeout      time.Duration // maximum duration of one call; the lease of a report must be longer
-	Remembers    time.Duration // how long the provider surely recognizes a repeated report; Find precedes later repeats of reports that add
-	CountsWithin time.Duration // time after which an uncounted report is lost, unless Invoices is set; 0: the provider is never asked
+	Remembers    time.Duration // minimum time of deduplication; later repeats of reports that add need Find first
+	CountsWithin time.Duration // time after which an uncounted report is lost, unless Invoices is set; 0: no counts
 }
 
 // Credentials authenticate calls. They are decrypted for one call and never stored.
@@ -170,7 +170,7 @@ type Question struct {
 	Mapping  map[string]string    // meter slugs to the provider's prices, as the tenant has set them
 	Followed string               // subscription that the customer's periods followed until now; "": none
 	Streams  []string             // subscriptions with their own billing schedule
-	Amounts  bool                 // periods are or will be billed in amounts, so Read returns the destinations of charges too
+	Amounts  bool                 // periods are or will be billed in amounts; reads destinations of charges too
 	Text     metering.InvoiceText // settings of the lines for these charges
 }
 

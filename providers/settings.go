@@ -33,7 +33,7 @@ const (
 	EventSecret Use = "event_secret" // verifies the signatures of the provider's events
 	Mapping     Use = "mapping"      // meter slugs to the provider's prices
 	Bills       Use = "bills"        // bill quantities or amounts
-	Product     Use = "product"      // product of invoice lines for amounts; the following uses apply to such lines or their invoices too
+	Product     Use = "product"      // product of invoice lines for amounts; like the uses below
 	Products    Use = "products"     // meter slugs to the provider's products
 	TaxBehavior Use = "tax_behavior"
 	TaxCode     Use = "tax_code"

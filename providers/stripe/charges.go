@@ -30,7 +30,7 @@ const (
 	aboutClosed       = "odometer_closed"
 	aboutTarget       = "odometer_target"
 	aboutUnits        = "odometer_units"
-	aboutAmount       = "odometer_amount" // in the currency's smallest unit at Stripe; kept because a user can edit the item's own amount
+	aboutAmount       = "odometer_amount" // in the smallest unit; a user can edit the item's own amount
 	aboutLate         = "odometer_late"
 	aboutSubscription = "odometer_subscription"
 )
@@ -39,7 +39,8 @@ func (r Report) metadata() map[string]string {
 	return r.About.metadata(r.Identifier, r.SubscriptionID, r.Value)
 }
 
-// metadata returns the metadata of an invoice item that a report has added to a subscription, including a.
+// metadata returns the metadata of an invoice item that a report has added to a subscription. It includes
+// the fields of a, unless a is nil.
 func (a *About) metadata(report, subscription string, amount metering.Decimal) map[string]string {
 	all := map[string]string{reportKey: report}
 	if a != nil {

@@ -32,7 +32,7 @@ type Answer struct {
 	RetryAfter time.Duration // 0: Stripe did not ask to wait
 	Replayed   bool          // Stripe repeated the saved response of the idempotency key
 	Duplicate  bool          // Stripe already has an event with this identifier
-	Permission string        // permission that a restricted key lacks, such as rak_subscription_read; "": unknown or none
+	Permission string        // missing permission, such as rak_subscription_read; "": unknown or none
 }
 
 // AnswerOf returns the response that caused an error of this package.

@@ -37,9 +37,9 @@ type Event struct {
 	Account      string // "": not about a connected account
 	Livemode     bool
 	CreatedAt    time.Time
-	Invoice      *Invoice      // for an invoice event; may lack some lines
-	CreditNote   *CreditNote   // of those about one
-	Subscription *Subscription // of those about one
+	Invoice      *Invoice      // only for an invoice event; may lack some lines
+	CreditNote   *CreditNote   // only for an event about one
+	Subscription *Subscription // only for an event about one
 }
 
 // CreditNote credits a part of a final invoice.

@@ -48,8 +48,8 @@ func (p Provider) lines(ctx context.Context, c providers.Credentials, q provider
 }
 
 // endsPeriod reports whether an invoice is the last one of a subscription's period. It is if it is a
-// renewal, or the latest invoice of a canceled subscription, because no renewal follows. A final standalone
-// invoice is the only one of its period.
+// renewal, or the latest invoice of a canceled subscription, because no renewal follows. A standalone
+// invoice is the only one of its period, and counts as the last one when it is final.
 func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, error) {
 	switch {
 	case in.SubscriptionID == billing.OwnInvoice:

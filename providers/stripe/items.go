@@ -29,8 +29,8 @@ type Item struct {
 	MeterFormula      string // sum, count, last, …
 	MeterMetadata     map[string]string
 	MeterMapping      string // by_id: the event's payload contains the customer's id
-	CustomerKey       string // of an event's payload
-	ValueKey          string // of an event's payload
+	CustomerKey       string // name in an event's payload
+	ValueKey          string // name in an event's payload
 	EventTimeWindow   string // hour, day or "": UTC window in which only the newest event counts
 	PeriodStart       time.Time
 	PeriodEnd         time.Time

@@ -8,8 +8,8 @@ const (
 	MeterWindow billing.Method = "meter_window" // total of a window, with a timestamp in that window
 	MeterDelta  billing.Method = "meter_delta"  // usage since the previous report
 	MeterLast   billing.Method = "meter_last"   // total of the period, with a later timestamp than the previous report
-	InvoiceItem billing.Method = "invoice_item" // amount on the next invoice, for usage of a period that is already invoiced
-	PendingItem billing.Method = "pending_item" // amount on the next invoice, updated to the current amount of one of our lines
+	InvoiceItem billing.Method = "invoice_item" // amount on the next invoice, for an invoiced period
+	PendingItem billing.Method = "pending_item" // amount on the next invoice, updated repeatedly
 )
 
 // CountingOf returns how Stripe counts the quantities sent with the method. Only a report that replaces the

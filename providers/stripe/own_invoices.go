@@ -50,7 +50,7 @@ func ownOf(m billing.Message) *OwnInvoice {
 		Name: uuid.NewSHA1(uuid.NameSpaceOID, name).String(), Customer: m.Customer, Period: chargedFor{m.Window.Start, m.Window.End},
 		CollectionMethod: m.Destination.Address[collectionKey],
 	}
-	own.DaysUntilDue, _ = strconv.ParseInt(m.Destination.Address[daysKey], 10, 64) // an invalid or absent value becomes 0: none
+	own.DaysUntilDue, _ = strconv.ParseInt(m.Destination.Address[daysKey], 10, 64) // 0 on error: none
 	return own
 }
 

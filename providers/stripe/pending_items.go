@@ -103,7 +103,7 @@ func (c *Client) updateLine(ctx context.Context, key string, l PendingLine) (Ans
 
 // params returns the parameters shared by the calls that create and update a line.
 func (l PendingLine) params(ctx context.Context, idempotencyKey string) *stripego.InvoiceItemParams {
-	amount, _ := strconv.ParseInt(l.Amount.String(), 10, 64) // checked
+	amount, _ := strconv.ParseInt(l.Amount.String(), 10, 64) // valid, see check
 	metadata := l.About.metadata(l.Identifier, l.SubscriptionID, l.Amount)
 	metadata[lineKey] = l.Key
 	params := &stripego.InvoiceItemParams{

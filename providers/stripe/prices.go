@@ -24,13 +24,13 @@ type Price struct {
 	PriceID    string                `json:"price"`
 	ISO        string                `json:"currency"` // ISO 4217
 	UnitAmount metering.Decimal      `json:"unit_amount"`
-	DivideBy   int64                 `json:"divide_by,omitempty"` // UnitAmount is the price of this many units; 0: of one unit
+	DivideBy   int64                 `json:"divide_by,omitempty"` // number of units that UnitAmount pays for; 0: 1
 	RoundUp    bool                  `json:"round_up,omitempty"`  // an incomplete package counts as one; false: as none
-	Volume     bool                  `json:"volume,omitempty"`    // the tier that the quantity reaches applies to all units
+	Volume     bool                  `json:"volume,omitempty"`    // the last reached tier applies to all units
 	Tiers      []Tier                `json:"tiers,omitempty"`     // instead of UnitAmount
 }
 
-// Tier is a step of a price.
+// Tier is one tier of a graduated or volume price.
 type Tier struct {
 	UpTo       *metering.Decimal `json:"up_to"` // last quantity in the tier; nil: no limit, as in the last tier
 	UnitAmount metering.Decimal  `json:"unit_amount"`

@@ -31,9 +31,9 @@ type Report struct {
 	Period         metering.Range   // for an invoice item: period of the charged usage
 	About          *About           // for an invoice item: metadata to restore the charge from if the ledger has lost it
 	Customer       string           // id at Stripe
-	Value          metering.Decimal // a whole number, except for a meter event; for an invoice item the amount in the currency's smallest unit, never 0
-	Timestamp      time.Time        // in whole seconds; decides the period in which Stripe bills the usage; zero for invoice items
-	Identifier     string           // for a meter event: deduplicates it for at least 24 hours; for an invoice item: InvoiceItem finds it by this
+	Value          metering.Decimal // whole, except for a meter event; for an invoice item in the smallest unit, never 0
+	Timestamp      time.Time        // in whole seconds; decides Stripe's billing period; zero for invoice items
+	Identifier     string           // for a meter event: Stripe deduplicates by it for at least 24 hours; for an invoice item: stored in its metadata
 	IdempotencyKey string           // Stripe repeats its response to this key for at least 24 hours
 }
 
@@ -72,7 +72,7 @@ func (c *Client) Send(ctx context.Context, key string, r Report) (Answer, error)
 func (c *Client) create(key string, r Report, params stripego.Params) (err error) {
 	switch r.Method {
 	case UsageRecord:
-		quantity, _ := strconv.ParseInt(r.Value.String(), 10, 64) // checked
+		quantity, _ := strconv.ParseInt(r.Value.String(), 10, 64) // valid, see check
 		_, err = usagerecord.Client{B: c.backend, Key: key}.New(&stripego.UsageRecordParams{
 			Params:           params,
 			SubscriptionItem: &r.ItemID,
@@ -81,7 +81,7 @@ func (c *Client) create(key string, r Report, params stripego.Params) (err error
 			Timestamp:        new(r.Timestamp.Unix()),
 		})
 	case InvoiceItem:
-		amount, _ := strconv.ParseInt(r.Value.String(), 10, 64) // checked
+		amount, _ := strconv.ParseInt(r.Value.String(), 10, 64) // valid, see check
 		_, err = invoiceitem.Client{B: c.backend, Key: key}.New(&stripego.InvoiceItemParams{
 			Params:       params,
 			Customer:     &r.Customer,

@@ -55,7 +55,7 @@ func New(baseURL string) *Client {
 				MaxResponseHeaderBytes: 64 << 10,
 			}},
 		},
-		LeveledLogger:     &stripego.LeveledLogger{Level: stripego.LevelNull}, // the default logs responses, which contain data of the request
+		LeveledLogger:     &stripego.LeveledLogger{Level: stripego.LevelNull}, // the default logs data of requests
 		MaxNetworkRetries: new(int64(0)),
 	}
 	if baseURL != "" {

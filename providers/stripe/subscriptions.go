@@ -6,8 +6,8 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 )
 
-// longestDraft is the time, in seconds after the end of a subscription, in which its last invoice can be a
-// draft.
+// longestDraft is the maximum age, in seconds, of an ended subscription that may still have a draft
+// invoice. The age is relative to the newest end of the customer's subscriptions.
 const longestDraft = 35 * 24 * 60 * 60
 
 func (s subscription) runs() bool {
@@ -20,7 +20,7 @@ func (s subscription) stopped() bool {
 	return !s.runs() && s.Status != "canceled" && s.Status != "incomplete_expired"
 }
 
-// run returns the time in which the subscription runs, and the targets that it bills.
+// run returns the start and end of the subscription, and the targets that it bills.
 func (s subscription) run() billing.Run {
 	run := billing.Run{Subscription: s.ID, BeganAt: instant(s.StartDate)}
 	for _, item := range s.items() {

@@ -30,7 +30,7 @@ const (
 	Saved       Mode = "saved"        // the error is repeated for the same idempotency key
 	LockTimeout Mode = "lock_timeout" // 429, as for two concurrent calls on one object
 	Hang        Mode = "hang"         // no response until the caller gives up
-	RejectLater Mode = "reject_later" // a meter event is acknowledged and not counted; a later report lists it as an error
+	RejectLater Mode = "reject_later" // a meter event is acknowledged and not counted; a later report lists it
 	Drop        Mode = "drop"         // like RejectLater, without a report
 	Stale       Mode = "stale"        // event summaries lack the events received in the last LagSeconds
 )

@@ -200,7 +200,7 @@ func (c *call) takenBy(i *invoiceItem) *answer {
 	case in.status() != "draft":
 		problem = refused(http.StatusBadRequest, "invoice_not_editable", "invoice", "The invoice %s is no longer a draft.", in.id)
 	case in.currency != "" && in.currency != i.currency:
-		problem = invalid("currency", "The currency of the invoice item must be that of the invoice, %s.", in.currency) // assumed error message
+		problem = invalid("currency", "The currency of the invoice item must be that of the invoice, %s.", in.currency) // assumed
 	case len(c.itemLines(in)) >= maxInvoiceItems:
 		problem = invalid("invoice", "An invoice has at most %d invoice items.", maxInvoiceItems)
 	default:

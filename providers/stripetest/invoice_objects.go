@@ -13,7 +13,7 @@ const embeddedLines = 10
 // view is the form of objects in a response.
 type view struct {
 	version string
-	tiers   bool // prices include their tiers: https://docs.stripe.com/api/prices/object#price_object-tiers are returned only on request
+	tiers   bool // prices include tiers: https://docs.stripe.com/api/prices/object#price_object-tiers
 }
 
 func (a *account) invoiceObject(in *invoice, v view) object {

@@ -194,7 +194,7 @@ func (a *account) linesOf(in *invoice, of func(*span) []line) []line {
 	return append(lines, a.itemLines(in)...)
 }
 
-// description returns the text of a line, as in invoices that Stripe's users have published.
+// description returns the text of a line, as in published invoices.
 func (p part) description(price string) string {
 	switch {
 	case p.flat:

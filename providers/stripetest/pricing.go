@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Tier is a tier of a price. Amounts are decimals in the smallest unit; "" is none.
+// Tier is one tier of a price. Amounts are decimals in the smallest unit; "" is none.
 type Tier struct {
 	UpTo       string `json:"up_to"` // last quantity of the tier; "inf" in the last tier
 	UnitAmount string `json:"unit_amount_decimal"`
@@ -163,8 +163,7 @@ func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) }
 
 func halfUp(x *big.Rat) *big.Int { return floor(new(big.Rat).Add(x, big.NewRat(1, 2))) }
 
-// decimalOf converts a whole number of any length. It does not parse the digits, because the parser limits
-// their number.
+// decimalOf converts a whole number of any length. It does not use ParseDecimal, which limits the length.
 func decimalOf(n *big.Int) metering.Decimal {
 	if n.IsInt64() {
 		return metering.Whole(n.Int64())

@@ -26,17 +26,17 @@ type Seed struct {
 type Account struct {
 	ID            string   `json:"id"`
 	Key           string   `json:"key"`
-	Permissions   []string `json:"permissions"`           // permissions of a restricted key, such as subscription_read; null: all
+	Permissions   []string `json:"permissions"`           // permissions of a restricted key; null: all
 	WebhookURL    string   `json:"webhook_url"`           // default URL of POST /_webhook
 	WebhookSecret string   `json:"webhook_secret"`        // default signing secret of POST /_webhook
-	Decimals      bool     `json:"decimals,omitempty"`    // meter events can have decimals; Stripe enables them on request
+	Decimals      bool     `json:"decimals,omitempty"`    // decimals in meter events; Stripe enables them on request
 	APIVersion    string   `json:"api_version,omitempty"` // version of its events; "": 2023-10-16
 
 	// FinalAtOnce finalizes the last invoice of a subscription at once. Stripe does not document whether
 	// this invoice is a draft for an hour, like other invoices.
 	FinalAtOnce bool `json:"final_at_once,omitempty"`
 
-	// KeepDrafts turns off auto_advance: only a call finalizes a draft.
+	// KeepDrafts turns off auto_advance, so that drafts are not finalized automatically.
 	KeepDrafts bool `json:"keep_drafts,omitempty"`
 }
 

@@ -34,7 +34,7 @@ import (
 
 const (
 	maxBody     = 1 << 20
-	maxRequests = 10_000 // maximum number of stored requests; older ones are dropped, because the fake may run for weeks
+	maxRequests = 10_000 // older requests are dropped: the fake may run for weeks
 	basil       = "2025-03-31"
 )
 

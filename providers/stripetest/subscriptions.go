@@ -27,7 +27,8 @@ type pausedCollection struct {
 	until    time.Time
 }
 
-// newSubscription returns a subscription that renews a month after the end of its first period.
+// newSubscription returns a subscription with the first period of in. Later periods last one month, unless
+// the caller sets months.
 func newSubscription(in Subscription) *subscription {
 	start, end := time.Unix(in.Start, 0).UTC(), time.Unix(in.End, 0).UTC()
 	s := &subscription{
@@ -40,7 +41,8 @@ func newSubscription(in Subscription) *subscription {
 	return s
 }
 
-// begin returns a subscription that renews a month after start or, if it has a trial, when the trial ends.
+// begin returns a subscription with a first period from start. It lasts one month or, with a trial, until
+// the end of the trial.
 func begin(in Subscription, start time.Time) *subscription {
 	in.Start, in.End = start.Unix(), in.TrialEnd
 	if in.TrialEnd != 0 {

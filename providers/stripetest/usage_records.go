@@ -88,7 +88,8 @@ func (c *call) record(item string, at time.Time, quantity metering.Decimal) {
 	}
 }
 
-// recorded returns an item's usage after start, up to and including end.
+// recorded returns an item's usage after start, up to and including end. With the aggregate last_ever,
+// earlier usage counts too.
 func (a *account) recorded(item, aggregate string, start, end time.Time) metering.Decimal {
 	var total metering.Decimal
 	var latest time.Time

@@ -21,7 +21,7 @@ type Webhook struct {
 	Object     string `json:"object"`      // id of the invoice or subscription
 	URL        string `json:"url"`         // "": the account's
 	Secret     string `json:"secret"`      // "": the account's
-	APIVersion string `json:"api_version"` // version of the event; "": 2023-10-16
+	APIVersion string `json:"api_version"` // version of an event about Object; "": 2023-10-16
 	Event      string `json:"event"`       // instead of Type and Object: id of an event in GET /v1/events
 	Livemode   *bool  `json:"livemode"`    // mode of the object, if both modes have an object with this id
 }

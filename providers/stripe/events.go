@@ -136,8 +136,8 @@ func (Provider) Signals() providers.Signals {
 	}}
 }
 
-// Verify checks the signature of an event and decodes it. ours is false for another event type, for an
-// account connected to the tenant's, and for a mode other than the mode of the tenant's key.
+// Verify checks the signature of an event and decodes it. ours is false for another event type, for a
+// connected account, and for a mode other than that of the tenant's key.
 func (Provider) Verify(c providers.Credentials, n providers.Notice) (event metering.ProviderEvent, ours bool, err error) {
 	e, err := VerifyEvent(n.Body, n.Signature, n.Secret, n.Now)
 	if err != nil {

@@ -86,11 +86,14 @@ type usageLines struct {
 	key      string
 }
 
-// addMeters sets the meters of lines in three passes, from the surest method to the least sure. The first
-// pass uses the current and previous destinations of usage, by the line's item. The second matches the
-// line's price, as for subscription items. The third uses destinations by Stripe meter. If an earlier pass
-// has matched a line with the same meter and period, another line bills the same usage at a price that is
-// not ours, and gets no meter.
+// addMeters sets the meters of lines in three passes, from the surest method to the least sure:
+//
+//  1. by item: a current or previous destination of usage has the line's subscription item;
+//  2. by price: the line's price matches a meter, as for subscription items;
+//  3. by meter: a current or previous destination has the Stripe meter of the line's price.
+//
+// A line gets no meter if an earlier pass has set the same meter on a line with the same period. Such a
+// line bills the same usage once more, at a price that is not ours.
 func (u *usageLines) addMeters(ctx context.Context, lines []metering.InvoiceLine) error {
 	for _, find := range []func(context.Context, Item) (metering.MeterID, error){u.byItem, u.byPrice, u.byMeter} {
 		found := make(map[int]metering.MeterID)

@@ -117,10 +117,10 @@ func (r *router) follow() {
 	}
 }
 
-// route adds the destination of a meter. The customer's own state gets it if the item belongs to the
-// followed subscription, or to one with the same periods and no billing schedule of its own. Otherwise the
-// item's subscription gets it. If one period begins when the other ends, the two schedules may be equal but
-// read at different times, so the meter is excluded for now.
+// route adds the destination of a meter. The destination belongs to the customer's own state if the item's
+// subscription is the followed one, or has the same periods and no billing schedule of its own. Otherwise
+// it belongs to the state of the item's subscription. The meter is excluded for now if one subscription's
+// period begins when the other's ends, because their periods may be equal but read at different times.
 func (r *router) route(i Item, d billing.Destination) {
 	at, own := i.period(), r.side.Period
 	switch {

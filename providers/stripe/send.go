@@ -58,8 +58,8 @@ const (
 // act first. Stripe can repeat a refusal for the same idempotency key even after the cause is gone.
 //
 // A Replayed answer with a status of 500 or more repeats for as long as the idempotency key is used. The
-// caller can then send the report with a new key, all else unchanged, if a repeat replaces the quantity, or
-// if it is an invoice item that InvoiceItem does not find.
+// caller can then change the key, and nothing else, in two cases: the report replaces a quantity, or it is
+// an invoice item that InvoiceItem does not find.
 func (c *Client) Send(ctx context.Context, key string, r Report) (Answer, error) {
 	if err := r.check(); err != nil {
 		return Answer{}, err

@@ -57,8 +57,8 @@ type WindowState struct {
 	Value metering.Decimal `json:"value"`
 }
 
-// InvoiceState is an invoice. The lines of a draft are counted as if it were finalized now, whereas the API
-// shows the lines as counted when the draft was created.
+// InvoiceState is an invoice. The lines of a draft are counted as if it were finalized now. The API shows
+// the lines as counted when the draft was created.
 type InvoiceState struct {
 	ID           string           `json:"id"`
 	Customer     string           `json:"customer"`

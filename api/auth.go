@@ -16,19 +16,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Principal is who is asking: a member with a role, or a program with a scope.
+// Principal is the authenticated caller: a member with a role, or a credential with a scope.
 type Principal struct {
 	Tenant metering.Tenant
 	Actor  metering.Actor
 	Scope  metering.Scope
 	Role   metering.Role
 
-	// Of a member.
+	// Only for a member.
 	Member  metering.Member
 	Session metering.Session
 }
 
-// String says what the permissions come from.
+// String describes the source of the caller's permissions, such as "Role owner" or "API key scope admin".
 func (p Principal) String() string {
 	if p.Role != "" {
 		return "Role " + string(p.Role)
@@ -36,7 +36,7 @@ func (p Principal) String() string {
 	return p.kind() + " scope " + string(p.Scope)
 }
 
-// kind is what sort of credential a program came with.
+// kind returns the kind of the caller's credential, if the caller is not a member.
 func (p Principal) kind() string {
 	if strings.HasPrefix(string(p.Actor), "sec_") {
 		return "HMAC secret"
@@ -44,7 +44,7 @@ func (p Principal) kind() string {
 	return "API key"
 }
 
-// scopePrefixes is how a key names its scope.
+// scopePrefixes maps each scope to its abbreviation in the prefix of an API key.
 var scopePrefixes = map[metering.Scope]string{
 	metering.ScopeAdmin:      "adm",
 	metering.ScopeReadWrite:  "rw",
@@ -57,8 +57,8 @@ const (
 	randomLength = 32
 )
 
-// Keys makes API keys and their hashes. Whoever holds the database alone can
-// neither recognise a key nor make one.
+// Keys creates API keys and their hashes. The hashes need a secret, so the database alone suffices neither to
+// recognize a key nor to create one.
 type Keys struct {
 	prefix string
 	pepper []byte
@@ -78,19 +78,19 @@ func derive(secret []byte, purpose string) ([]byte, error) {
 	return key, nil
 }
 
-// Make returns a new key, the hash to keep of it, and its last four characters.
+// Make returns a new key, the hash to store, and the key's last four characters.
 func (k Keys) Make(scope metering.Scope) (key string, hash []byte, lastFour string) {
 	random := randomText(randomLength)
 	key = k.Prefix(scope) + random
 	return key, k.hash(key), random[randomLength-4:]
 }
 
-// randomText returns length letters and digits, each as likely as any other.
+// randomText returns uniformly random letters and digits.
 func randomText(length int) string {
 	random := make([]byte, 0, length)
 	for len(random) < length {
 		var b [1]byte
-		rand.Read(b[:]) // never fails, or ends the program
+		rand.Read(b[:]) // never returns an error
 		if n := int(b[0]); n < 4*len(base62) {
 			random = append(random, base62[n%len(base62)])
 		}
@@ -98,7 +98,7 @@ func randomText(length int) string {
 	return string(random)
 }
 
-// Prefix is how every key of a scope begins.
+// Prefix returns the prefix of every key of a scope.
 func (k Keys) Prefix(scope metering.Scope) string {
 	return k.prefix + "_" + scopePrefixes[scope] + "_"
 }
@@ -109,7 +109,7 @@ func (k Keys) hash(key string) []byte {
 	return mac.Sum(nil)
 }
 
-// wellFormed spares the database texts that cannot be keys.
+// wellFormed reports whether a text has the form of a key. Other texts are refused without a database query.
 func (k Keys) wellFormed(key string) bool {
 	for scope := range scopePrefixes {
 		if random, ok := strings.CutPrefix(key, k.Prefix(scope)); ok {
@@ -121,7 +121,7 @@ func (k Keys) wellFormed(key string) bool {
 
 var errUnauthorized = metering.Errorf(metering.CodeUnauthorized, "the credentials are missing or invalid")
 
-// authorize lets an operation run only for those who have its permission.
+// authorize runs an operation only if the caller has its permission. Public operations need no credential.
 func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 	permission, _ := ctx.Operation().Metadata["permission"].(Permission)
 	if permission == Public {
@@ -135,15 +135,15 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 	next(on(ctx, principalOf(ctx.Context()).Tenant.ID))
 }
 
-// strangers share connections to the database as if they were one tenant.
+// strangers is the tenant ID under which unauthenticated requests share database connections.
 const strangers metering.TenantID = 0
 
-// on has what an operation does use the tenant's share of connections.
+// on returns a context in which the operation uses the tenant's share of database connections.
 func on(ctx huma.Context, tenant metering.TenantID) huma.Context {
 	return huma.WithContext(ctx, db.For(ctx.Context(), tenant))
 }
 
-// admit finds out who asks, whether they may, and whether now.
+// admit authenticates the caller, charges its rate limits, checks the permission and reserves resources.
 func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	x := exchangeOf(ctx.Context())
 	x.principal, err = s.failures.guard(ctx, x.request, s.authenticate)
@@ -166,7 +166,7 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	return nil
 }
 
-// noteUses notes which keys are in use.
+// noteUses records the last use of API keys.
 func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]struct{}, error) {
 	err := s.Credentials.APIKeys.Used(ctx, uses, s.Now())
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]
 	return nil, err
 }
 
-// noteSecretUses notes which HMAC secrets are in use.
+// noteSecretUses records the last use of HMAC secrets.
 func (s *server) noteSecretUses(ctx context.Context, uses []db.SecretUse) (map[db.SecretUse]struct{}, error) {
 	err := s.Credentials.HMACSecrets.Used(ctx, uses, s.Now())
 	if err != nil {
@@ -184,7 +184,8 @@ func (s *server) noteSecretUses(ctx context.Context, uses []db.SecretUse) (map[d
 	return nil, err
 }
 
-// authenticate tells the kinds of credentials apart by their form.
+// authenticate selects the kind of credential by the form of the Authorization header. Without the header,
+// the session cookie is the credential.
 func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	scheme, credential, _ := strings.Cut(ctx.Header("Authorization"), " ")
 	switch {
@@ -200,7 +201,7 @@ func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	return s.byKey(ctx.Context(), credential)
 }
 
-// byKey finds out whose API key it is.
+// byKey authenticates an API key. The use of a revoked or expired key is audited.
 func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
 	if !s.Keys.wellFormed(key) {
 		return Principal{}, errUnauthorized
@@ -218,7 +219,7 @@ func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
 		return Principal{}, errUnauthorized
 	}
 	if used := found.Key.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		s.uses.board(ctx, db.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // nobody waits for it
+		s.uses.board(ctx, db.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // not awaited
 	}
 	return Principal{Tenant: found.Tenant, Actor: metering.Actor(found.Key.ID.String()), Scope: found.Key.Scope}, nil
 }

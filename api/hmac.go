@@ -27,15 +27,15 @@ const (
 	firstPiece = 4 << 10 // of a body that is read ahead
 )
 
-// Expired request ids are forgotten a while later than they expire, so that a
-// replica whose clock is behind still knows them.
+// Expired request ids are deleted 10 minutes after their expiry, so that a replica with a late clock still
+// recognizes them. One of 100 claims starts a sweep, which deletes up to 200 ids.
 const (
 	claimsPerSweep = 100
 	idsPerSweep    = 200
 	sweepDelay     = 10 * time.Minute
 )
 
-// signature is what a signed request says about itself.
+// signature is the parsed signature of a request and the request data that it covers.
 type signature struct {
 	version   signatureVersion
 	tenant    metering.TenantID
@@ -44,7 +44,7 @@ type signature struct {
 	requestID string
 	mac       []byte
 
-	// Of the request as it was sent, which v2 covers.
+	// Method and target of the received request. Only v2 covers them.
 	method string
 	target string // path with query
 }
@@ -58,8 +58,8 @@ const (
 
 var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}$`)
 
-// readSignature reads the headers of a signed request. What it says of them
-// helps a developer and is known to every sender.
+// readSignature parses the signature headers of a request. Its errors may be precise, because they name only
+// rules that are public.
 func readSignature(r *http.Request, credential string, now time.Time) (s signature, err error) {
 	header := r.Header
 	version, encoded, _ := strings.Cut(credential, ":")
@@ -93,7 +93,7 @@ func unauthorizedf(format string, args ...any) error {
 	return metering.Errorf(metering.CodeUnauthorized, format, args...)
 }
 
-// by says whether the signature is that of a secret over this body.
+// by reports whether the secret made the signature over this body.
 func (s signature) by(secret []byte, body pieces) bool {
 	mac := hmac.New(sha256.New, secret)
 	if s.version == v2 {
@@ -107,8 +107,8 @@ func (s signature) by(secret []byte, body pieces) bool {
 	return hmac.Equal(mac.Sum(nil), s.mac)
 }
 
-// linesOver are what v2 signs. They begin with a letter and what v1 signs with
-// a digit, so neither passes for the other.
+// linesOver returns the text that a v2 signature covers. It begins with a letter and the text of v1 with a
+// digit, so a signature of one version is never valid for the other.
 func (s signature) linesOver(body pieces) []byte {
 	digest := sha256.New()
 	for _, piece := range body {
@@ -118,15 +118,15 @@ func (s signature) linesOver(body pieces) []byte {
 }
 
 var (
-	// Of an unknown tenant, one without secrets, a wrong secret and an altered
-	// request alike: a stranger learns nothing about which it was.
+	// errSignature is the same for an unknown tenant, a tenant without secrets, a wrong secret and an altered
+	// request, so that the response does not reveal the cause.
 	errSignature = metering.Errorf(metering.CodeUnauthorized, "the signature does not match this request and a valid secret of this tenant")
 	errOnlyV2    = metering.Errorf(metering.CodeUnauthorized, "this secret accepts only signatures of version v2")
 	errBodyless  = metering.Errorf(metering.CodeForbidden, "a request without a body that is signed in v1 can only read: sign it in v2, which covers the method and the path")
 	errRepeated  = metering.Errorf(metering.CodeUnauthorized, "this X-Request-Id was already used: send a new one with every attempt")
 )
 
-// bySignature finds out who signed a request. It reads the body and puts it back.
+// bySignature authenticates a signed request. It reads the body and makes it readable again.
 func (s *server) bySignature(ctx context.Context, credential string) (Principal, error) {
 	x, now := exchangeOf(ctx), s.Now()
 	signed, err := readSignature(x.request, credential, now)
@@ -137,7 +137,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if err != nil {
 		return Principal{}, err
 	}
-	// The lookup begins after the body has come: secrets may be revoked meanwhile.
+	// The lookup begins after the body is read, because a secret can be revoked while the body arrives.
 	signers, err := s.signers.find(ctx, signed.tenant)
 	if err != nil {
 		return Principal{}, err
@@ -158,10 +158,10 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 		return Principal{}, errRepeated
 	}
 	if s.claims.Add(1)%claimsPerSweep == 0 {
-		s.sweeps.board(ctx, struct{}{}) // nobody waits for it
+		s.sweeps.board(ctx, struct{}{}) // not awaited
 	}
 	if used := secret.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		s.secretUses.board(ctx, db.SecretUse{Tenant: signed.tenant, Secret: secret.ID}) // nobody waits for it
+		s.secretUses.board(ctx, db.SecretUse{Tenant: signed.tenant, Secret: secret.ID}) // not awaited
 	}
 	return who, nil
 }
@@ -174,8 +174,8 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 	return nil, err
 }
 
-// signerOf returns the live secret that made the signature. All are tried,
-// whichever matches; the use of one that is not live any more is audited.
+// signerOf returns the live secret that made the signature. It tries every secret, so that the time does not
+// depend on which secret matches. The use of a revoked or expired secret is audited.
 func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers db.Signers) (signer metering.HMACSecret, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
@@ -199,8 +199,8 @@ func (s *server) signerOf(ctx context.Context, signed signature, body pieces, si
 	return signer, err
 }
 
-// readAhead returns the body of a request and leaves it to be read again. A
-// GET has none: what came with it is not signed and therefore not read.
+// readAhead returns the body of a request and makes it readable again. The body of a GET or HEAD is not read,
+// because the request counts as bodyless.
 func (s *server) readAhead(x *exchange) (pieces, error) {
 	r := x.request
 	if reads(r.Method) {
@@ -225,10 +225,10 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 	return body, nil
 }
 
-// reads says whether a method changes nothing.
+// reads reports whether the method is GET or HEAD, which change nothing.
 func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// pieces are a body that takes as much memory as has come of it.
+// pieces is a body in pieces. Its memory grows with the bytes that have arrived, not with Content-Length.
 type pieces [][]byte
 
 func readPieces(from io.Reader) (read pieces, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invitation is one without its token.
+// Invitation is an invitation without its token.
 type Invitation struct {
 	ID        string         `json:"id" example:"inv_5"`
 	TenantID  string         `json:"tenant_id" example:"ten_1"`
@@ -77,7 +77,7 @@ func (s *server) showCreated(token string, i Invitation) *createdInvitationOutpu
 	return &createdInvitationOutput{createdInvitation{token, s.BaseURL + invitationPage + "#" + token, i}}
 }
 
-// invitationTokens makes the tokens of invitations and their hashes.
+// invitationTokens creates the tokens of invitations and their hashes.
 type invitationTokens struct{ key []byte }
 
 func newInvitationTokens(secret []byte) (invitationTokens, error) {
@@ -105,11 +105,11 @@ type createMemberInput struct {
 	}
 }
 
-// invitationsOfTenant is how many invitations a tenant makes in a minute: each is a
+// invitationsOfTenant is the number of invitation tokens that a tenant can create per minute. Each sends a
 // message to up to metering.MaxEndpoints webhooks.
 const invitationsOfTenant = 20
 
-// countInvitation charges a token that is made to the tenant's limit.
+// countInvitation charges a new token to the tenant's limit.
 func (s *server) countInvitation(ctx context.Context) error {
 	if a := s.minutes.take(ctx, "invitations:"+principalOf(ctx).Tenant.ID.String(), invitationsOfTenant); !a.allowed {
 		return tooMany(a, "a tenant can create or renew invitations and reset members at most %d times a minute", invitationsOfTenant)
@@ -117,8 +117,8 @@ func (s *server) countInvitation(ctx context.Context) error {
 	return nil
 }
 
-// createMember invites somebody. The answer is the same whatever is known of the
-// e-mail in other tenants: nothing of them is looked at.
+// createMember invites a person. The response does not depend on the e-mail's memberships in other tenants,
+// which are not read.
 func (s *server) createMember(ctx context.Context, in *createMemberInput) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
 	if err := mayGive(who, in.Body.Role); err != nil {
@@ -174,8 +174,8 @@ func (in InvitationPath) invitation() (metering.InvitationID, error) {
 	return id, nil
 }
 
-// renewInvitation is for whoever mails links, and learns of an invitation by a
-// message that does not hold its token.
+// renewInvitation returns a new token. A service that sends the links needs it, because the message
+// member.invited does not contain the token.
 func (s *server) renewInvitation(ctx context.Context, in *InvitationPath) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
 	id, err := in.invitation()
@@ -221,7 +221,7 @@ func (s *server) revokeInvitation(ctx context.Context, in *InvitationPath) (*rev
 	return out, nil
 }
 
-// resetMember invites a member to choose another way to sign in to this tenant.
+// resetMember invites a member to set a new password or to sign in at the issuer, for this tenant only.
 func (s *server) resetMember(ctx context.Context, in *MemberPath) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
 	id, err := in.member()
@@ -257,8 +257,8 @@ type foundInvitation struct {
 
 type findInvitationOutput struct{ Body foundInvitation }
 
-// findInvitation tells who holds a token what they would learn by accepting it. A
-// token that is none costs one look, and the answer that one has which is over.
+// findInvitation returns the details of an invitation to the holder of its token. An unknown token costs one
+// query and gets the same response as an expired invitation.
 func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*findInvitationOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -289,9 +289,9 @@ type acceptInvitationInput struct {
 	}
 }
 
-// acceptInvitation makes a member of who holds the token. Whatever is known of the
-// e-mail, it works and takes as long: the password decides who they are, and one
-// that nobody of this e-mail has yet makes somebody new.
+// acceptInvitation makes the holder of the token a member. Result and duration do not reveal whether the
+// e-mail is known in other tenants. The password identifies the person: if no person with this e-mail has it,
+// a new person is created.
 func (s *server) acceptInvitation(ctx context.Context, in *acceptInvitationInput) (*signedInOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -332,8 +332,8 @@ type resetAskedOutput struct {
 	}
 }
 
-// askForReset has the tenants of which somebody is a member told that they have
-// forgotten the password. What is found is neither answered nor waited for.
+// askForReset publishes a message to every tenant with a member of this e-mail. The search runs in the
+// background, so neither the response nor its duration reveals whether there is such a member.
 func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetAskedOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetA
 	return out, nil
 }
 
-// noteResets publishes what members have asked for.
+// noteResets publishes the requested password resets.
 func (s *server) noteResets(ctx context.Context, emails []string) (map[string]struct{}, error) {
 	err := s.Store.Members.AskForReset(ctx, emails, s.Now())
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// limitWindow is how long a window is. It begins with its first request.
+// limitWindow is the length of a window, which begins with its first request.
 const limitWindow = time.Minute
 
-// maxWindows bounds how many are counted at once, some hundred bytes each.
-// Beyond, the one that was asked for least recently begins anew.
+// maxWindows bounds the windows in memory, some hundred bytes each. If there are more, the least recently
+// used window is dropped, so its count restarts at 0.
 const maxWindows = 100_000
 
-// allowance is what a limit says to a request.
+// allowance is the result of charging one request to a limit.
 type allowance struct {
 	allowed   bool
 	remaining int
@@ -31,12 +31,12 @@ type allowance struct {
 // limiter counts the requests of each key in fixed windows.
 type limiter interface {
 	take(ctx context.Context, key string, limit int) allowance
-	// look says what take would, as far as this process knows.
+	// look returns the result that take would have, as far as this process knows.
 	look(key string, limit int) allowance
 }
 
-// newLimiters count in Redis where there is one. What strangers are counted by
-// in memory drives out nothing of the tenants'.
+// newLimiters returns the limiters of tenants and of unauthenticated requests. Both count in Redis if it is
+// configured. In memory each has its own windows, so unauthenticated requests never evict a tenant's.
 func newLimiters(deps Deps) (tenants, strangers limiter, err error) {
 	local, err := newWindows(deps.Now, maxWindows)
 	if err != nil {
@@ -53,7 +53,7 @@ func newLimiters(deps Deps) (tenants, strangers limiter, err error) {
 	return shared, shared.beside(apart), nil
 }
 
-// windows counts in memory.
+// windows counts in the memory of this process.
 type windows struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -70,7 +70,7 @@ func newWindows(now func() time.Time, most int) (*windows, error) {
 	return &windows{now: now, open: open}, err
 }
 
-// take counts a request if its window has room for it.
+// take counts a request if its window is not full.
 func (w *windows) take(_ context.Context, key string, limit int) allowance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,14 +88,14 @@ func (w *windows) take(_ context.Context, key string, limit int) allowance {
 	return a
 }
 
-// follow makes a window what another limiter says of it.
+// follow replaces a window's state by the result of another limiter.
 func (w *windows) follow(key string, limit int, a allowance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open.Add(key, &window{ends: w.now().Add(a.reset), used: limit - a.remaining})
 }
 
-// look says what take would, and counts nothing.
+// look returns the result that take would have, without counting a request.
 func (w *windows) look(key string, limit int) allowance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,20 +119,22 @@ func (w *window) allowance(limit int, now time.Time) allowance {
 	return allowance{left > 0, left, w.ends.Sub(now)}
 }
 
-// limited has an operation charged to its tenant's limit of requests with events.
+// limited charges an operation to the tenant's limit of requests with events.
 func limited(op huma.Operation) huma.Operation {
 	op.Metadata["limited"] = true
 	op.Extensions["x-rate-limit"] = "events"
 	return op
 }
 
-// charge takes a request from a limit, and says in the answer what is left of it.
+// charge counts a request against its limits: one for requests with events, two for other calls. It sets the
+// headers X-RateLimit-Limit and X-RateLimit-Remaining.
 func (s *server) charge(ctx huma.Context, who Principal) error {
 	if ctx.Operation().Metadata["limited"] == true {
 		return s.chargeTo(ctx, "events:"+who.Tenant.ID.String(), min(who.Tenant.RequestsPerMinute, s.MaxRequestsPerMinute), "the tenant may send %d requests with events a minute")
 	}
 	calls := "calls:" + who.Tenant.ID.String()
-	// A credential that uses up its own leaves the tenant's other half to others.
+	// A single credential gets at most half of the tenant's calls, so it cannot exhaust the limit of the
+	// others.
 	err := s.chargeTo(ctx, calls+":"+string(who.Actor), max(1, s.CallsPerMinute/2), "a credential may make %d calls a minute")
 	if err != nil {
 		return err
@@ -140,7 +142,7 @@ func (s *server) charge(ctx huma.Context, who Principal) error {
 	return s.chargeTo(ctx, calls, s.CallsPerMinute, "the tenant may make %d calls a minute")
 }
 
-// chargeTo answers with the limit of which the least is left.
+// chargeTo counts a request against one limit. The headers show the limit with the fewest requests left.
 func (s *server) chargeTo(ctx huma.Context, key string, limit int, format string) error {
 	a := s.minutes.take(ctx.Context(), key, limit)
 	x := exchangeOf(ctx.Context())
@@ -155,10 +157,10 @@ func (s *server) chargeTo(ctx huma.Context, key string, limit int, format string
 	return tooMany(a, format, limit)
 }
 
-// defaultCalls is what every script and dashboard of a tenant's gets along with.
+// defaultCalls is the default number of calls per minute. It suffices for a tenant's scripts and dashboards.
 const defaultCalls = 6_000
 
-// tooMany is a 429 whose Retry-After is the window's end.
+// tooMany returns a 429 error. Its Retry-After is the time until the window ends, at least one second.
 func tooMany(a allowance, format string, args ...any) error {
 	err := metering.Errorf(metering.CodeRateLimited, format, args...)
 	err.RetryAfter = max(a.reset, time.Second)
@@ -166,7 +168,7 @@ func tooMany(a allowance, format string, args ...any) error {
 	return err
 }
 
-// describeLimit documents the headers of operations that are limited.
+// describeLimit documents the rate-limit headers and the status 429 of a limited operation.
 func describeLimit(op *huma.Operation) {
 	number := func(doc string) *huma.Param {
 		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger}}

@@ -14,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// redisRetry is the time between attempts while Redis does not answer.
+// redisRetry is the time between attempts to reach Redis during an outage.
 const redisRetry = time.Second
 
-// OpenRedis returns a client that gives up after the read_timeout of the URL, or else
-// after redisTimeout. It connects when it is first used.
+// OpenRedis returns a client with the timeout read_timeout of the URL, or redisTimeout. The client connects
+// on first use.
 func OpenRedis(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, errors.New("must be a redis:// or rediss:// URL") // the cause may echo the password
+		return nil, errors.New("must be a redis:// or rediss:// URL") // the cause can contain the password
 	}
 	if options.ReadTimeout < 0 {
 		return nil, errors.New("must have a read_timeout above 0, such as 500ms")
@@ -30,12 +30,12 @@ func OpenRedis(url string) (*redis.Client, error) {
 	options.ReadTimeout = cmp.Or(options.ReadTimeout, redisTimeout)
 	options.DialTimeout, options.PoolTimeout = options.ReadTimeout, options.ReadTimeout
 	options.ContextTimeoutEnabled = true
-	options.MaxRetries = -1 // a repeat could count twice
-	logging.Disable()       // an outage is logged here, once
+	options.MaxRetries = -1 // a retry could count a request twice
+	logging.Disable()       // this package logs each outage once
 	return redis.NewClient(options), nil
 }
 
-// takeScript is windows.take inside Redis, whose clock is the only one.
+// takeScript is windows.take as a Redis script. It uses the clock of Redis only.
 var takeScript = redis.NewScript(`
 local used = tonumber(redis.call('GET', KEYS[1]) or '0')
 local allowed = 0
@@ -51,18 +51,18 @@ end
 return {allowed, used, left}
 `)
 
-// sharedWindows counts in Redis, for all replicas at once. While Redis does
-// not answer, each replica goes on alone from what it said last.
+// sharedWindows counts in Redis for all replicas. During an outage of Redis, each replica counts alone and
+// continues from the last responses of Redis.
 type sharedWindows struct {
 	redis   *redis.Client
 	timeout time.Duration
-	space   string // before every key: services with other secrets may share a Redis
+	space   string // prefix of every key, because services with other secrets can share a Redis
 	local   *windows
 	log     *slog.Logger
 	outage  *outage
 }
 
-// outage is what is known of one of Redis.
+// outage is the state of an outage of Redis.
 type outage struct {
 	mu      sync.Mutex
 	down    bool
@@ -79,7 +79,7 @@ func newSharedWindows(client *redis.Client, secret []byte, local *windows, log *
 	}, nil
 }
 
-// beside counts in the same Redis, and in other windows while it is down.
+// beside returns a limiter that counts in the same Redis, but in other local windows during an outage.
 func (w *sharedWindows) beside(local *windows) *sharedWindows {
 	other := *w
 	other.local = local
@@ -93,7 +93,7 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	}
 	a, err := w.ask(ctx, key, limit)
 	if ctx.Err() != nil {
-		return w.local.take(ctx, key, limit) // the client has gone, which says nothing about Redis
+		return w.local.take(ctx, key, limit) // the client has disconnected, which is no sign of an outage
 	}
 	w.learn(again, err)
 	if err != nil {
@@ -103,10 +103,12 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	return a
 }
 
-// look knows what this replica was told by Redis last, and asks nobody.
+// look returns the result of take from the last response of Redis to this replica, without a request to
+// Redis.
 func (w *sharedWindows) look(key string, limit int) allowance { return w.local.look(key, limit) }
 
-// due says whether to ask Redis: always, or once in a while again when it is down.
+// due reports whether to ask Redis: always, or once per redisRetry during an outage. again reports whether
+// this is a retry during an outage.
 func (w *sharedWindows) due() (due, again bool) {
 	w.outage.mu.Lock()
 	defer w.outage.mu.Unlock()
@@ -121,8 +123,8 @@ func (w *sharedWindows) due() (due, again bool) {
 	return true, true
 }
 
-// learn notes an outage and its end. What was asked before an outage says
-// nothing about its end.
+// learn records the start or end of an outage. Only a retry ends an outage, because a response to an earlier
+// request can predate it.
 func (w *sharedWindows) learn(again bool, err error) {
 	w.outage.mu.Lock()
 	defer w.outage.mu.Unlock()

@@ -63,7 +63,7 @@ func (s *server) showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSetting
 	return shown
 }
 
-// withoutOIDC has what to register at an issuer before it is saved.
+// withoutOIDC returns the settings of a tenant without an issuer: the two URLs to use at an issuer.
 func (s *server) withoutOIDC(tenant metering.TenantID) oidcSettings {
 	return oidcSettings{RedirectURI: s.BaseURL + callbackPath, LoginURL: s.BaseURL + "/v1/auth/oidc/" + tenant.String() + "/login"}
 }
@@ -90,7 +90,7 @@ type saveOIDCInput struct {
 	}
 }
 
-// saveOIDC stores an issuer whose discovery document was read.
+// saveOIDC stores an issuer after its discovery document has been read and checked.
 func (s *server) saveOIDC(ctx context.Context, in *saveOIDCInput) (*oidcOutput, error) {
 	who := principalOf(ctx)
 	o := metering.OIDC{Issuer: in.Body.Issuer, ClientID: in.Body.ClientID}
@@ -133,8 +133,8 @@ func (s *server) deleteOIDC(ctx context.Context, _ *struct{}) (*deleteOIDCOutput
 	return out, nil
 }
 
-// discover reads an issuer's document. Each URL in it is the issuer's choice,
-// so each is checked as a tenant's own.
+// discover reads an issuer's discovery document. The issuer chooses the URLs in it, so each URL must pass the
+// same check as a URL of the tenant.
 func (s *server) discover(ctx context.Context, issuer string) (*oidc.Provider, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, s.issuers), issuer)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *server) discover(ctx context.Context, issuer string) (*oidc.Provider, e
 	return provider, nil
 }
 
-// issuer is a tenant's issuer, ready to be asked.
+// issuer is a tenant's issuer with its discovery document and its OAuth client.
 type issuer struct {
 	settings metering.OIDC
 	provider *oidc.Provider
@@ -184,8 +184,8 @@ func (s *server) issuerOf(ctx context.Context, tenant metering.TenantID) (*issue
 
 var errIssuer = metering.Errorf(metering.CodeUnavailable, "the tenant's OIDC issuer did not respond correctly; try again")
 
-// signInSecrets makes what a sign-in at an issuer needs, of its state and a key.
-// So the database keeps none of it.
+// signInSecrets derives the secrets of a sign-in at an issuer from its state and a key, so that the database
+// stores none of them.
 type signInSecrets struct{ key []byte }
 
 func newSignInSecrets(secret []byte) (signInSecrets, error) {
@@ -201,18 +201,18 @@ func (s signInSecrets) of(state, purpose string) []byte {
 
 func (s signInSecrets) hash(state string) []byte { return s.of(state, "hash") }
 
-// nonce is what the ID token has to repeat.
+// nonce returns the nonce, which the ID token must repeat.
 func (s signInSecrets) nonce(state string) string {
 	return base64.RawURLEncoding.EncodeToString(s.of(state, "nonce"))
 }
 
-// verifier is what proves that the code is ours (PKCE).
+// verifier returns the PKCE code verifier, which proves that this service requested the code.
 func (s signInSecrets) verifier(state string) string {
 	return base64.RawURLEncoding.EncodeToString(s.of(state, "verifier"))
 }
 
-// leave begins a sign-in at the tenant's issuer: where the browser goes, and what
-// it keeps meanwhile.
+// leave starts a sign-in at the tenant's issuer. It returns the URL at the issuer for the browser, and the
+// cookie with the state of the sign-in.
 func (s *server) leave(ctx context.Context, tenant metering.TenantID, invitation *metering.InvitationID) (location, cookie string, err error) {
 	at, err := s.issuerOf(ctx, tenant)
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *server) leave(ctx context.Context, tenant metering.TenantID, invitation
 		return "", "", err
 	}
 	location = at.code.AuthCodeURL(state, oidc.Nonce(s.secrets.nonce(state)), oauth2.S256ChallengeOption(s.secrets.verifier(state)))
-	// Lax: the way back comes from the issuer's site.
+	// Lax, because the redirect back comes from the issuer's site.
 	return location, s.cookie(signInCookie, state, signInLasts, http.SameSiteLaxMode), nil
 }
 
@@ -232,8 +232,8 @@ type beginOIDCInput struct {
 	TenantID string `path:"tenant_id" example:"ten_42"`
 }
 
-// beginOIDC shows a browser the way to the tenant's issuer, or a person why there
-// is none.
+// beginOIDC answers with a page that links to the tenant's issuer. If there is no such page, a browser gets
+// an error page and any other client gets a problem.
 func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
 	page, err := s.wayOut(ctx, in)
 	if err != nil && isPerson(exchangeOf(ctx).request) {
@@ -274,8 +274,8 @@ type signInAtIssuerOutput struct {
 	}
 }
 
-// acceptAtIssuer sends who holds a token to the issuer of the tenant, whose account
-// there becomes theirs.
+// acceptAtIssuer returns the issuer's URL to the holder of an invitation token. The account that signs in
+// there becomes the account of the invited member.
 func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*signInAtIssuerOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -309,8 +309,8 @@ func (s *server) leadingOn(op huma.Operation) huma.Operation {
 	return op
 }
 
-// leadOn has a person begin again whose way back is longer than any issuer's; a
-// program is told what is wrong with it.
+// leadOn redirects a browser to the dashboard's sign-in if a query parameter of the callback is too long.
+// Other clients get the validation error of the operation.
 func (s *server) leadOn(ctx huma.Context, next func(huma.Context)) {
 	tooLong := func(p *huma.Param) bool {
 		return p.Schema.MaxLength != nil && utf8.RuneCountInString(ctx.Query(p.Name)) > *p.Schema.MaxLength
@@ -322,15 +322,15 @@ func (s *server) leadOn(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// beginAgain leads to the dashboard's sign-in, which says that this one is over.
+// beginAgain redirects to the dashboard's sign-in page, which shows that this sign-in has ended.
 func (s *server) beginAgain(ctx huma.Context) {
 	exchangeOf(ctx.Context()).err = errSignInLost
 	ctx.SetHeader("Location", s.BaseURL+"/sign-in?problem=over")
 	ctx.SetStatus(http.StatusFound)
 }
 
-// finishOIDC sends a browser on that comes back from the issuer, and tells a person
-// whom it does not sign in what to do.
+// finishOIDC handles the redirect from the issuer. It signs the member in and redirects the browser to the
+// dashboard. If the sign-in fails, a browser gets a redirect or an error page, and other clients a problem.
 func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackOutput, error) {
 	token, err := s.comeBack(ctx, in)
 	person := isPerson(exchangeOf(ctx).request)
@@ -346,8 +346,8 @@ func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackO
 	return &wayBackOutput{s.BaseURL + "/", cookies, func(ctx huma.Context) { ctx.SetStatus(http.StatusFound) }}, nil
 }
 
-// comeBack begins the session of whom the issuer says that a browser is, which
-// was sent there by us.
+// comeBack starts a session for the member that the issuer confirms. The browser must have the cookie of the
+// sign-in that this service started.
 func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token string, err error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return "", err
@@ -388,8 +388,8 @@ func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token strin
 	return token, err
 }
 
-// memberBy returns whose account at the issuer it is: of the tenant, and of whoever
-// accepts an invitation with it.
+// memberBy returns the tenant's member with this identity. If the sign-in accepts an invitation, it accepts
+// the invitation with the identity and returns the invited member.
 func (s *server) memberBy(ctx context.Context, begun metering.SignIn, identity metering.Identity) (metering.Member, error) {
 	if begun.InvitationID != nil {
 		return s.Store.Invitations.AcceptAt(ctx, begun.TenantID, *begun.InvitationID, identity, s.Now())
@@ -405,13 +405,13 @@ var errIDToken = metering.Errorf(metering.CodeUnauthorized, "the issuer's respon
 
 const maxSubject = 255 // OpenID Connect Core 1.0, 2
 
-// identity trades the code for an ID token and returns whose it is.
+// identity exchanges the code for an ID token and returns the identity in it.
 func (s *server) identity(ctx context.Context, at *issuer, state, code string) (none metering.Identity, err error) {
 	ctx = oidc.ClientContext(ctx, s.issuers)
 	token, err := at.code.Exchange(ctx, code, oauth2.VerifierOption(s.secrets.verifier(state)))
 	var refusal *oauth2.RetrieveError
 	if errors.As(err, &refusal) {
-		return none, errIDToken.Because(fmt.Errorf("exchange code: status %d", refusal.Response.StatusCode)) // its text is the issuer's
+		return none, errIDToken.Because(fmt.Errorf("exchange code: status %d", refusal.Response.StatusCode)) // the error text comes from the issuer
 	}
 	if err != nil {
 		return none, errIssuer.Because(fmt.Errorf("exchange code: %w", providers.Redact(err)))

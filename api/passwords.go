@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What a hash costs, by argon2id: of what OWASP's Password Storage Cheat Sheet has as
-// equally strong, that with the least memory, which each hash has to come by anew.
+// Parameters of argon2id. Of the equally strong sets in OWASP's Password Storage Cheat Sheet, this one needs
+// the least memory, because every hash allocates its memory anew.
 const (
 	argonTime    = 5
 	argonMemory  = 7 << 10 // KiB
@@ -23,19 +23,18 @@ const (
 	saltLength   = 16
 )
 
-// Passwords makes the hashes of passwords.
+// Passwords creates the hashes of passwords.
 type Passwords struct{ pepper []byte }
 
-// NewPasswords derives the key of salts from the service's secret.
+// NewPasswords derives the key of the salts from the service's secret.
 func NewPasswords(secret []byte) (Passwords, error) {
 	pepper, err := derive(secret, "password-salts")
 	return Passwords{pepper}, err
 }
 
-// Hash returns the hash of an e-mail's password. The salt is the e-mail's own, so
-// that one hash is compared with whatever passwords somebody of that e-mail has:
-// how many there are changes neither the answer nor the time. Whoever holds the
-// database alone cannot make the salt, and so try no password.
+// Hash returns the hash of a password. The salt depends on the e-mail and the service's secret. One hash is
+// therefore compared with all passwords of this e-mail, and their number changes neither the response nor its
+// duration. The database alone does not suffice to test a password, because the salt needs the secret.
 func (p Passwords) Hash(email, password string) []byte {
 	mac := hmac.New(sha256.New, p.pepper)
 	mac.Write([]byte(metering.FoldEmail(email)))
@@ -43,26 +42,26 @@ func (p Passwords) Hash(email, password string) []byte {
 	return argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonThreads, sha256.Size)
 }
 
-// Hashing is bounded, because each takes a processor and memory for as long as hundreds
-// of other requests.
+// Bounds of password hashing. A hash occupies a processor and memory for as long as hundreds of other
+// requests.
 const (
-	hashingPlaces = 4 // of which an address has at most half
-	hashingRest   = 2 // times as long as a hash took
+	hashingPlaces = 4 // an address has at most half of them
+	hashingRest   = 2 // pause after a hash, as a multiple of its duration
 )
 
-// hashing makes one hash at a time. Whoever has had one made keeps a place until it has
-// rested, after all that were made before: so those who guess, wherever, take a third of
-// a processor's time, and somebody else who comes finds a place, and waits for nobody's rest.
-// An account that has signed in at an address before is first there. The others
-// wait behind addresses with fewer failed attempts.
+// hashing computes one hash at a time. Each hash keeps its place during a pause of hashingRest times its
+// duration. Pauses follow one another. Guesses from any number of addresses therefore use at most a third of
+// one processor. A request that gets a free place does not wait for the pauses of others. An account that has
+// signed in from an address before goes first. Other requests wait behind addresses with fewer failed
+// attempts.
 type hashing struct {
 	Passwords
 	places   *db.Shares[string]
-	one      chan struct{} // is full while a hash is made
-	rested   time.Time     // when all that were made have rested
-	mu       sync.Mutex    // of changes of attempts
+	one      chan struct{} // full while a hash is computed
+	rested   time.Time     // end of the last pause
+	mu       sync.Mutex    // guards changes of attempts
 	attempts *lru.Cache[string, int]
-	proven   *lru.Cache[string, struct{}] // names of accounts at addresses
+	proven   *lru.Cache[string, struct{}] // hashes of account and address, after a successful sign-in
 }
 
 func newHashing(passwords Passwords) (*hashing, error) {
@@ -84,15 +83,15 @@ func (h *hashing) rank(who string) int {
 	return attempts
 }
 
-// hash is Hash in the turn of whoever asks.
+// hash computes a hash when it is the turn of who: an address or a proven account.
 func (h *hashing) hash(ctx context.Context, who, email, password string) (hash []byte, err error) {
 	err = h.inTurn(ctx, who, func() { hash = h.Hash(email, password) })
 	return hash, err
 }
 
-// hashAt is hash for somebody who signs in at an address as an account, which names
-// both. It counts the attempt until succeeded is called. An attempt without a hash does not
-// count: during a flood, retries would otherwise put an honest address behind the others.
+// hashAt computes a hash for a sign-in attempt. account is the hash of the e-mail and the address. The
+// attempt counts as failed until succeeded is called. An attempt that got no hash does not count. Otherwise
+// retries during a flood would move an honest address behind the others.
 func (h *hashing) hashAt(ctx context.Context, address, account, email, password string) ([]byte, error) {
 	who := address
 	if h.proven.Contains(account) {
@@ -106,7 +105,7 @@ func (h *hashing) hashAt(ctx context.Context, address, account, email, password 
 	return hash, err
 }
 
-// succeeded takes back an attempt that was a sign-in.
+// succeeded removes the failed attempt that hashAt has counted, and marks the account as proven.
 func (h *hashing) succeeded(address, account string) {
 	h.count(address, -1)
 	h.proven.Add(account, struct{}{})
@@ -125,7 +124,7 @@ func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	if err := h.places.Wait(ctx, who); err != nil {
 		return metering.Errorf(metering.CodeOverloaded, "too many sign-ins are in progress; try again").Because(err)
 	}
-	h.one <- struct{}{} // soon: few have a place
+	h.one <- struct{}{} // a short wait: there are only hashingPlaces places
 	began := time.Now()
 	defer func() {
 		if h.rested.Before(began) {

@@ -6,14 +6,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Permission is what an operation asks of its caller.
+// Permission is the permission that an operation requires of its caller.
 type Permission string
 
 const (
 	Public Permission = "public" // no credentials
 
 	EventsWrite    Permission = "events:write"
-	EventsRead     Permission = "events:read" // the events themselves, with what clients put into them
+	EventsRead     Permission = "events:read" // events with the properties that clients sent
 	UsageRead      Permission = "usage:read"
 	CustomersRead  Permission = "customers:read"
 	CustomersWrite Permission = "customers:write"
@@ -32,7 +32,7 @@ const (
 	AlertsWrite    Permission = "alerts:write"
 	KeysManage     Permission = "api_keys:manage" // API keys, HMAC secrets, audit log
 	TenantManage   Permission = "tenant:manage"   // tenant settings, members
-	OwnSession     Permission = "session:own"     // what everybody may: know who they are, and leave
+	OwnSession     Permission = "session:own"     // every caller: see its own session and permissions, sign out
 )
 
 const (
@@ -53,7 +53,7 @@ type grant struct {
 	roles  []metering.Role
 }
 
-// permissions is the one table of who may do what.
+// permissions maps each permission to the scopes and roles that have it. It is the only such table.
 var permissions = map[Permission]grant{
 	EventsWrite:    {[]metering.Scope{adm, rw, ink}, []metering.Role{owner, admin, developer}},
 	EventsRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, biller}},
@@ -83,8 +83,8 @@ func (p Permission) Holders() ([]metering.Scope, []metering.Role) {
 	return slices.Clone(permissions[p].scopes), slices.Clone(permissions[p].roles)
 }
 
-// allows says whether the caller may do it: a member by its role, any other
-// credential by its scope.
+// allows reports whether the caller has the permission: a member by its role, any other credential by its
+// scope.
 func (p Permission) allows(who Principal) bool {
 	if who.Role != "" {
 		return slices.Contains(permissions[p].roles, who.Role)
@@ -92,8 +92,8 @@ func (p Permission) allows(who Principal) bool {
 	return slices.Contains(permissions[p].scopes, who.Scope)
 }
 
-// within says whether every permission of one is also the other's, so that
-// nobody makes a credential, or a member, that can do more than themselves.
+// within reports whether other has every permission of one. A caller can therefore create only credentials
+// and members with at most its own permissions.
 func within(one, other Principal) bool {
 	for p := range permissions {
 		if p.allows(one) && !p.allows(other) {

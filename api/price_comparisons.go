@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// priceComparison is how the prices here differ from those that the billing
-// provider charges a customer.
+// priceComparison is the comparison of the saved prices of a customer with the prices that the billing
+// provider charges.
 type priceComparison struct {
 	ComparedAt  *time.Time        `json:"compared_at" doc:"Time at which the provider's prices were read. Null if the prices are not compared yet"`
 	Reason      string            `json:"reason,omitempty" doc:"Reason why the prices are not compared yet"`
@@ -58,7 +58,7 @@ func showDifference(d billing.PriceDifference) priceDifference {
 	return priceDifference{d.MeterID.String(), d.MeterSlug, d.Ours, TheirDifference{d.Theirs, d.First}}
 }
 
-// priceID is the id of a provider's own price; "": ours is charged.
+// priceID returns the id of a provider's own price, or "" if the saved price is charged.
 func priceID(p billing.ProviderPrice) string {
 	if p == nil {
 		return ""
@@ -66,21 +66,20 @@ func priceID(p billing.ProviderPrice) string {
 	return p.ID()
 }
 
-// compareTimeout bounds how long a comparison takes: who links a customer does not wait
-// for a provider that does not answer.
+// compareTimeout bounds how long a comparison takes, because the request that links a customer waits for it.
 const compareTimeout = 3 * time.Second
 
-// linking is a comparison that was made before a customer is linked.
+// linking is the result of the price comparison before a customer is linked.
 type linking struct {
 	shown      *priceComparison // nil: there is nothing to compare
-	refusal    error            // why the customer may not be linked
+	refusal    error            // reason why the customer must not be linked
 	connection metering.ConnectionID
-	side       *billing.Side // nil: it was not read
+	side       *billing.Side // nil: not read
 	readAt     time.Time
 }
 
-// compareBefore reads what a customer who is about to be linked is charged at the
-// provider. Where the provider does not say, nothing is compared yet.
+// compareBefore reads the provider's data of a customer who is about to be linked, and compares the prices.
+// If the provider cannot be read, the comparison has only a reason.
 func (s *server) compareBefore(ctx context.Context, externalID string, atProvider *string) (l linking, err error) {
 	if atProvider == nil || *atProvider == "" || !storable(externalID) || !storable(*atProvider) {
 		return linking{}, nil
@@ -120,7 +119,7 @@ func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k db.Li
 	})
 }
 
-// reasonOf is what of an error may be shown.
+// reasonOf returns the public text of an error.
 func reasonOf(err error) string {
 	var coded *metering.Error
 	if errors.As(err, &coded) {
@@ -129,7 +128,7 @@ func reasonOf(err error) string {
 	return "the provider could not be read"
 }
 
-// keep keeps what was read at the provider, of a customer who is linked by now.
+// keep stores the provider's data that compareBefore has read, after the customer has been linked.
 func (s *server) keep(ctx context.Context, c metering.CustomerID, l linking) {
 	if l.side == nil {
 		return
@@ -139,7 +138,8 @@ func (s *server) keep(ctx context.Context, c metering.CustomerID, l linking) {
 	}
 }
 
-// compared is the customer's comparison as the provider was last read.
+// compared returns the price comparison of a linked customer, as of the last read of the provider. It returns
+// nil if the customer is not linked or the provider has no prices of its own.
 func (s *server) compared(ctx context.Context, c metering.Customer) (*priceComparison, error) {
 	if c.BillingProviderID == nil || *c.BillingProviderID == "" {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// provider is what every provider has. Its settings stand beside it.
+// provider has the fields that all kinds of providers share. The kind's own settings are in settings.
 type provider struct {
 	ID             string                `json:"id" example:"con_3"`
 	Type           metering.ProviderKind `json:"type"`
@@ -30,7 +30,7 @@ type provider struct {
 	settings map[string]any
 }
 
-// MarshalJSON puts the settings beside the rest.
+// MarshalJSON writes the settings as fields of the same object.
 func (p provider) MarshalJSON() ([]byte, error) {
 	type rest provider
 	return joined(rest(p), p.settings)
@@ -84,8 +84,8 @@ func (s *server) showProvider(tenant metering.TenantID, saved metering.Provider)
 	return &providerOutput{shown}, nil
 }
 
-// endpointOf is where a provider's events are to be sent, and which; nothing
-// where it sends none.
+// endpointOf returns the URL to which the provider sends a tenant's events, and the event types. It returns
+// nothing if the provider sends no events.
 func (s *server) endpointOf(kind providers.Provider, tenant metering.TenantID) (url string, types []string) {
 	events, sends := kind.(providers.Events)
 	if !sends {
@@ -107,7 +107,7 @@ type connectablesOutput struct {
 	}
 }
 
-// listConnectable says what is to be done at each provider before it is saved.
+// listConnectable lists the kinds of providers, with the endpoint to create at each before it is saved.
 func (s *server) listConnectable(ctx context.Context, _ *struct{}) (*connectablesOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	active, err := s.Store.Providers.Active(ctx, tenant)
@@ -136,8 +136,8 @@ type providerSecretOutput struct {
 	}
 }
 
-// makeProviderSecret makes a secret that a receiver can be given before the provider
-// is saved, which asks it to verify a ping.
+// makeProviderSecret returns a new secret to install in a receiver before the provider is saved. Saving sends
+// a signed ping, which the receiver can then verify.
 func (s *server) makeProviderSecret(_ context.Context, in *makeProviderSecretInput) (*providerSecretOutput, error) {
 	if kind, err := s.Providers.Of(in.Type); err == nil {
 		if setting, _ := kind.Describe().Setting(providers.CallSecret); setting.Make != nil {
@@ -149,7 +149,7 @@ func (s *server) makeProviderSecret(_ context.Context, in *makeProviderSecretInp
 	return nil, metering.Invalid("path.type", "must be a provider type with a secret that is created here")
 }
 
-// show adds what is saved of a setting that is no secret.
+// show adds the saved value of a setting. Secrets are not shown.
 func show(shown map[string]any, setting providers.Setting, saved metering.Provider) {
 	text := func(value string) {
 		if value != "" {
@@ -185,10 +185,10 @@ func show(shown map[string]any, setting providers.Setting, saved metering.Provid
 	}
 }
 
-// saveProviderInput has the settings of one provider, and which that is.
+// saveProviderInput is the settings of one provider, with its kind in `type`.
 type saveProviderInput struct{ Body map[string]any }
 
-// saveProvider stores a provider that has been seen to work.
+// saveProvider stores a provider after the provider has accepted the settings.
 func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*providerOutput, error) {
 	name, _ := in.Body[providerType].(string)
 	kind, err := s.Providers.Of(metering.ProviderKind(name))
@@ -219,16 +219,16 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	return out, err
 }
 
-// given is what a tenant wants to save.
+// given is the settings that a tenant asks to save.
 type given struct {
 	providers.Settings
 	providers.Secrets
-	anew bool               // as a new receiver
-	made string             // the setting whose secret was made here
-	last *metering.Provider // whose event secret is kept
+	anew bool               // save a new receiver instead of updating a saved one
+	made string             // name of the setting for which a secret was created here
+	last *metering.Provider // saved provider of the reused event secret
 }
 
-// read takes a provider's settings from a body that is as the document says.
+// read returns the settings in a body that has passed schema validation.
 func (s *server) read(about providers.Description, body map[string]any) (in given, err error) {
 	in.Now = s.Now()
 	in.anew, _ = body[newReceiver].(bool)
@@ -253,7 +253,7 @@ func (s *server) read(about providers.Description, body map[string]any) (in give
 	return in, in.readText(about, body)
 }
 
-// readText takes what lines say from a body. It goes with what is billed.
+// readText reads the settings of invoice lines from a body. They need the setting `bills` in the same body.
 func (in *given) readText(about providers.Description, body map[string]any) (err error) {
 	for _, setting := range about.Settings {
 		if !setting.Use.OfLines() || !isGiven(setting, body) {
@@ -272,7 +272,7 @@ func (in *given) readText(about providers.Description, body map[string]any) (err
 		case providers.CollectionMethod:
 			in.Text.CollectionMethod = text
 		case providers.DaysUntilDue:
-			days, _ := body[setting.Name].(float64) // a whole number, as the document says
+			days, _ := body[setting.Name].(float64) // the schema allows whole numbers only
 			in.Text.DaysUntilDue = int64(days)
 		}
 		switch bills, _ := about.Setting(providers.Bills); {
@@ -287,8 +287,8 @@ func (in *given) readText(about providers.Description, body map[string]any) (err
 	return nil
 }
 
-// addSecrets adds the secrets that are not given: those that were saved before,
-// and where there are none, one that is made here.
+// addSecrets adds the secrets that the body omits. It reuses the saved secret. If there is none and the kind
+// allows it, a new secret is created.
 func (s *server) addSecrets(ctx context.Context, about providers.Description, body map[string]any, in *given) error {
 	for _, setting := range about.Settings {
 		secret := setting.Use == providers.CallSecret || setting.Use == providers.EventSecret
@@ -309,7 +309,7 @@ func (s *server) addSecrets(ctx context.Context, about providers.Description, bo
 	return nil
 }
 
-// keepSecret takes a secret from the provider that was saved before, if there
+// keepSecret reuses the secret of the last saved provider of this kind and address. It reports whether there
 // is one.
 func (s *server) keepSecret(ctx context.Context, about providers.Description, setting providers.Setting, in *given) (kept bool, err error) {
 	tenant := principalOf(ctx).Tenant.ID
@@ -339,8 +339,8 @@ func (s *server) keepSecret(ctx context.Context, about providers.Description, se
 	return true, nil
 }
 
-// refuseKept refuses an event secret that was kept from another account, or from
-// another mode of it: its events are signed with another one.
+// refuseKept returns an error if the reused event secret belongs to another account or mode, because the
+// events of this account are signed with a different secret.
 func (in given) refuseKept(about providers.Description, identity providers.Identity) error {
 	setting, has := about.Setting(providers.EventSecret)
 	if !has || in.last == nil || in.last.Account == identity.Account && sameMode(in.last.Livemode, livemode(identity.Mode)) {
@@ -363,7 +363,7 @@ func mappingOf(setting providers.Setting, value any) (map[string]string, error) 
 	return mapping, nil
 }
 
-// refuseForeign names a setting that only another kind of provider has.
+// refuseForeign returns an error that names a setting which only other kinds of providers have.
 func (s *server) refuseForeign(about providers.Description, body map[string]any) error {
 	if _, has := about.Setting(providers.Address); !has && body[newReceiver] == true {
 		return metering.Invalid("body."+newReceiver, "is only for a provider with a URL; another account or mode is always a separate connection")
@@ -382,8 +382,8 @@ func (s *server) refuseForeign(about providers.Description, body map[string]any)
 	return nil
 }
 
-// isGiven says whether a body has a setting: of a text that cannot be made
-// here, nothing is as good as none.
+// isGiven reports whether a body has a setting. An empty text counts as absent, unless it is a secret
+// that can be created here.
 func isGiven(setting providers.Setting, body map[string]any) bool {
 	value, has := body[setting.Name]
 	return has && (value != "" || setting.Make != nil)
@@ -421,7 +421,7 @@ type deleteProviderOutput struct {
 	}
 }
 
-// deleteProvider has nothing reported any more.
+// deleteProvider deletes the billing provider, so that no more usage is reported.
 func (s *server) deleteProvider(ctx context.Context, _ *struct{}) (*deleteProviderOutput, error) {
 	who := principalOf(ctx)
 	if err := s.Store.Providers.Delete(ctx, who.Tenant.ID, who.Actor, s.Now()); err != nil {
@@ -432,7 +432,7 @@ func (s *server) deleteProvider(ctx context.Context, _ *struct{}) (*deleteProvid
 	return out, nil
 }
 
-// livemode is nil where the provider does not tell.
+// livemode reports whether the mode is live. It returns nil if the provider has no modes.
 func livemode(m providers.Mode) *bool {
 	if m == "" {
 		return nil
@@ -441,7 +441,7 @@ func livemode(m providers.Mode) *bool {
 	return &live
 }
 
-// lastFour is what is shown of a secret: nothing where that were half of it.
+// lastFour returns the last four characters of a secret, or nothing if the secret has eight or fewer.
 func lastFour(secret string) string {
 	const shown = 4
 	if len(secret) <= 2*shown {
@@ -450,8 +450,8 @@ func lastFour(secret string) string {
 	return secret[len(secret)-shown:]
 }
 
-// unvalidated makes silence a refusal: a provider that cannot be validated now
-// is not saved. Nobody can verify with a secret that was made a moment ago.
+// unvalidated turns an unavailable provider into a refusal, because a provider that cannot be validated is
+// not saved. If the secret was created by this request, the error explains how to install one first.
 func (in given) unvalidated(err error) error {
 	var refused *metering.Error
 	switch {

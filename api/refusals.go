@@ -11,14 +11,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refusalsPerMinute of a kind are in a tenant's audit log; the rest is counted,
-// so that nobody fills it, nor hides there what others do.
+// refusalsPerMinute is the number of refusals of a kind that a tenant's audit log records per minute. The
+// rest is only counted, so that a flood of refusals neither fills the log nor hides other entries.
 const refusalsPerMinute = 20
 
-// auditTimeout bounds how long the answer to somebody who is refused waits.
+// auditTimeout bounds how long the response to a refused request waits for the audit log.
 const auditTimeout = 5 * time.Second
 
-// refusals counts what was refused in the minute that runs.
+// refusals counts the refusals of the current minute by tenant and action.
 type refusals struct {
 	sync.Mutex
 	minutes map[refusedKind]*refusedMinute
@@ -35,8 +35,8 @@ type refusedMinute struct {
 	omitted  int
 }
 
-// count says whether a refusal is to be recorded, and otherwise whether it is
-// the first of its minute that is not.
+// count counts a refusal and reports whether to record it. If not, first reports whether it is the first
+// unrecorded refusal of its minute.
 func (r *refusals) count(kind refusedKind, now time.Time) (record, first bool) {
 	r.Lock()
 	defer r.Unlock()
@@ -59,7 +59,7 @@ func (r *refusals) count(kind refusedKind, now time.Time) (record, first bool) {
 	return false, m.omitted == 1
 }
 
-// omitted returns how many were not recorded, once.
+// omitted returns the number of unrecorded refusals and resets it to 0.
 func (r *refusals) omitted(kind refusedKind) int {
 	r.Lock()
 	defer r.Unlock()
@@ -68,7 +68,7 @@ func (r *refusals) omitted(kind refusedKind) int {
 	return n
 }
 
-// auditRefusal records that somebody was refused, or counts it.
+// auditRefusal records a refused request in the tenant's audit log, or only counts it.
 func (s *server) auditRefusal(ctx context.Context, tenant metering.TenantID, actor metering.Actor, action, resource string, what map[string]any) {
 	kind := refusedKind{tenant, action}
 	record, first := s.refusals.count(kind, s.Now())
@@ -80,8 +80,8 @@ func (s *server) auditRefusal(ctx context.Context, tenant metering.TenantID, act
 	}
 }
 
-// recordOmitted waits for a minute, or until the process ends, and records how
-// many refusals were not.
+// recordOmitted waits for a minute, or until the process stops. Then it records the number of refusals that
+// were only counted.
 func (s *server) recordOmitted(kind refusedKind) {
 	select {
 	case <-time.After(time.Minute):
@@ -103,7 +103,7 @@ func (s *server) recordRefusal(ctx context.Context, tenant metering.TenantID, e 
 	}
 }
 
-// auditForbidden records that somebody who is known may not do what they asked for.
+// auditForbidden records a request that an authenticated caller had no permission for.
 func (s *server) auditForbidden(x *exchange, status int) {
 	if status != http.StatusForbidden || x.principal.Tenant.ID == 0 {
 		return
@@ -115,7 +115,7 @@ func (s *server) auditForbidden(x *exchange, status int) {
 	s.auditRefusal(x.request.Context(), x.principal.Tenant.ID, x.principal.Actor, "request.refuse", x.request.Pattern, what)
 }
 
-// auditDead records that a credential was used that is not valid any more.
+// auditDead records the use of a revoked or expired credential.
 func (s *server) auditDead(ctx context.Context, tenant metering.TenantID, kind, id string, revoked bool) {
 	why := "expired"
 	if revoked {
@@ -130,8 +130,8 @@ type refusedSignIn struct {
 	origin db.Origin
 }
 
-// auditSignIn has recorded that somebody did not sign in. Nobody waits for it:
-// it would take longer where the e-mail is a member's. What is no e-mail is nobody's.
+// auditSignIn records a refused sign-in in the background. The response does not wait, because recording
+// takes longer for a member's e-mail and would reveal it. A text that is not an e-mail is not recorded.
 func (s *server) auditSignIn(ctx context.Context, email string) {
 	if !mayBeAMembers(email) {
 		return
@@ -154,8 +154,8 @@ func (s *server) auditSignIns(ctx context.Context, refused []refusedSignIn) (map
 	return nil, nil
 }
 
-// auditAsked records what somebody is about to be given, or to begin, that
-// changes nothing of ours.
+// auditAsked records a request that changes no stored resource, such as a read, an export, a webhook test or
+// a sync.
 func (s *server) auditAsked(ctx context.Context, action, resource string, what map[string]any) error {
 	who := principalOf(ctx)
 	after, err := jsonOf(what)
@@ -165,7 +165,7 @@ func (s *server) auditAsked(ctx context.Context, action, resource string, what m
 	return s.Store.AuditLog.Record(ctx, who.Tenant.ID, metering.AuditEntry{Actor: who.Actor, Action: action, Resource: resource, After: after})
 }
 
-// jsonOf is null where there is nothing to say.
+// jsonOf returns the JSON of a map, or nil for a nil map.
 func jsonOf(what map[string]any) (json.RawMessage, error) {
 	if what == nil {
 		return nil, nil

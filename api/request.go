@@ -19,7 +19,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// exchange is one request and what is learned about it on the way.
+// exchange is a request and the data that handlers and middleware add to it.
 type exchange struct {
 	id        string
 	errorDocs string
@@ -27,18 +27,18 @@ type exchange struct {
 	writer    *recorder
 	principal Principal
 	body      *body
-	limit     int // what X-RateLimit-Limit says; 0: nothing yet
+	limit     int // value of X-RateLimit-Limit; 0: not set
 	remaining int
 	ends      []func()
-	hold      func(bytes int64) bool      // takes room of the tenant's for the answer; nil: it is no tenant's
-	held      int64                       // bytes of room
-	reads     bool                        // changes nothing that its answer has to show
+	hold      func(bytes int64) bool      // reserves memory of the tenant's share for the response; nil: public request
+	held      int64                       // reserved bytes
+	reads     bool                        // the request changes nothing, so its response may be refused
 	yield     func(context.Context) error // lets other heavy requests read; nil: it is not heavy
 	endTurn   func()                      // ends the turn of a heavy request; nil: it is not heavy
 	err       error                       // for the log
 }
 
-// atEnd has something done when the request is answered.
+// atEnd registers a function to call after the response.
 func (x *exchange) atEnd(end func()) { x.ends = append(x.ends, end) }
 
 type exchangeKey struct{}
@@ -48,20 +48,19 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// ConnectionState is how far the request on a connection is.
+// ConnectionState is the progress of the request on a connection.
 type ConnectionState int
 
 // The states of a connection.
 const (
 	ConnectionWaits    ConnectionState = iota // for the next request
-	ConnectionAsks                            // a request is under way whose sender is not verified
-	ConnectionVerified                        // a request of a verified sender is under way
+	ConnectionAsks                            // a request is in progress, its sender is not authenticated
+	ConnectionVerified                        // a request of an authenticated sender is in progress
 )
 
 type connectionKey struct{}
 
-// WithConnection lets the API call set with each state of the connection that a request
-// comes on.
+// WithConnection registers a function that the API calls on every change of the connection's state.
 func WithConnection(ctx context.Context, set func(ConnectionState)) context.Context {
 	return context.WithValue(ctx, connectionKey{}, set)
 }
@@ -74,8 +73,7 @@ func (x *exchange) setConnection(state ConnectionState) {
 
 func principalOf(ctx context.Context) Principal { return exchangeOf(ctx).principal }
 
-// ServeHTTP gives the request an id, finds its route, and counts and logs what
-// became of it.
+// ServeHTTP assigns a request id, calls the handler of the route, and logs and counts the response.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &recorder{ResponseWriter: w, connection: http.NewResponseController(w), time: cmp.Or(s.AnswerTime, answerTime)}
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
@@ -108,7 +106,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			x.body.drain(r)
 		}
 		if failure != nil && (out.began || aborted(failure)) {
-			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 		}
 	}()
 	handler, pattern := s.mux.Handler(r)
@@ -137,7 +135,7 @@ func aborted(failure any) bool {
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
-// survive answers for a handler that panicked.
+// survive answers a request after its handler has panicked.
 func (s *server) survive(out *recorder, r *http.Request, failure any) {
 	x := exchangeOf(r.Context())
 	if aborted(failure) {
@@ -147,11 +145,11 @@ func (s *server) survive(out *recorder, r *http.Request, failure any) {
 	if !out.began {
 		s.refuse(out, r, err)
 	}
-	out.status = http.StatusInternalServerError // whatever the answer began with
+	out.status = http.StatusInternalServerError // for the log, even if another status was sent
 	x.err = err
 }
 
-// refuse answers with a problem, outside of huma.
+// refuse writes a problem as the response, outside of huma.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	x.err = err
@@ -164,8 +162,8 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// lost answers for a path or method that no route has. mux is the router's
-// own answer, of which only the status and the Allow header are kept.
+// lost answers a request without a route. The router's own response supplies only the Allow header, which
+// distinguishes a wrong method from an unknown path. A browser gets the dashboard's page for an unknown path.
 func (s *server) lost(w http.ResponseWriter, r *http.Request, mux http.Handler) {
 	silent := &silentWriter{header: make(http.Header)}
 	mux.ServeHTTP(silent, r)
@@ -187,8 +185,8 @@ func (w *silentWriter) Header() http.Header         { return w.header }
 func (w *silentWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (w *silentWriter) WriteHeader(int)             {}
 
-// account counts and logs an exchange. Paths are logged as their route: they
-// may contain a customer's name.
+// account logs and counts an exchange. It logs the route instead of the path, because a path can contain a
+// customer's name.
 func (s *server) account(x *exchange, out *recorder, began time.Time) {
 	took := time.Since(began)
 	route := x.request.Pattern
@@ -218,8 +216,8 @@ func (s *server) account(x *exchange, out *recorder, began time.Time) {
 	s.Log.LogAttrs(x.request.Context(), level, "request", attributes...)
 }
 
-// levelOf keeps what clients do wrong, and what the metrics count, out of the
-// log of those who operate the service.
+// levelOf returns the log level of a response. Errors of clients, and overload, which the metrics count, have
+// the level debug.
 func levelOf(status int, err error) slog.Level {
 	switch {
 	case status == http.StatusInternalServerError:
@@ -230,28 +228,27 @@ func levelOf(status int, err error) slog.Level {
 	return slog.LevelDebug
 }
 
-// answerTime is how long a client may take for each part of an answer.
+// answerTime is the time in which a client must accept a part of a response.
 const answerTime = 30 * time.Second
 
-// Parts of an answer.
+// Sizes of the parts of a response, in bytes.
 const (
-	partBytes    = 256 << 10 // that a client takes in answerTime
+	partBytes    = 256 << 10 // a client must accept one part within answerTime
 	quotedAtOnce = 32 << 10
 )
 
-// recorder remembers what was answered, and gives up on a client that does not
-// take it.
+// recorder records the status of a response. It aborts the response if the client does not accept it in time.
 type recorder struct {
 	http.ResponseWriter
 
 	connection *http.ResponseController
 	time       time.Duration
-	decimals   map[string]*decimalPlan // by status, when the client wants them as strings
-	quoter     *decimalQuoter          // of this response; nil: its bytes stay
+	decimals   map[string]*decimalPlan // by status, if the client asked for decimals as strings
+	quoter     *decimalQuoter          // of this response; nil: the bytes stay unchanged
 	streams    bool
-	admits     func(bytes int) bool // whether the answer may be held in memory; nil: any
-	made       func()               // called before the first bytes of an answer that is no stream; nil: nothing
-	refuse     func()               // answers instead of one that may not
+	admits     func(bytes int) bool // whether the response may be held in memory; nil: always
+	made       func()               // called before the first bytes of a response that is not a stream; nil: nothing
+	refuse     func()               // writes an error instead of a response that admits rejects
 	refused    bool                 // further writes are dropped
 	status     int
 	began      bool
@@ -261,7 +258,7 @@ type recorder struct {
 
 func (w *recorder) WriteHeader(status int) {
 	if w.began {
-		return // of an answer that could not be written to its end
+		return // a response that failed halfway keeps its first status
 	}
 	w.status, w.began = status, true
 	if w.streams {
@@ -269,8 +266,8 @@ func (w *recorder) WriteHeader(status int) {
 	}
 }
 
-// send sends the status. It is kept until the first bytes of the answer are there: they may
-// turn out too many.
+// send sends the status. The status waits for the first bytes of the response, because a response that is too
+// large is replaced by an error.
 func (w *recorder) send() {
 	if w.sent || !w.began {
 		return
@@ -323,7 +320,7 @@ func (w *recorder) writePart(part []byte) error {
 	return nil
 }
 
-// flush sends the client all that was written.
+// flush sends all written bytes to the client.
 func (w *recorder) flush() error {
 	if err := w.connection.Flush(); !errors.Is(err, http.ErrNotSupported) { // tests have no connection
 		return err
@@ -331,7 +328,7 @@ func (w *recorder) flush() error {
 	return nil
 }
 
-// limit begins the client's time anew.
+// limit restarts the client's time for a part.
 func (w *recorder) limit() {
 	_ = w.connection.SetWriteDeadline(time.Now().Add(w.time)) // tests have no connection
 }

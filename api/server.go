@@ -1,8 +1,7 @@
 // Package api is Odometer's HTTP interface: huma operations over net/http.
 //
-// It owns what travels: names, statuses, credentials, pages and problems. It
-// decides nothing about usage or money (package metering) and holds no SQL
-// (package db).
+// It contains names, statuses, credentials, pages and problems of the HTTP interface. It contains no rules
+// about usage or money (package metering) and no SQL (package db).
 package api
 
 import (
@@ -27,10 +26,10 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Deps is what the API is made of.
+// Deps is the dependencies and settings of the API.
 type Deps struct {
 	Store         *db.DB
-	Credentials   *db.DB // on connections of its own, so that who asks is known however busy others are; nil: Store
+	Credentials   *db.DB // with its own connections, so that authentication works while other queries wait; nil: Store
 	Writer        *db.Writer
 	EventCounter  *db.EventCounter
 	Temporal      client.Client
@@ -39,26 +38,26 @@ type Deps struct {
 	Keyring       db.Keyring
 	Keys          Keys
 	Retention     metering.Retention
-	Secret        []byte          // page tokens are signed under a key derived from it
-	BaseURL       string          // where browsers reach the API
-	WorkflowsURL  string          // the Temporal UI's list of runs; empty: nobody is led there
-	ErrorDocsBase string          // the URL whose children explain the error codes
-	SyncWait      time.Duration   // how long an answer waits for a sync; 0: 25 s
-	Stopping      <-chan struct{} // closed when the process is about to end: nobody waits any longer
-	Redis         *redis.Client   // counts for all replicas; nil: each counts alone
+	Secret        []byte          // keys for tokens and hashes are derived from it
+	BaseURL       string          // URL at which browsers reach the API
+	WorkflowsURL  string          // list of runs in the Temporal UI; empty: not linked
+	ErrorDocsBase string          // URL prefix of the pages that explain error codes
+	SyncWait      time.Duration   // maximum wait for a sync before the response; 0: 25 s
+	Stopping      <-chan struct{} // closed when the process is about to stop, so that waiting requests end
+	Redis         *redis.Client   // counts for all replicas; nil: each replica counts alone
 	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
 	FailuresPerMinute int
 	// MaxRequestsPerMinute bounds the requests with events that a tenant may set for itself; 0: 60,000.
 	MaxRequestsPerMinute int
-	CallsPerMinute       int            // that a tenant may make beside those with events; 0: 6,000
-	TrustedProxies       []netip.Prefix // whose X-Forwarded-For is believed
-	BodyBytes            int64          // of tenants' request bodies in memory at once; 0: 32 MiB
+	CallsPerMinute       int            // per tenant, without requests with events; 0: 6,000
+	TrustedProxies       []netip.Prefix // proxies with a trusted X-Forwarded-For
+	BodyBytes            int64          // maximum memory for tenants' request bodies; 0: 32 MiB
 	BodyTime             time.Duration  // for a body's first 16 KiB to arrive; 0: 10 s
-	AnswerTime           time.Duration  // for a client to take a part of an answer; 0: 30 s
-	AnswersBytes         int64          // of tenants' answers in memory at once; 0: 32 MiB
-	SearchTime           time.Duration  // for which a page of events is looked for; 0: 2 s
+	AnswerTime           time.Duration  // for a client to accept a part of a response; 0: 30 s
+	AnswersBytes         int64          // maximum memory for responses to tenants; 0: 32 MiB
+	SearchTime           time.Duration  // maximum search time for a page of events; 0: 2 s
 	Now                  func() time.Time
-	ClockOffset          metering.ClockOffset // of Now; while it is beyond metering.ClockLimit, nothing is written
+	ClockOffset          metering.ClockOffset // of Now; beyond metering.ClockLimit, writes are refused
 	Log                  *slog.Logger
 	Metrics              prometheus.Registerer
 }
@@ -75,11 +74,11 @@ type server struct {
 	uses          *coalescer[db.KeyUse, struct{}]
 	secretUses    *coalescer[db.SecretUse, struct{}]
 	sweeps        *coalescer[struct{}, struct{}] // of request ids
-	resets        *coalescer[string, struct{}]   // that were asked for, by e-mail
-	claims        atomic.Int64                   // of request ids
+	resets        *coalescer[string, struct{}]   // requested password resets, by e-mail
+	claims        atomic.Int64                   // number of claimed request ids
 	bodies        bodies
 	refusedBodies *refusedBodies
-	requests      *db.Shares[metering.TenantID] // under way
+	requests      *db.Shares[metering.TenantID] // in progress
 	exports       *db.Shares[metering.TenantID]
 	processors    *db.Shares[metering.TenantID] // for large bodies
 	answers       *db.Shares[metering.TenantID] // bytes of answers in memory
@@ -95,7 +94,7 @@ type server struct {
 	notSignedIn   *coalescer[refusedSignIn, struct{}]
 	minutes       limiter
 	pageKey       []byte
-	requestKey    []byte // under which repeatable requests are hashed
+	requestKey    []byte // hashes requests with an Idempotency-Key
 	metrics       metrics
 	checked       lastChecks
 
@@ -174,7 +173,7 @@ func newServer(deps Deps) *server {
 	return s
 }
 
-// routes registers everything that the API answers to. Operations stand beside their handlers.
+// routes registers all operations and pages. Operations are defined in the files of their handlers.
 func (s *server) routes() {
 	s.registerCustomers()
 	s.registerErasures()
@@ -230,7 +229,7 @@ func (s *server) routes() {
 	s.registerDocs()
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
 
-	// These need all operations.
+	// The following calls need all operations.
 	s.describeRefusals()
 	s.describeEmptyParameters()
 	s.messages()

@@ -24,15 +24,15 @@ const (
 	csrfHeader    = "X-CSRF-Token"
 )
 
-// Attempts to sign in a minute, at an address and there as one account. All
-// count, so that guesses made at once are no more than guesses made one after
-// another. What others guess elsewhere does not lock the right password out.
+// Sign-in attempts per minute, for each address and for each account at an address. Failed and successful
+// attempts count before the password is checked, so parallel guesses have the same limit as sequential
+// guesses. Attempts from one address never lock an account at another address.
 const (
 	signInsByAddress = 30
 	signInsByAccount = 10
 )
 
-// people is what members sign in with.
+// people holds the state behind the sign-in of members: sessions, passwords, invitations and issuers.
 type people struct {
 	sessions    *coalescer[db.SessionName, *db.SignedIn]
 	tokens      *tokens
@@ -134,7 +134,7 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 	return out, nil
 }
 
-// signedIn begins a session of a member.
+// signedIn starts a session for the member and returns its token, its CSRF token and its cookie.
 func (s *server) signedIn(ctx context.Context, m metering.Member) (*signedInOutput, error) {
 	session, token, err := s.beginSession(ctx, m)
 	if err != nil {
@@ -144,12 +144,12 @@ func (s *server) signedIn(ctx context.Context, m metering.Member) (*signedInOutp
 	return &signedInOutput{s.sessionCookie(token, sessionLength), body}, nil
 }
 
-// errSignIn is the one answer to whoever cannot sign in, so that nobody learns
-// which e-mails are members, and of how many tenants.
+// errSignIn is the error of every sign-in with a wrong e-mail or password. It does not name the wrong one, so
+// that the response does not reveal which e-mails are members of which tenants.
 var errSignIn = metering.Errorf(metering.CodeUnauthorized, "the e-mail or password is wrong")
 
-// countSignIn counts an attempt to sign in by its address, and by its address
-// and account, whether or not there is such an account.
+// countSignIn charges a sign-in attempt to the limit of the client's address and to the limit of the account
+// at that address. It does so for unknown accounts too.
 func (s *server) countSignIn(ctx context.Context, email string) error {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *server) countSignInAs(ctx context.Context, email string) error {
 	return nil
 }
 
-// accountAt names an e-mail at the address of a request.
+// accountAt returns a hash that identifies an e-mail together with the client's address.
 func (s *server) accountAt(ctx context.Context, email string) string {
 	account := hashName(s.addressOf(ctx), metering.FoldEmail(email))
 	return hex.EncodeToString(account[:])
@@ -181,7 +181,8 @@ func (s *server) countSignInFrom(ctx context.Context) error {
 	return nil
 }
 
-// memberships returns where who has the e-mail and the password is a member.
+// memberships returns the memberships of the person with this e-mail and password. If tenant is not empty,
+// only that tenant is searched.
 func (s *server) memberships(ctx context.Context, email string, passwordHash []byte, tenant string) ([]metering.Membership, error) {
 	var id metering.TenantID
 	if tenant != "" {
@@ -196,12 +197,12 @@ func (s *server) memberships(ctx context.Context, email string, passwordHash []b
 	return s.Store.People.Memberships(ctx, id, email, passwordHash)
 }
 
-// mayBeAMembers says whether text is an e-mail. What is none may have what the
-// database cannot even look for, such as a NUL.
+// mayBeAMembers reports whether text is a valid e-mail. Other texts are not looked up, because they can
+// contain bytes that the database rejects, such as NUL.
 func mayBeAMembers(text string) bool { return metering.ValidEmail("body.email", text) == nil }
 
-// beginSession begins a session of a member, and ends the one whose cookie it
-// replaces in the browser that asks.
+// beginSession starts a session for the member and returns the session and its token. It ends the session of
+// the cookie that the request carries, because the new cookie replaces that cookie.
 func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.Session, string, error) {
 	now := s.Now()
 	session, err := s.Store.Sessions.Begin(ctx, m, s.replaced(ctx, now), now.Add(sessionLength), now)
@@ -212,8 +213,8 @@ func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.
 	return session, token, err
 }
 
-// replaced names the session that the browser has had. It needs no CSRF token: the
-// answer takes the session's cookie away as well.
+// replaced returns the session of the request's cookie, or nil. It needs no CSRF token, because the response
+// replaces the cookie of that session too.
 func (s *server) replaced(ctx context.Context, now time.Time) *db.SessionName {
 	cookie, err := exchangeOf(ctx).request.Cookie(s.cookieName(sessionCookie))
 	if err != nil {
@@ -226,14 +227,14 @@ func (s *server) replaced(ctx context.Context, now time.Time) *db.SessionName {
 	return &name
 }
 
-// sessionCookie is what a browser keeps; without a token, that it keeps
-// nothing any longer. Strict: no other site's page sends it.
+// sessionCookie returns the Set-Cookie value of the session cookie. An empty token deletes the cookie.
+// SameSite is Strict, so that requests from other sites never carry the cookie.
 func (s *server) sessionCookie(token string, lasts time.Duration) string {
 	return s.cookie(sessionCookie, token, lasts, http.SameSiteStrictMode)
 }
 
-// cookie makes one that no script reads. Over https its name says that it came
-// from this very host, over https (RFC 6265bis, 4.1.3.2).
+// cookie returns the Set-Cookie value of a cookie that scripts cannot read. If BaseURL is https, the name has
+// the prefix __Host-, so that only this host can set the cookie, over https (RFC 6265bis, 4.1.3.2).
 func (s *server) cookie(name, value string, lasts time.Duration, site http.SameSite) string {
 	c := http.Cookie{
 		Name: s.cookieName(name), Value: value, Path: "/", MaxAge: int(lasts.Seconds()),
@@ -254,15 +255,16 @@ func (s *server) cookieName(name string) string {
 
 func (s *server) secure() bool { return strings.HasPrefix(s.BaseURL, "https://") }
 
-// csrfToken is what only a page that may read our answers knows of a session.
+// csrfToken returns the CSRF token of a session. Other sites cannot read it, because they cannot read our
+// responses.
 func (s *server) csrfToken(session uuid.UUID) string {
 	mac := hmac.New(sha256.New, s.csrfKey)
 	mac.Write(session[:])
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// byCookie finds out whose browser asks. A browser sends cookies along with
-// what other sites make it send, so a change also needs the session's token.
+// byCookie authenticates the member of the session cookie. Browsers also send cookies with requests that
+// other sites cause. Therefore every method except GET and HEAD needs the session's CSRF token.
 func (s *server) byCookie(ctx huma.Context) (Principal, error) {
 	cookie, err := huma.ReadCookie(ctx, s.cookieName(sessionCookie))
 	if err != nil {
@@ -278,7 +280,7 @@ func (s *server) byCookie(ctx huma.Context) (Principal, error) {
 	return who, nil
 }
 
-// byToken finds out which member asks.
+// byToken authenticates the member of a session token. The session must not have ended or expired.
 func (s *server) byToken(ctx context.Context, token string) (Principal, error) {
 	now := s.Now()
 	name, ok := s.tokens.read(token, now)
@@ -298,7 +300,7 @@ func (s *server) byToken(ctx context.Context, token string) (Principal, error) {
 	}, nil
 }
 
-// memberOf returns the member who asks, for what only people have.
+// memberOf returns the calling member, or an error if the caller is an API key or an HMAC secret.
 func memberOf(ctx context.Context) (Principal, error) {
 	who := principalOf(ctx)
 	if who.Role == "" {
@@ -366,7 +368,7 @@ func showSessionTenant(t metering.Tenant) sessionTenant {
 	return sessionTenant{t.ID.String(), t.Name, t.Timezone, t.Currency}
 }
 
-// getSession says who asks, and what they may do.
+// getSession returns the tenant, the caller and the caller's permissions.
 func (s *server) getSession(ctx context.Context, _ *struct{}) (*sessionOutput, error) {
 	who := principalOf(ctx)
 	body := session{Tenant: showSessionTenant(who.Tenant), Permissions: permissionsOf(who), WorkflowsURL: s.WorkflowsURL}

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// pageFrame is around the pages of a sign-in at an issuer, which need no script.
+// pageFrame is the HTML around the content of the sign-in pages. They need no scripts.
 const pageFrame = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -36,15 +36,14 @@ func framed(page string) *template.Template {
 	return template.Must(template.Must(template.New("page").Parse(pageFrame)).Parse(page))
 }
 
-// goOn says where the browser goes before it does. A tenant chooses its issuer, so
-// that a link of ours must not lead there by itself, nor an issuer sign anybody in
-// who has only opened one.
+// goOn shows the issuer's host and a link to it. It does not redirect, because the tenant chooses the issuer.
+// A redirect would let a link to this service lead to any site, or sign in a person who only opened the link.
 var goOn = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
 {{define "content"}}<p>{{.Tenant}} signs its members in at <strong>{{.Host}}</strong>. Continue only if you recognize that site.</p>
 <p><a href="{{.Location}}">Continue to {{.Host}}</a></p>
 {{end}}`)
 
-// notSignedIn is for who finds no way to an issuer, or has come back in vain.
+// notSignedIn is the page of a failed sign-in at an issuer.
 var notSignedIn = framed(`{{define "title"}}You are not signed in{{end}}
 {{define "content"}}<p>{{.Problem.Detail}}.</p>
 <p>If this happens again, ask the owner of your tenant to check its single sign-on or to invite you again. The request id for the operator is <code>{{.Problem.RequestID}}</code>.</p>
@@ -65,7 +64,7 @@ func policyOfPages(nonce string) string {
 	return "default-src 'none'; img-src 'self'; style-src 'nonce-" + nonce + "'; frame-ancestors 'none'"
 }
 
-// goOnPage leads to a tenant's issuer.
+// goOnPage returns the page that links to a tenant's issuer.
 func goOnPage(tenant metering.Tenant, location, cookie string) (*signInPageOutput, error) {
 	way, err := url.Parse(location)
 	if err != nil {
@@ -84,7 +83,7 @@ func goOnPage(tenant metering.Tenant, location, cookie string) (*signInPageOutpu
 	}}, nil
 }
 
-// notSignedInPage answers with the problem of a sign-in as a page.
+// notSignedInPage returns a response with the problem of a sign-in as a page.
 func notSignedInPage(err error) func(huma.Context) {
 	return func(ctx huma.Context) {
 		x := exchangeOf(ctx.Context())

@@ -9,10 +9,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// coalescer asks the database for many requests at once. A request that
-// arrives while a statement is under way shares the next one, so that every
-// statement begins after the requests it answers, and a revocation holds from
-// the moment it is stored.
+// coalescer combines the database reads of concurrent requests into one statement. A request that arrives
+// during a statement shares the next one. Every statement therefore begins after the requests that it serves,
+// so that a stored revocation applies to every later request.
 type coalescer[K comparable, V any] struct {
 	run     func(ctx context.Context, keys []K) (map[K]V, error)
 	timeout time.Duration
@@ -29,7 +28,7 @@ type flight[K comparable, V any] struct {
 	err   error
 }
 
-// find returns what the key leads to, or the zero value.
+// find returns the value of the key, or the zero value if there is none.
 func (c *coalescer[K, V]) find(ctx context.Context, key K) (found V, err error) {
 	f := c.board(ctx, key)
 	select {
@@ -40,7 +39,7 @@ func (c *coalescer[K, V]) find(ctx context.Context, key K) (found V, err error) 
 	}
 }
 
-// board has the key in the next statement, whether or not somebody waits for it.
+// board adds the key to the next statement. The caller need not wait for it.
 func (c *coalescer[K, V]) board(ctx context.Context, key K) *flight[K, V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,14 +49,13 @@ func (c *coalescer[K, V]) board(ctx context.Context, key K) *flight[K, V] {
 	c.next.keys[key] = true
 	if !c.flying {
 		c.flying = true
-		go c.fly(context.WithoutCancel(ctx)) // it serves others than the request that began it
+		go c.fly(context.WithoutCancel(ctx)) // it also serves other requests, which can outlast this one
 	}
 	return c.next
 }
 
-// fly runs statements until nobody waits for one. Before each it lets the requests that
-// can go on do so, and share it: under load that makes fewer and larger statements,
-// and costs no time when there is none.
+// fly runs statements until no request waits. Before each statement, it lets runnable requests join. Under
+// load this makes statements fewer and larger. Without load it costs no time.
 func (c *coalescer[K, V]) fly(ctx context.Context) {
 	for {
 		runtime.Gosched()

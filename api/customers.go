@@ -23,7 +23,7 @@ type customer struct {
 	ErasedAt          *time.Time      `json:"erased_at" doc:"Time at which personal data was erased. Null if the customer is not erased"`
 	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time at which the customer was archived. Null if the customer is not archived"`
 
-	// PriceComparison is of who is linked to a provider that has prices of its own.
+	// PriceComparison is set for a customer who is linked to a provider with prices of its own.
 	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
 }
 
@@ -122,16 +122,16 @@ func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*
 	return &customerOutput{http.StatusCreated, shown}, nil
 }
 
-// byExternalID is the segment of a path that stands for the external_id of the query.
+// byExternalID is the path segment for requests with the external ID in the query.
 const byExternalID = "by-external-id"
 
-// CustomerPath names a customer in a path.
+// CustomerPath identifies a customer in a path.
 type CustomerPath struct {
 	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id to send it in the query parameter external_id"`
 	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains 'by-external-id', and not allowed otherwise. The IDs '.', '..' and 'by-external-id' can be sent only here. A path cannot contain the first two, and 'by-external-id' in a path refers to this parameter"`
 }
 
-// externalID returns the external ID that the path or the query has.
+// externalID returns the external ID in the path or the query.
 func (p CustomerPath) externalID() (string, error) {
 	switch {
 	case p.InPath != byExternalID && p.InQuery != "":
@@ -179,8 +179,8 @@ func (s *server) getCustomer(ctx context.Context, in *getCustomerInput) (*custom
 	return s.customerByExternalID(ctx, &customerByExternalIDInput{in.ExternalID})
 }
 
-// customer returns the tenant's customer of that name. Names that none can
-// have are spared the database, which refuses NUL.
+// customer returns the tenant's customer with this external ID. Invalid texts are not looked up, because the
+// database refuses NUL.
 func (s *server) customer(ctx context.Context, externalID string) (metering.Customer, error) {
 	if !storable(externalID) {
 		return metering.Customer{}, metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
@@ -188,7 +188,7 @@ func (s *server) customer(ctx context.Context, externalID string) (metering.Cust
 	return s.Store.Customers.Get(ctx, principalOf(ctx).Tenant.ID, externalID)
 }
 
-// customerAt returns the tenant's customer that a path names.
+// customerAt returns the tenant's customer that a path identifies.
 func (s *server) customerAt(ctx context.Context, path CustomerPath) (metering.Customer, error) {
 	externalID, err := path.externalID()
 	if err != nil {
@@ -202,7 +202,7 @@ type upsertCustomerInput struct {
 	Body CustomerFields
 }
 
-// CustomerFields are what an upsert may say; what is absent stays as it is.
+// CustomerFields is the body of an upsert. Absent fields keep their values.
 type CustomerFields struct {
 	ExternalID        *string         `json:"external_id,omitempty" maxLength:"255" doc:"If present, must equal the external ID of the path"`
 	Name              *string         `json:"name,omitempty" maxLength:"255"`

@@ -11,12 +11,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// dashboardPolicy lets the dashboard call this API and nobody else. What makes
-// styles while it runs knows the answer's nonce.
+// dashboardPolicy allows connections to this API only. Scripts that create styles need the nonce of the
+// response.
 const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// registerDashboard lists what the dashboard consists of. Its screens have
-// addresses of their own, which no route knows: see isScreen.
+// registerDashboard registers the files of the dashboard. The URLs of its screens have no routes: see
+// isScreen.
 func (s *server) registerDashboard() {
 	files, built := dashboard.Files()
 	if !built {
@@ -28,21 +28,21 @@ func (s *server) registerDashboard() {
 	s.mux.HandleFunc("GET /{$}", s.screen)
 	s.mux.HandleFunc("GET /icon.svg", s.fileOf(files, "max-age=3600"))
 	s.mux.HandleFunc("GET /scheme.js", s.fileOf(files, "max-age=3600"))
-	s.mux.HandleFunc("GET /assets/{file}", s.fileOf(files, "public, max-age=31536000, immutable")) // their names change with them
+	s.mux.HandleFunc("GET /assets/{file}", s.fileOf(files, "public, max-age=31536000, immutable")) // their names change with their content
 }
 
-// isScreen tells a browser that goes to a screen's address from a program that
-// asks for a path that does not exist.
+// isScreen reports whether a browser requests a screen of the dashboard. Other requests for unknown paths get
+// a problem.
 func isScreen(r *http.Request) bool {
 	return isPerson(r) && !strings.HasPrefix(r.URL.Path, "/v1/")
 }
 
-// isPerson says whether somebody reads the answer in a browser.
+// isPerson reports whether a browser sent the request to show its response as a page.
 func isPerson(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// screenOf answers with the one page of all screens.
+// screenOf returns a handler that serves the page of all screens.
 func (s *server) screenOf(files fs.FS) http.HandlerFunc {
 	page, err := fs.ReadFile(files, "index.html")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func (s *server) screenOf(files fs.FS) http.HandlerFunc {
 	}
 }
 
-// answerPage puts a nonce of this answer into the page and its policy.
+// answerPage serves a page with a new nonce in the page and in its Content-Security-Policy.
 func answerPage(w http.ResponseWriter, r *http.Request, page []byte) {
 	nonce := rand.Text()
 	w.Header().Set("Content-Security-Policy", fmt.Sprintf(dashboardPolicy, nonce))
@@ -62,8 +62,8 @@ func answerPage(w http.ResponseWriter, r *http.Request, page []byte) {
 	answerFile(w, r, "index.html", []byte(strings.ReplaceAll(string(page), "{{nonce}}", nonce)))
 }
 
-// fileOf answers with the file of the request's path, compressed where it is
-// there so and the client takes it.
+// fileOf returns a handler that serves the file at the request's path. The file is compressed if a compressed
+// form exists and the client accepts gzip.
 func (s *server) fileOf(files fs.FS, cached string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(r.URL.Path, "/")

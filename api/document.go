@@ -16,14 +16,14 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// document is the OpenAPI document before any operation is in it.
+// document returns the configuration of the OpenAPI document, without operations.
 func document() huma.Config {
 	config := huma.DefaultConfig("Odometer", "1")
 	config.Info.Description = "Usage metering and billing. Amounts and quantities are exact decimals. Times in responses are UTC.\n\n" + numbersDescription + "\n\n" + limitsDescription
 	config.Info.License = &huma.License{Name: "Apache-2.0", URL: "https://www.apache.org/licenses/LICENSE-2.0"}
 	config.Servers = []*huma.Server{{URL: "/", Description: "The server of this document"}}
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	config.CreateHooks = nil // no $schema in answers
+	config.CreateHooks = nil // no $schema in responses
 	config.DocsPath = ""
 	config.SchemasPath = ""
 	config.OpenAPIPath = ""
@@ -45,12 +45,12 @@ func document() huma.Config {
 	return config
 }
 
-// noCredential is said where none is needed: what is not said, a linter takes
-// for forgotten.
+// noCredential declares that an operation needs no credential. Linters report operations without a
+// declaration.
 var noCredential = []map[string][]string{}
 
-// describeRefusals documents in the range of its statuses what default has for
-// every error: generators and linters look for what a client can mend there.
+// describeRefusals documents the error response for the range 4XX too. Generators and linters expect client
+// errors there.
 func (s *server) describeRefusals() {
 	for _, op := range operationsIn(s.api.OpenAPI()) {
 		if failure := op.Responses["default"]; failure != nil {
@@ -62,8 +62,8 @@ func (s *server) describeRefusals() {
 const numbersDescription = "Decimals are JSON numbers of any length. If your JSON reader has only floats, send the header `" + numbersHeader + ": " + asStrings +
 	"`. The decimals of the response are then strings with every digit, as `/openapi-strings.json` describes."
 
-// describeEmptyParameters documents that refuseUnknownQuery refuses an empty text.
-// An empty group_by has a meaning.
+// describeEmptyParameters documents that refuseUnknownQuery refuses empty texts. group_by is the exception,
+// because an empty value has a meaning.
 func (s *server) describeEmptyParameters() {
 	for _, op := range operationsIn(s.api.OpenAPI()) {
 		for _, p := range op.Parameters {
@@ -99,8 +99,8 @@ const cookieDescription = "The session cookie that `POST /v1/auth/login` sets in
 	"For every method except GET, send the session's `csrf_token` in X-CSRF-Token. " +
 	"`POST /v1/auth/login` and `GET /v1/auth/session` return it."
 
-// schemaName names the body of createMeterInput CreateMeter, and that of
-// totalOutput Total.
+// schemaName returns the name of a schema. It drops the suffixes InputBody and OutputBody, so the body of
+// createMeterInput is CreateMeter.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for _, suffix := range []string{"InputBody", "OutputBody"} {
@@ -117,7 +117,7 @@ func (decimalSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Format: decimalFormat, Description: "An exact decimal number"}
 }
 
-// codeSchema lists the error codes without closing the list.
+// codeSchema is the schema of error codes. It lists the known codes, but allows others.
 type codeSchema struct{}
 
 func (codeSchema) Schema(huma.Registry) *huma.Schema {
@@ -132,21 +132,21 @@ func (codeSchema) Schema(huma.Registry) *huma.Schema {
 	}
 }
 
-// SentDecimal is a decimal of a request, or the rule that it breaks: an error
-// of UnmarshalJSON would be the whole body's.
+// SentDecimal is a decimal in a request. It keeps the broken rule for Resolve, because an error of
+// UnmarshalJSON has no location in the body.
 type SentDecimal struct {
 	metering.Decimal
 	broken error
 	sent   bool
 }
 
-// UnmarshalJSON reads a JSON number; what is wrong with it, Resolve says.
+// UnmarshalJSON reads a JSON number. Resolve reports its errors.
 func (d *SentDecimal) UnmarshalJSON(literal []byte) error {
 	d.broken, d.sent = d.Decimal.UnmarshalJSON(literal), true
 	return nil
 }
 
-// Resolve names the place of a decimal that breaks a rule.
+// Resolve returns an error with the location of a decimal that breaks a rule.
 func (d *SentDecimal) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	if d.broken == nil {
 		return nil
@@ -154,7 +154,7 @@ func (d *SentDecimal) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: place.String(), Message: d.broken.Error()}}
 }
 
-// SentText is a text that may be null, or absent, which differs.
+// SentText is a text in a request. It distinguishes null from an absent text.
 type SentText struct {
 	Text *string
 	Sent bool
@@ -166,13 +166,14 @@ func (s *SentText) UnmarshalJSON(literal []byte) error {
 	return json.Unmarshal(literal, &s.Text)
 }
 
-// Schema is that of the text.
+// Schema returns the schema of a nullable text.
 func (SentText) Schema(huma.Registry) *huma.Schema {
 	most := 255
 	return &huma.Schema{Type: huma.TypeString, Nullable: true, MaxLength: &most}
 }
 
-// filterValueSchema has no type: generators of clients make each alternative of several a type.
+// filterValueSchema declares no type, because client generators create a type for each of several
+// alternatives.
 type filterValueSchema struct{}
 
 func (filterValueSchema) Schema(huma.Registry) *huma.Schema {
@@ -185,7 +186,7 @@ func (objectSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }
 
-// describeStatus documents that a POST or PUT also answers with status.
+// describeStatus documents an additional success status of a POST or PUT.
 func (s *server) describeStatus(path, status, description string) {
 	item := s.api.OpenAPI().Paths[path]
 	op := item.Post
@@ -195,9 +196,8 @@ func (s *server) describeStatus(path, status, description string) {
 	op.Responses[status] = &huma.Response{Description: description, Content: op.Responses["200"].Content}
 }
 
-// documents are the OpenAPI document, its 3.0 form, which takes three times as
-// long to make, and its form with decimals as strings. Each is made at the first
-// request for it, and kept.
+// documents has the three forms of the OpenAPI document: 3.1, 3.0, and 3.1 with decimals as strings. Each is
+// built at its first request and cached, because the 3.0 form takes three times as long to build.
 type documents struct{ v31, v30, strings func() ([]byte, error) }
 
 func (s *server) registerDocuments() {
@@ -226,7 +226,7 @@ func (s *server) documents() documents {
 			if err != nil {
 				return nil, err
 			}
-			document.Webhooks = nil // came with 3.1
+			document.Webhooks = nil // new in 3.1
 			return document.Downgrade()
 		}),
 		strings: sync.OnceValues(func() ([]byte, error) {
@@ -239,7 +239,7 @@ func (s *server) documents() documents {
 	}
 }
 
-// serveDocument answers with a document that never changes while the process runs.
+// serveDocument serves a document that does not change while the process runs.
 func (s *server) serveDocument(document func() ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, err := document()
@@ -257,8 +257,7 @@ func (s *server) serveDocument(document func() ([]byte, error)) http.HandlerFunc
 //go:generate sh -c "go run ../cmd/odometer openapi >openapi.json.new && mv openapi.json.new openapi.json"
 //go:generate sh -c "go run ../cmd/odometer openapi -3.0 >openapi-3.0.json.new && mv openapi-3.0.json.new openapi-3.0.json"
 
-// Documents returns the OpenAPI document of an API with these providers, and
-// its 3.0 form, indented.
+// Documents returns the OpenAPI document of an API with these providers in versions 3.1 and 3.0, indented.
 func Documents(kinds providers.Registry) (v31, v30 []byte, err error) {
 	d := newServer(Deps{Providers: kinds}).documents()
 	if v31, err = d.v31(); err != nil {
@@ -268,8 +267,7 @@ func Documents(kinds providers.Registry) (v31, v30 []byte, err error) {
 	return indented(v31), indented(v30), err
 }
 
-// StringsDocument returns the OpenAPI document in which the decimals of
-// responses are strings, indented.
+// StringsDocument returns the OpenAPI document in which the decimals of responses are strings, indented.
 func StringsDocument(kinds providers.Registry) ([]byte, error) {
 	text, err := newServer(Deps{Providers: kinds}).documents().strings()
 	return indented(text), err

@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Codes that only HTTP knows.
+// Codes that only the HTTP interface uses.
 const (
 	codeMalformed     metering.Code = "malformed"
 	codeMethod        metering.Code = "method_not_allowed"
@@ -27,15 +27,15 @@ const (
 	codeConfirmation  metering.Code = "confirmation_required"
 )
 
-// kind is what the API makes of an error code.
+// kind is the HTTP status and the texts of an error code.
 type kind struct {
 	status     int
 	title      string
 	advice     string // shown on the page behind the problem's type
-	retryAfter int    // seconds; 0: trying again unchanged does not help
+	retryAfter int    // seconds; 0: repeating the request unchanged does not help
 }
 
-// kinds is the one table from code to HTTP status.
+// kinds is the only table of error codes.
 var kinds = map[metering.Code]kind{
 	metering.CodeInvalid:        {422, "Validation failed", "Each item of errors names a field and the rule that it breaks. Correct the fields and send the request again.", 0},
 	codeMalformed:               {400, "Malformed request", "The body must be valid JSON. detail names the position of the error.", 0},
@@ -66,7 +66,7 @@ type ErrorCode struct {
 	Status int
 	Title  string
 	Advice string
-	Retry  bool // whether to send the same request again after Retry-After
+	Retry  bool // whether the same request can succeed after Retry-After
 }
 
 // ErrorCodes returns all error codes by status.
@@ -81,7 +81,7 @@ func ErrorCodes() []ErrorCode {
 	return all
 }
 
-// codes maps the statuses that the framework decides on its own.
+// codes maps the statuses that the framework sets to error codes.
 var codes = map[int]metering.Code{
 	http.StatusBadRequest:            codeMalformed,
 	http.StatusNotFound:              metering.CodeNotFound,
@@ -93,7 +93,7 @@ var codes = map[int]metering.Code{
 	http.StatusUnprocessableEntity:   metering.CodeInvalid,
 }
 
-// Problem is an error as RFC 9457 (formerly 7807) describes it.
+// Problem is an error in the format of RFC 9457 (previously RFC 7807).
 type Problem struct {
 	Type      string         `json:"type" format:"uri" doc:"URL of the page that explains the code"`
 	Title     string         `json:"title" doc:"Short description of the code"`
@@ -103,7 +103,7 @@ type Problem struct {
 	RequestID string         `json:"request_id" doc:"Id to report to the operator. The header X-Request-Id has the same id"`
 	Errors    []FieldProblem `json:"errors" doc:"The fields that break a rule"`
 
-	// Confirmation comes with the code confirmation_required.
+	// Confirmation is set if the code is confirmation_required.
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
 
 	retryAfter int
@@ -121,7 +121,7 @@ func (p *Problem) Error() string             { return p.Detail }
 func (p *Problem) GetStatus() int            { return p.Status }
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// problemOf says what the caller may know about err.
+// problemOf returns the public part of err.
 func problemOf(err error) *Problem {
 	code := metering.CodeOf(err)
 	k, known := kinds[code]
@@ -147,8 +147,8 @@ func problemOf(err error) *Problem {
 	return p
 }
 
-// frameworkProblem turns what huma found into a problem. Its texts may repeat
-// what was sent, so only those about a rule pass.
+// frameworkProblem converts errors of huma to a problem. Their texts can repeat request data, so only the
+// texts of validation rules are used.
 func frameworkProblem(status int, errs []error) *Problem {
 	if status == http.StatusInternalServerError && len(errs) > 0 {
 		return problemOf(errs[0])
@@ -158,7 +158,7 @@ func frameworkProblem(status int, errs []error) *Problem {
 		code = metering.CodeInternal
 	}
 	if code == codeMediaType {
-		errs = nil // huma's text is the header
+		errs = nil // huma's text repeats the header
 	}
 	found := metering.Error{Code: code, Message: kinds[code].title}
 	for _, err := range errs {
@@ -173,13 +173,13 @@ func frameworkProblem(status int, errs []error) *Problem {
 	return problemOf(&found)
 }
 
-// plain removes the words that huma adds to an error of UnmarshalText.
+// plain removes the prefix that huma adds to an error of UnmarshalText.
 func plain(message string) string {
 	return strings.TrimPrefix(message, "invalid value: ")
 }
 
-// shortened bounds a location, which may contain a property name of the
-// caller's; those of a mapping all are.
+// shortened bounds a location to 120 bytes, because it can contain a property name that the caller chose.
+// Below body.mapping all names are chosen by the caller, so they are removed.
 func shortened(location string) string {
 	const most = 120
 	if strings.HasPrefix(location, "body.mapping.") {
@@ -191,8 +191,8 @@ func shortened(location string) string {
 	return strings.ToValidUTF8(location[:most], "") + "…"
 }
 
-// adaptHuma makes huma answer with our problems, and describe arrays that are
-// never null, and compare names exactly. The settings are global to the process.
+// adaptHuma configures huma: errors are problems, arrays are never null, and property names are
+// case-sensitive. The settings are global to the process.
 var adaptHuma = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
 	huma.ValidateStrictCasing = true
@@ -205,20 +205,20 @@ var adaptHuma = sync.OnceFunc(func() {
 			if x.err = bodyProblem(errors.Join(errs...), 0); x.err != nil {
 				return x.problem(ctx, problemOf(x.err))
 			}
-			status = http.StatusBadRequest // the client went away
+			status = http.StatusBadRequest // the client has disconnected
 		}
 		if problem := unclearBody(errs); problem != nil {
 			return x.problem(ctx, problemOf(problem))
 		}
 		if status == http.StatusInternalServerError {
-			x.err = errors.Join(errs...) // those of validation may repeat what was sent
+			x.err = errors.Join(errs...) // only for the log; errors of validation can repeat request data
 		}
 		return x.problem(ctx, frameworkProblem(status, errs))
 	}
 })
 
-// unclearBody returns the rule that unmarshal has found broken. Of its error huma keeps the
-// text alone, beside the body.
+// unclearBody returns the rule that a JSON body breaks, or nil. huma keeps only the text of unmarshal's
+// error, so the body is checked again.
 func unclearBody(errs []error) error {
 	for _, err := range errs {
 		var detail *huma.ErrorDetail
@@ -232,9 +232,9 @@ func unclearBody(errs []error) error {
 	return nil
 }
 
-// refuseOperation answers with an error instead of running an operation.
+// refuseOperation responds with an error instead of running the operation.
 func (s *server) refuseOperation(ctx huma.Context, err error) {
-	_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+	_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only if the client has disconnected
 }
 
 func (x *exchange) problem(ctx huma.Context, p *Problem) *Problem {
@@ -242,7 +242,7 @@ func (x *exchange) problem(ctx huma.Context, p *Problem) *Problem {
 	return p
 }
 
-// address fills in what belongs to this exchange, and the headers that go with it.
+// address sets the problem's URL and request id, and the headers that belong to the problem.
 func (x *exchange) address(p *Problem, setHeader func(name, value string)) {
 	p.Type = x.errorDocs + "/" + string(p.Code)
 	p.RequestID = x.id
@@ -265,7 +265,7 @@ var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
 </html>
 `))
 
-// explainError is the page behind a problem's type.
+// explainError serves the page at the URL in a problem's type.
 func (s *server) explainError(w http.ResponseWriter, r *http.Request) {
 	code := metering.Code(r.PathValue("code"))
 	k, ok := kinds[code]

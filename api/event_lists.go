@@ -27,10 +27,10 @@ type listEventsInput struct {
 	End            SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 }
 
-// searchesAllKept reports whether the search begins with the first event that is kept.
+// searchesAllKept reports whether the search begins with the first stored event.
 func (in *listEventsInput) searchesAllKept() bool { return in.IdempotencyKey != "" && !in.Start.sent }
 
-// StoredEvent is a stored event, and the meters that count it.
+// StoredEvent is a stored event with the meters that count it.
 type StoredEvent struct {
 	ExportedEvent
 
@@ -45,8 +45,8 @@ type eventCounter struct {
 	Period *eventPeriod `json:"period,omitempty"`
 }
 
-// eventPeriod is the billing period that an event's timestamp is in. It is stored
-// with the first sync in it or after it, and absent before.
+// eventPeriod is the billing period of an event's timestamp. It is absent until the period is stored, by a
+// sync or in the background.
 type eventPeriod struct {
 	ID    string    `json:"id" example:"per_3"`
 	Start time.Time `json:"start"`
@@ -92,7 +92,7 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 		return nil, err
 	}
 	if in.searchesAllKept() {
-		at.Range.Start = filter.Start // it may have risen since the page before
+		at.Range.Start = filter.Start // it can be later than on the previous page
 	}
 	filter.Range = at.Range
 	found, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize, db.Search{Now: s.Now, Budget: s.SearchTime})
@@ -115,14 +115,14 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 	return &listEventsOutput{page}, nil
 }
 
-// listings are when lists of events were last recorded in the audit log.
+// listings has the time at which each listing was last recorded in the audit log.
 type listings struct {
 	sync.Mutex
 
 	recorded *simplelru.LRU[listing, time.Time]
 }
 
-// listing is who reads whose events; customer 0: everybody's.
+// listing is an actor and the customer of the listed events, or customer 0 for all customers.
 type listing struct {
 	tenant   metering.TenantID
 	actor    metering.Actor
@@ -131,10 +131,10 @@ type listing struct {
 
 const (
 	listingsPeriod = time.Hour
-	maxListings    = 100_000 // remembered; beyond, one is recorded again before its hour is over
+	maxListings    = 100_000 // remembered; beyond, the least recently used listing is recorded again within its hour
 )
 
-// auditListing records who reads whose events, once an hour however often they do.
+// auditListing records that the caller lists events, at most once an hour for each listing.
 func (s *server) auditListing(ctx context.Context, f db.EventFilter) error {
 	who := principalOf(ctx)
 	of := listing{who.Tenant.ID, who.Actor, f.Customer}

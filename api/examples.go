@@ -11,14 +11,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// examplesText tells one story for the whole document: what each field says,
-// under "fields", and what is different or more in a schema, under its name.
+// examplesText contains the example values of the document: those of each field under "fields", and
+// additional or different values of a schema under its name.
 //
 //go:embed examples.json
 var examplesText []byte
 
-// examples are made of the schemas' fields: of the required ones, and of those
-// that the schema's entry names.
+// examples builds the examples of schemas. An example has the schema's required fields and the fields in the
+// schema's entry.
 type examples struct {
 	schemas map[string]*huma.Schema
 	told    map[string]map[string]any
@@ -31,8 +31,8 @@ var toldExamples = sync.OnceValues(func() (told map[string]map[string]any, err e
 	return told, nil
 })
 
-// exemplify gives each JSON body of the document an example, kept once under the
-// name of its schema.
+// exemplify gives each JSON body of the document an example. Each example is stored once, under the name of
+// its schema.
 func exemplify(document *huma.OpenAPI) error {
 	told, err := toldExamples()
 	if err != nil {
@@ -53,7 +53,7 @@ func exemplify(document *huma.OpenAPI) error {
 	return nil
 }
 
-// operationsIn are the operations and the messages of a document.
+// operationsIn returns the operations and the webhook messages of a document.
 func operationsIn(document *huma.OpenAPI) (all []*huma.Operation) {
 	for _, items := range []map[string]*huma.PathItem{document.Paths, document.Webhooks} {
 		for _, item := range items {
@@ -67,7 +67,7 @@ func operationsIn(document *huma.OpenAPI) (all []*huma.Operation) {
 	return all
 }
 
-// jsonBodies are the bodies that an operation takes and answers with.
+// jsonBodies returns the JSON bodies of an operation's request and responses.
 func jsonBodies(op *huma.Operation) (bodies []*huma.MediaType) {
 	contents := []map[string]*huma.MediaType{}
 	if op.RequestBody != nil {
@@ -93,7 +93,7 @@ func alternatives(schema *huma.Schema) []*huma.Schema {
 	return []*huma.Schema{schema}
 }
 
-// exampleName is that of the schema, or of the operation whose schema has none.
+// exampleName returns the name of the schema, or the operation's id if the schema has no name.
 func exampleName(op *huma.Operation, schema *huma.Schema) string {
 	if schema.Ref == "" {
 		return op.OperationID
@@ -103,7 +103,7 @@ func exampleName(op *huma.Operation, schema *huma.Schema) string {
 
 func schemaOf(schema *huma.Schema) string { return path.Base(schema.Ref) }
 
-// of is an example of a schema: nil where nothing says one.
+// of returns an example of a schema, or nil if there is none.
 func (e examples) of(schema *huma.Schema) any {
 	switch {
 	case schema.Ref != "":

@@ -49,7 +49,7 @@ type invoiceHold struct {
 	CreatedAt    time.Time         `json:"created_at"`
 }
 
-// heldPeriod is the subscription's whose usage the invoice bills.
+// heldPeriod is the subscription's period with the usage that the invoice bills.
 type heldPeriod struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -64,7 +64,7 @@ type holdReason struct {
 	Theirs    *metering.Decimal `json:"theirs,omitempty" doc:"Units that the provider has counted. For price_differs and charge_differs, the provider's amount"`
 }
 
-// holdReport is what holds or releases the invoice; there is none where nothing was sent.
+// holdReport is the report that holds or releases the invoice. It is absent if nothing was sent.
 type holdReport struct {
 	ID       string        `json:"id" format:"uuid"`
 	State    billing.State `json:"state"`
@@ -145,8 +145,8 @@ type releaseHoldInput struct {
 	Body Because
 }
 
-// releaseHold writes down that an operator wants the invoice released, and has
-// its run do it. The row is enough: whoever takes the run over does it too.
+// releaseHold stores an operator's request to release the invoice and signals the workflow run. If the signal
+// is lost, the next run of the customer reads the request.
 func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOutput, error) {
 	reason, err := in.Body.reason()
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOu
 		return nil, naming("path.id", err)
 	}
 	err = workflows.ReleaseHeldInvoice(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, hold.CustomerID, id, asked(who.Actor, reason))
-	if metering.CodeOf(err) == metering.CodeConflict { // it has ended meanwhile
+	if metering.CodeOf(err) == metering.CodeConflict { // the hold has ended in the meantime
 		hold, err = s.Store.Holds.Get(ctx, who.Tenant.ID, id)
 	}
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 
 const idempotencyHeader = "Idempotency-Key"
 
-// Repeatable is what a request that creates something may come with.
+// Repeatable is the optional header of a request that creates a resource.
 type Repeatable struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret"`
 }
 
-// once creates something, and returns what is shown of it. A repeat under the
-// same Idempotency-Key gets what was shown then.
+// once creates a resource and returns its response. If a request with the same Idempotency-Key has succeeded
+// before, nothing is created, the response is the earlier one, and repeated is true.
 func once[Shown any](ctx context.Context, s *server, in Repeatable, operation string, body any, create func(db.Creators) (Shown, error)) (shown Shown, repeated bool, err error) {
 	if in.IdempotencyKey == "" {
 		shown, err = create(s.Store.Creators())
@@ -50,7 +50,8 @@ func once[Shown any](ctx context.Context, s *server, in Repeatable, operation st
 	return shown, true, nil
 }
 
-// alreadyMade says what a repeat would have made: everything but the secret.
+// alreadyMade returns the error of a repeat whose response would contain a secret. It identifies the
+// resource.
 func alreadyMade(id, lastFour string) error {
 	return metering.Errorf(metering.CodeConflict, "this Idempotency-Key has already created %s, which ends in %s; its secret cannot be shown again", id, lastFour)
 }

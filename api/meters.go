@@ -30,10 +30,10 @@ type meter struct {
 	CreatedAt   time.Time   `json:"created_at"`
 	ArchivedAt  *time.Time  `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if the meter is not archived"`
 
-	// Current is how usage is counted until status is complete, where it was counted in another way before.
+	// Current is the present way of counting. It is set while the new way is being backfilled.
 	Current *counting `json:"current,omitempty"`
 
-	// Backfill is how far the counting of earlier events is.
+	// Backfill is the progress of counting the stored events.
 	Backfill *backfill `json:"backfill,omitempty"`
 }
 
@@ -42,7 +42,7 @@ type backfill struct {
 	Days        int `json:"days" doc:"Number of days that can contain earlier events. 0 until a worker has started"`
 }
 
-// counting is how a meter counts.
+// counting is a way of counting usage.
 type counting struct {
 	Aggregation metering.Aggregation `json:"aggregation"`
 
@@ -51,20 +51,20 @@ type counting struct {
 	GroupBy []string `json:"group_by" doc:"Properties that usage is grouped by until 'status' is 'complete'"`
 }
 
-// Selection is which events a meter counts, and with which value.
+// Selection defines which events a meter counts, and the property with their value.
 type Selection struct {
 	ValueProperty string        `json:"value_property" doc:"Property of events that is their value. Empty: 'value' of the event"`
 	Filters       []MeterFilter `json:"filters" doc:"Conditions on properties. The meter counts the events that meet all of them"`
 }
 
-// MeterFilter is a metering.Filter.
+// MeterFilter is a metering.Filter in a response.
 type MeterFilter struct {
 	Property string                  `json:"property" doc:"Property of events"`
 	Operator metering.FilterOperator `json:"operator" doc:"The comparison"`
 	Values   []metering.FilterValue  `json:"values,omitempty" doc:"Strings, numbers or booleans. Absent for 'exists' and not_exists"`
 }
 
-// SentFilter is a MeterFilter of a request, which has no unknown fields.
+// SentFilter is a MeterFilter in a request. Unknown fields are refused.
 type SentFilter struct {
 	Property string                  `json:"property" minLength:"1" maxLength:"255" doc:"Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence"`
 	Operator metering.FilterOperator `json:"operator" doc:"The comparison. A missing or null property meets only 'ne', not_in and not_exists. 'gt', 'gte', 'lt' and 'lte' accept only numbers"`
@@ -87,8 +87,8 @@ func filtersOf(sent []SentFilter) []metering.Filter {
 	return filters
 }
 
-// backfills are what of a tenant is being counted: the versions that meters will
-// have, and how far each is.
+// backfills is the running backfills of a tenant: the future version of each meter, and the progress of each
+// version.
 type backfills struct {
 	next     map[metering.MeterID]metering.MeterVersion
 	progress map[metering.MeterVersionID]db.BackfillProgress
@@ -118,8 +118,7 @@ func (s *server) backfills(ctx context.Context) (b backfills, err error) {
 	return b, err
 }
 
-// show shows a meter as it will count once it is backfilled, if it is about to
-// count in another way.
+// show shows a meter with its future version if a backfill is running. Current then has the present version.
 func (b backfills) show(m metering.Meter) meter {
 	current := m.Version
 	if to, changes := b.next[m.ID]; changes {
@@ -171,7 +170,7 @@ func (s *server) listMeters(ctx context.Context, in *struct {
 	return &listMetersOutput{listOf(ctx, s, meters, counts.show, cursorOf)}, nil
 }
 
-// MeterDefinition is how a new meter counts, as CreateMeter and previews accept it.
+// MeterDefinition defines how a new meter counts. CreateMeter and previews accept it.
 type MeterDefinition struct {
 	EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"Type of the events that the meter counts"`
 	Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"'sum' adds the values of the events. 'count' adds 1 for each event"`
@@ -220,7 +219,7 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 	return &meterOutput{shown}, nil
 }
 
-// startBackfill is a convenience: the worker starts what stays backfilling.
+// startBackfill starts the workflow of a backfill. If Temporal does not respond, a worker starts it.
 func (s *server) startBackfill(ctx context.Context, version metering.MeterVersionID) {
 	if err := workflows.StartBackfillMeter(ctx, s.Temporal, principalOf(ctx).Tenant.ID, version); err != nil {
 		s.Log.WarnContext(ctx, "the API could not start the backfill; the worker starts it", "meter_version", version, "error", err)
@@ -243,7 +242,7 @@ func (s *server) getMeter(ctx context.Context, in *meterSlug) (*meterOutput, err
 	return &meterOutput{counts.show(m)}, nil
 }
 
-// meter returns the tenant's meter of that slug.
+// meter returns the tenant's meter with this slug.
 func (s *server) meter(ctx context.Context, slug string) (metering.Meter, error) {
 	if !storable(slug) {
 		return metering.Meter{}, metering.Errorf(metering.CodeNotFound, "there is no meter with this slug")
@@ -251,7 +250,7 @@ func (s *server) meter(ctx context.Context, slug string) (metering.Meter, error)
 	return s.Store.Meters.Get(ctx, principalOf(ctx).Tenant.ID, slug)
 }
 
-// storable says whether the database can hold, and so compare, a text.
+// storable reports whether the database can store a text, and so can have it: UTF-8 without NUL.
 func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // MeterChange is the fields of a meter that a request changes, as UpdateMeter and previews accept
@@ -286,14 +285,14 @@ type updateMeterInput struct {
 	}
 }
 
-// meterWrite names a write of a meter in the change of a catalogWrite.
+// meterWrite identifies a write of a meter in the change of a catalogWrite.
 type meterWrite struct {
 	Operation string
 	Meter     metering.MeterID
 }
 
-// updateMeter changes a meter. Another way of counting takes effect when the
-// past has been counted in the new way; until then the former one answers.
+// updateMeter changes a meter. A new way of counting applies after the stored events have been counted. Until
+// then, usage is counted in the previous way.
 func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterOutput, error) {
 	who := principalOf(ctx)
 	m, err := s.meter(ctx, in.Slug)

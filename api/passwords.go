@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Parameters of argon2id. Of the equally strong sets in OWASP's Password Storage Cheat Sheet, this one needs
-// the least memory, because every hash allocates its memory anew.
+// Parameters of argon2id. OWASP's Password Storage Cheat Sheet lists sets of equal strength. This set needs the
+// least memory, which matters because every hash allocates its memory anew.
 const (
 	argonTime    = 5
 	argonMemory  = 7 << 10 // KiB
@@ -83,7 +83,7 @@ func (h *hashing) rank(who string) int {
 	return attempts
 }
 
-// hash computes a hash when it is the turn of who: an address or a proven account.
+// hash computes a hash in the turn of a caller: an address or a proven account.
 func (h *hashing) hash(ctx context.Context, who, email, password string) (hash []byte, err error) {
 	err = h.inTurn(ctx, who, func() { hash = h.Hash(email, password) })
 	return hash, err

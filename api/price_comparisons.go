@@ -78,7 +78,7 @@ type linking struct {
 	readAt     time.Time
 }
 
-// compareBefore reads the provider's data of a customer who is about to be linked, and compares the prices.
+// compareBefore reads the provider's data of a customer before the customer is linked, and compares the prices.
 // If the provider cannot be read, the comparison has only a reason.
 func (s *server) compareBefore(ctx context.Context, externalID string, atProvider *string) (l linking, err error) {
 	if atProvider == nil || *atProvider == "" || !storable(externalID) || !storable(*atProvider) {

@@ -9,18 +9,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// atOnce is how much of a body is decoded without waiting for a turn.
+// atOnce is the number of bytes of a body that are decoded without waiting for a turn.
 const atOnce = 16 << 10
 
-// newProcessors shares half of the processors among tenants whose requests keep
-// one busy. The others are left to requests that need one for a moment: those
-// would wait behind each of them for as long as the scheduler lets it run.
+// newProcessors shares half of the processors among the tenants' large bodies. The other half stays free for
+// short requests. Otherwise these would wait until the scheduler interrupts the decoding of each large body.
 func newProcessors() *db.Shares[metering.TenantID] {
 	return db.NewShares[metering.TenantID](int64(max(1, runtime.GOMAXPROCS(0)/2)))
 }
 
-// turns has what is made of a body be made in the tenant's turns, but for its
-// beginning. While more of it is awaited, nobody waits for its turn to end.
+// turns is a reader of a request body. After the first atOnce bytes, each read part is decoded in a turn of
+// the tenant. The turn ends before the next read, so that a slow client does not occupy a processor.
 type turns struct {
 	ctx        context.Context
 	body       io.Reader
@@ -36,7 +35,7 @@ func (s *server) inTurns(ctx context.Context, body io.Reader) *turns {
 
 var errBusy = metering.Errorf(metering.CodeOverloaded, "too many large bodies of the tenant are waiting to be read; try again")
 
-// Read ends a turn, and begins the next when something has come.
+// Read ends the turn, reads, and waits for the next turn.
 func (t *turns) Read(p []byte) (int, error) {
 	t.end()
 	n, err := t.body.Read(p)
@@ -52,7 +51,7 @@ func (t *turns) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is when the body is decoded, or cannot be.
+// end ends the turn. It is called before each read and after the body is decoded or has failed.
 func (t *turns) end() {
 	if t.under {
 		t.processors.Give(t.tenant, 1)

@@ -22,7 +22,7 @@ const (
 	maxProviderEvent     = 1 << 20
 )
 
-// providerEventsURL is where a provider of the kind sends a tenant's events.
+// providerEventsURL returns the path to which a provider of the kind sends a tenant's events.
 func providerEventsURL(kind metering.ProviderKind, tenant metering.TenantID) string {
 	return strings.NewReplacer("{kind}", url.PathEscape(string(kind)), "{tenant_id}", tenant.String()).Replace(providerEventsPath)
 }
@@ -35,7 +35,7 @@ type providerEventInput struct {
 	header func(string) string
 }
 
-// Resolve keeps the headers: which one has the signature, the provider says.
+// Resolve keeps access to the request's headers, because the header of the signature depends on the provider.
 func (in *providerEventInput) Resolve(ctx huma.Context) []error {
 	in.header = ctx.Header
 	return nil
@@ -55,26 +55,25 @@ func (s *server) registerProviderEvents() {
 	s.describeProviderEvent()
 }
 
-// providerEvent keeps what a provider tells a tenant of, and has it handled.
-// Only the signature says that it is the provider. What Temporal does not take
-// in five seconds is kept all the same, and the provider is asked to send it
-// again.
+// providerEvent stores an event of a provider and starts its workflow. The signature is the only credential.
+// If Temporal does not respond within five seconds, the event stays stored and the error makes the provider
+// send it again.
 func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
 	out, err := s.storeProviderEvent(ctx, in)
 	sender, name := s.providerCredential(exchangeOf(ctx).request)
 	return out, s.failures.note(ctx, sender, name, err)
 }
 
-// providerCredential names the sender of a provider event: its signature differs each time.
-// Each sender has its own count: providers send the events of all tenants from a few addresses, and one
-// tenant's forged or wrongly signed ones stop no other's.
+// providerCredential returns the key under which invalid provider events are counted, and its hash. It is the
+// address with the path of the tenant, because providers send the events of all tenants from a few addresses.
+// Invalid events for one tenant therefore do not block the events of others. The signature cannot be part of
+// the key, because it differs for each event.
 func (s *server) providerCredential(r *http.Request) (sender string, name credentialName) {
 	name = hashName(s.failures.addressOf(r), r.URL.Path)
 	return hex.EncodeToString(name[:]), name
 }
 
-// refuseForgers answers an address that has sent too many forged events before it
-// reads a body.
+// refuseForgers refuses a request before its body is read if its sender has sent too many forged events.
 func (s *server) refuseForgers(ctx huma.Context, next func(huma.Context)) {
 	if err := s.failures.refuse(s.providerCredential(exchangeOf(ctx.Context()).request)); err != nil {
 		s.refuseOperation(ctx, err)
@@ -121,8 +120,8 @@ func (s *server) storeProviderEvent(ctx context.Context, in *providerEventInput)
 
 var errNoEvents = metering.Errorf(metering.CodeNotFound, "providers of this type send no events")
 
-// notSigned is the answer also where there is no such tenant, or it is billed
-// elsewhere: that is nobody's business.
+// notSigned returns the error of an event with a wrong signature. It is the same for an unknown tenant and
+// for a tenant with another provider, so that the response does not reveal a tenant's provider.
 func notSigned(events providers.Events, cause error) error {
 	return metering.Errorf(codeMalformed, "the header %s is not a signature of this body with the webhook secret that the tenant has saved", events.Signals().Header).
 		Because(errors.Join(errForged, cause))
@@ -152,11 +151,11 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, events 
 	return event, ours, err
 }
 
-// providerEvents documents what the providers send.
+// providerEvents documents the signature headers of an operation and skips the validation of its body.
 func (s *server) providerEvents(op huma.Operation) huma.Operation {
 	op.MaxBodyBytes = maxProviderEvent
 	op.Middlewares = append(op.Middlewares, s.refuseForgers)
-	op.SkipValidateBody = true // the signature is over its bytes
+	op.SkipValidateBody = true // the signature covers the exact bytes
 	for _, kind := range s.Providers.Kinds() {
 		if events, sends := s.Providers[kind].(providers.Events); sends {
 			op.Parameters = append(op.Parameters, &huma.Param{
@@ -168,7 +167,7 @@ func (s *server) providerEvents(op huma.Operation) huma.Operation {
 	return op
 }
 
-// describeProviderEvent says what is received: the framework knows only its bytes.
+// describeProviderEvent documents the body of provider events, which the framework knows only as bytes.
 func (s *server) describeProviderEvent() {
 	document := s.api.OpenAPI()
 	document.Components.Schemas.Map()["ReceivedEvent"] = &huma.Schema{

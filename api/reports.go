@@ -25,8 +25,8 @@ func (s *server) registerReports() {
 			"the report counts as billed. After `rejected`, the customer's next sync reports the usage again."), s.resolveReport)
 }
 
-// resolveReport decides on a report whose outcome the provider cannot tell, or
-// that went to a former connection.
+// resolveReport stores an operator's decision about a report with an unknown outcome, or about a report to a
+// previous connection.
 func (s *server) resolveReport(ctx context.Context, in *resolveReportInput) (*struct{}, error) {
 	id, err := uuid.Parse(in.ID)
 	if err != nil {

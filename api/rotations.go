@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// runWait is how long an answer waits for the start of the run that watches
-// over a rotation. A worker begins it where Temporal does not answer.
+// runWait bounds how long a response waits for the start of the rotation's workflow run. If Temporal does not
+// respond, a worker starts the run.
 const runWait = 2 * time.Second
 
 func (s *server) registerRotations() {
@@ -26,7 +26,7 @@ func (s *server) registerRotations() {
 		"Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.")), s.rotateWebhookSecret)
 }
 
-// watch begins the run of a rotation that is committed.
+// watch starts the workflow run of a committed rotation.
 func (s *server) watch(ctx context.Context, r metering.Rotation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runWait)
 	defer cancel()
@@ -39,7 +39,7 @@ func (s *server) rotating(who Principal, overlap time.Duration) db.Rotating {
 	return db.Rotating{Tenant: who.Tenant.ID, Actor: who.Actor, Now: s.Now(), Overlap: overlap}
 }
 
-// KeyOverlap is what the rotation of an API key may come with.
+// KeyOverlap is the optional body of a request that rotates an API key.
 type KeyOverlap struct {
 	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"Seconds that the old key stays valid with the new key. With 0, the old key is revoked immediately"`
 }
@@ -51,7 +51,7 @@ func (o *KeyOverlap) overlap() time.Duration {
 	return time.Duration(*o.Seconds) * time.Second
 }
 
-// SecretOverlap is what the rotation of a secret may come with.
+// SecretOverlap is the optional body of a request that rotates a secret.
 type SecretOverlap struct {
 	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"Seconds that the old secret stays valid with the new secret. During this time, webhook messages are signed with both"`
 }
@@ -69,7 +69,7 @@ type rotateAPIKeyInput struct {
 	Body *KeyOverlap
 }
 
-// rotateAPIKey makes a key that takes an old one's place, and shows it.
+// rotateAPIKey creates a key that replaces an old key, and returns it.
 func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*createAPIKeyOutput, error) {
 	who := principalOf(ctx)
 	old, err := s.rotatableKey(ctx, in.ID)
@@ -93,7 +93,7 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }
 
-// rotatableKey is one that may do no more than who asks.
+// rotatableKey returns the key if the caller has all its permissions.
 func (s *server) rotatableKey(ctx context.Context, text string) (metering.APIKey, error) {
 	who := principalOf(ctx)
 	id, ok := parseKeyID(text)
@@ -113,7 +113,7 @@ type rotateHMACSecretInput struct {
 	Body *SecretOverlap
 }
 
-// rotateHMACSecret makes a secret that takes an old one's place, and shows it.
+// rotateHMACSecret creates a secret that replaces an old secret, and returns it.
 func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput) (*createHMACSecretOutput, error) {
 	who := principalOf(ctx)
 	old, err := s.rotatableSecret(ctx, in.ID)
@@ -140,7 +140,7 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
 }
 
-// rotatableSecret is one that may do no more than who asks.
+// rotatableSecret returns the secret if the caller has all its permissions.
 func (s *server) rotatableSecret(ctx context.Context, text string) (metering.HMACSecret, error) {
 	who := principalOf(ctx)
 	id, ok := metering.ParseHMACSecretID(text)
@@ -160,7 +160,7 @@ type rotateWebhookSecretInput struct {
 	Body *SecretOverlap
 }
 
-// rotateWebhookSecret makes a secret and shows it. It signs at once.
+// rotateWebhookSecret creates a secret and returns it. Messages are signed with it immediately.
 func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecretInput) (*createWebhookOutput, error) {
 	who := principalOf(ctx)
 	id, err := in.endpoint()

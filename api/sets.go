@@ -10,13 +10,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// set is a type of a few words.
+// set is a string type with a fixed set of values.
 type set[T any] interface {
 	~string
 	Values() []T
 }
 
-// oneOf is the schema of a set: a string, and which ones.
+// oneOf is the JSON schema of a set: a string with an enum.
 type oneOf[T set[T]] struct{}
 
 func (oneOf[T]) Schema(huma.Registry) *huma.Schema {
@@ -31,8 +31,7 @@ func describe[T set[T]](schemas huma.Registry) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[oneOf[T]]())
 }
 
-// describeSets gives every field of these types its values in the document,
-// which is also what requests are checked against.
+// describeSets registers the schemas of these types. Requests are validated against them.
 func describeSets(schemas huma.Registry) {
 	describe[billing.Component](schemas)
 	describe[db.AttentionKind](schemas)
@@ -75,7 +74,7 @@ func describeSets(schemas huma.Registry) {
 	describe[uncountedRule](schemas)
 }
 
-// deliveredKind is also of a test.
+// deliveredKind is the kind of a delivered message, webhook.test included.
 type deliveredKind metering.MessageKind
 
 func (deliveredKind) Values() (kinds []deliveredKind) {
@@ -85,7 +84,7 @@ func (deliveredKind) Values() (kinds []deliveredKind) {
 	return append(kinds, deliveredKind(metering.MessageWebhookTest))
 }
 
-// lineKind is the kind of a report that has lines. An invoice action has none.
+// lineKind is the kind of a report with lines. An invoice action has no lines.
 type lineKind billing.Kind
 
 // Values returns the kinds.
@@ -93,14 +92,14 @@ func (lineKind) Values() []lineKind {
 	return []lineKind{lineKind(billing.StatementReport), lineKind(billing.QuantityReport), lineKind(billing.ChargeReport)}
 }
 
-// resolvedState is what an operator finds out about a report.
+// resolvedState is a state that an operator can set for a report.
 type resolvedState billing.State
 
 func (resolvedState) Values() []resolvedState {
 	return []resolvedState{resolvedState(billing.Accepted), resolvedState(billing.Rejected)}
 }
 
-// stepName names a step of a working.
+// stepName is the name of a step in a breakdown.
 type stepName string
 
 func (stepName) Values() (names []stepName) {
@@ -110,8 +109,8 @@ func (stepName) Values() (names []stepName) {
 	return names
 }
 
-// givenRole is of a member who is not the owner: that role changes hands only
-// by make-owner.
+// givenRole is a role that a caller can give to a member. The role owner is not one, because only make-owner
+// transfers it.
 type givenRole metering.Role
 
 func (givenRole) Values() (roles []givenRole) {
@@ -123,7 +122,7 @@ func (givenRole) Values() (roles []givenRole) {
 	return roles
 }
 
-// meterStatus is of a meter version that is somebody's meter: none is retired.
+// meterStatus is the status of a meter's current version, which is never retired.
 type meterStatus metering.MeterVersionStatus
 
 func (meterStatus) Values() []meterStatus {

@@ -37,7 +37,7 @@ func framed(page string) *template.Template {
 }
 
 // goOn shows the issuer's host and a link to it. It does not redirect, because the tenant chooses the issuer.
-// A redirect would let a link to this service lead to any site, or sign in a person who only opened the link.
+// A redirect would let a link to this service lead to any site, or sign in a browser that only opened the link.
 var goOn = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
 {{define "content"}}<p>{{.Tenant}} signs its members in at <strong>{{.Host}}</strong>. Continue only if you recognize that site.</p>
 <p><a href="{{.Location}}">Continue to {{.Host}}</a></p>

@@ -12,10 +12,10 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// syncVerb is what an operator may ask of a customer's syncs.
+// syncVerb is an operation on a customer's syncs, such as retry or pause.
 type syncVerb struct {
 	name, summary, description string
-	note                       string // in the answer: what it holds for
+	note                       string // effect of the request, for the response
 	ask                        func(s *server, ctx context.Context, by db.Steering, open []uuid.UUID) error
 }
 
@@ -70,8 +70,7 @@ type steeredSync struct {
 
 type steerSyncOutput struct{ Body steeredSync }
 
-// steerSync does what is asked and writes down who asked, whether the caller
-// still listens or not.
+// steerSync performs the operation and records its actor in the audit log, even if the caller disconnects.
 func (s *server) steerSync(verb syncVerb) func(context.Context, *steerSyncInput) (*steerSyncOutput, error) {
 	return func(ctx context.Context, in *steerSyncInput) (*steerSyncOutput, error) {
 		reason, err := in.Body.reason()
@@ -109,8 +108,8 @@ func (s *server) pauseSync(ctx context.Context, by db.Steering, _ []uuid.UUID) e
 	return s.Store.Syncs.Pause(ctx, principalOf(ctx).Tenant.ID, by, s.Now())
 }
 
-// resumeSync ends the customer's pause, and then it is resumed: where Temporal
-// does not answer, the worker begins the run. Without a pause it asks the run.
+// resumeSync ends the customer's pause and starts the workflow run. If Temporal does not respond, a worker
+// starts the run. If the customer has no pause, it resumes a run that was paused in the Temporal UI.
 func (s *server) resumeSync(ctx context.Context, by db.Steering, _ []uuid.UUID) error {
 	tenant := principalOf(ctx).Tenant.ID
 	ended, err := s.Store.Syncs.EndPause(ctx, tenant, by, s.Now())
@@ -134,7 +133,7 @@ func (s *server) retrySync(ctx context.Context, by db.Steering, _ []uuid.UUID) e
 	return s.steered(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
 }
 
-// cancelSync cancels the run, and answers the requests that it was to bring.
+// cancelSync cancels the workflow run and fails the customer's open syncs.
 func (s *server) cancelSync(ctx context.Context, by db.Steering, open []uuid.UUID) error {
 	tenant := principalOf(ctx).Tenant.ID
 	var unanswered error
@@ -148,7 +147,7 @@ func (s *server) cancelSync(ctx context.Context, by db.Steering, open []uuid.UUI
 	return err
 }
 
-// steered has the audit log keep what the run was asked, unless it refused.
+// steered records the request to the workflow run in the audit log, unless the run refused it.
 func (s *server) steered(ctx context.Context, by db.Steering, verb string, err error) error {
 	if err != nil && metering.CodeOf(err) != metering.CodeUnavailable {
 		return err

@@ -9,14 +9,14 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// SyncProgress is shown of a sync that is not over. One run brings all of a
-// customer's syncs, so they share it.
+// SyncProgress is the progress of an unfinished sync. One workflow run performs all syncs of a customer, so
+// these have the same progress.
 type SyncProgress struct {
 	Attempts       int        `json:"attempts" required:"false" doc:"Number of attempts to send the current report, including one in progress. Only for an unfinished sync" example:"3"`
 	LastError      string     `json:"last_error" required:"false" doc:"Error of the last attempt. Empty if no attempt failed" example:"the webhook answered 503"`
 	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Time of the next attempt. Absent during an attempt or a pause, if the time is unknown, and in the list of syncs"`
 	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync is paused. Absent if unknown. The list of syncs shows this field only for paused customers"`
-	Pause          *syncPause `json:"pause,omitempty"` // absent where nobody has paused the customer: a run that was paused in the Temporal UI has none
+	Pause          *syncPause `json:"pause,omitempty"` // absent unless the customer was paused over the API; a run that was paused in the Temporal UI has no pause
 	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"False if the workflow engine did not respond within a second. The fields 'paused' and 'next_attempt_at' can then be absent. The list of syncs does not have this field"`
 }
 
@@ -26,7 +26,7 @@ type syncPause struct {
 	Reason string         `json:"reason" example:"the receiver is being moved" doc:"Reason given by the actor"`
 }
 
-// progressOf is what the database says of a sync that is not over.
+// progressOf returns the progress of an unfinished sync as stored in the database.
 func progressOf(run metering.Sync, tried db.Tried) *SyncProgress {
 	p := &SyncProgress{Attempts: tried.Attempts, LastError: tried.LastError}
 	if run.Pause != nil {
@@ -36,8 +36,8 @@ func progressOf(run metering.Sync, tried db.Tried) *SyncProgress {
 	return p
 }
 
-// showOpen is showSync with the progress of a sync that is not over. What only
-// Temporal knows is left out where it does not answer.
+// showOpen is showSync with the progress of an unfinished sync. If Temporal does not respond, the fields that
+// only Temporal knows are absent.
 func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, error) {
 	show, err := s.showTried(ctx, []metering.Sync{run})
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, erro
 	return shown, nil
 }
 
-// add completes what the ledger says. Where no report is being sent, the run
-// tries something else, such as reading the provider's side.
+// add adds the state of the workflow run to the data of the ledger. If no report is being sent, the attempts
+// are those of the run's current step, such as reading the provider's data.
 func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	p.EngineAnswered = &answered
 	if answered && p.Pause == nil {
@@ -71,8 +71,8 @@ func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	}
 }
 
-// showTried returns a showSync that adds, where the sync is not over, what the
-// ledger says of the report that it waits for.
+// showTried returns a function like showSync. For unfinished syncs, it adds the attempts and the last error
+// of the current report, which it reads from the ledger.
 func (s *server) showTried(ctx context.Context, runs []metering.Sync) (func(metering.Sync) syncRun, error) {
 	var open []metering.CustomerID
 	for _, run := range runs {

@@ -36,7 +36,7 @@ type syncLine struct {
 	State        billing.State     `json:"state" doc:"State of the report"`
 	Method       string            `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with 'bills' set to 'amounts'. Otherwise absent" example:"meter_delta"`
 	Target       string            `json:"target,omitempty" doc:"Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period" example:"si_Na6dzxczY5fwHx"`
-	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
+	Window       usagePeriod       `json:"window"` // the billing period, its part within the subscription period, or a window of the provider
 	Quantity     metering.Decimal  `json:"quantity" doc:"Units that the provider has for this line after it accepts the report: the usage in 'window', rounded for the provider. Units reported to other connections, provider customers, subscription items, methods or subscription periods are deducted"`
 	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"Number that was sent: 'quantity', or the increase of 'quantity' since the previous report. For a charge, an amount"`
 	Response     string            `json:"response" doc:"Result of the report"`
@@ -68,7 +68,7 @@ type syncRun struct {
 	*SyncProgress
 }
 
-// unresolved is a reconciliation that somebody may have to look at.
+// unresolved is a reconciliation that can need a decision by an operator.
 type unresolved struct {
 	Period     reconciledPeriod            `json:"period"`
 	MeterID    string                      `json:"meter_id"`
@@ -80,7 +80,7 @@ type unresolved struct {
 	Difference *metering.Decimal           `json:"difference,omitempty" doc:"'invoiced' less 'units'. Negative if the invoices bill less"`
 }
 
-// unresolvedShown bounds what is shown of these beside a sync.
+// unresolvedShown is the maximum number of unresolved reconciliations in the response of a sync.
 const unresolvedShown = 20
 
 func (s *server) registerSyncs() {
@@ -144,12 +144,11 @@ type syncOutput struct {
 	Body   syncRun
 }
 
-// joinedNote is the note of a request that joined a waiting one.
+// joinedNote is the note of a request that joined a waiting request.
 const joinedNote = "This request joined an earlier request for the customer that was still waiting. One sync answers both."
 
-// syncBilling asks for a pass over the customer's usage and waits for it for
-// a while. The request is a row first, so that it outlives this process; only
-// if nobody can be told about it is it taken back.
+// syncBilling requests a sync of the customer and waits for its result. The request is stored first, so that
+// it survives a crash of this process. It is withdrawn only if its workflow cannot be started.
 func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOutput, error) {
 	who := principalOf(ctx)
 	c, err := s.customer(ctx, in.Body.CustomerExternalID)
@@ -177,8 +176,8 @@ func (s *server) withdraw(ctx context.Context, run metering.Sync) {
 	}
 }
 
-// awaitSync answers 200 with the finished run, or 202 while it goes on, at once
-// where the customer is paused.
+// awaitSync returns 200 with the finished sync. It returns 202 after SyncWait, or at once if the customer is
+// paused.
 func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, error) {
 	deadline := time.After(cmp.Or(s.SyncWait, defaultSyncWait))
 	for {
@@ -242,7 +241,7 @@ type syncCursor struct {
 	Before uuid.UUID `json:"before"`
 }
 
-// listSyncs shows sync runs, newest first, each without its lines.
+// listSyncs lists syncs, newest first, without their lines.
 func (s *server) listSyncs(ctx context.Context, in *listSyncsInput) (*listSyncsOutput, error) {
 	filter := db.SyncFilter{Status: in.Status}
 	if in.Customer != "" {

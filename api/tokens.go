@@ -15,11 +15,11 @@ import (
 
 const (
 	tokenIssuer = "odometer"
-	maxToken    = 1024 // bytes; ours have some 350
+	maxToken    = 1024 // bytes; tokens have some 350
 )
 
-// tokens makes and reads the JWTs of members. A token only names its session:
-// whether that lives, and what its member may do, is read from the database.
+// tokens creates and reads the JWTs of members. A token only names its session. The session's validity and
+// the member's permissions are read from the database.
 type tokens struct {
 	key    []byte
 	signer jose.Signer
@@ -50,10 +50,10 @@ func (t *tokens) make(s metering.Session) (string, error) {
 	return jwt.Signed(t.signer).Claims(registered).Claims(sessionClaims{s.TenantID.String(), s.ID}).Serialize()
 }
 
-// isToken tells a token from an API key by its form.
+// isToken reports whether a credential has the form of a session token, not of an API key.
 func isToken(text string) bool { return strings.Count(text, ".") == 2 }
 
-// read returns whose session a token of ours names, while it has not expired.
+// read returns the session that a token names. ok is false if the token is invalid or expired.
 func (t *tokens) read(text string, now time.Time) (name db.SessionName, ok bool) {
 	if len(text) > maxToken {
 		return name, false

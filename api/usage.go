@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Span is the part of time that a query is about.
+// Span is the optional time range of a query.
 type Span struct {
 	Start SentTime `query:"start" doc:"Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone"`
 	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone"`
@@ -24,7 +24,7 @@ type ZonedSpan struct {
 	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in 'timezone'"`
 }
 
-// within completes the span to a range: what is absent comes from whole.
+// within returns the span as a range. Absent bounds come from whole.
 func (s Span) within(whole metering.Range) (metering.Range, error) {
 	r := whole
 	if s.Start.sent {
@@ -55,7 +55,7 @@ func (s *server) registerUsage() {
 		"Returns the customer's usage of the current month to date and of the whole previous month, by meter."), s.usageComparison)
 }
 
-// month returns the current calendar month of the tenant's time zone.
+// month returns the current calendar month in the tenant's time zone.
 func (s *server) month(ctx context.Context) metering.Range {
 	return billing.CalendarPeriod(s.Now(), principalOf(ctx).Tenant.Location())
 }
@@ -120,8 +120,8 @@ type usageInput struct {
 
 type usageOutput struct{ Body usageResult }
 
-// usageCursor is where a page begins. It carries the range, so that a period
-// that ends between two pages does not change what they are pages of.
+// usageCursor is the position at which a page begins. It contains the range, because the default range can
+// change between two pages.
 type usageCursor struct {
 	Range metering.Range
 	After *db.WindowCursor
@@ -240,7 +240,7 @@ func (s *server) usageSummary(ctx context.Context, in *summaryInput) (*summaryOu
 	return out, nil
 }
 
-// meterTotal is one meter's usage; it does not wait for the other meters' backfills.
+// meterTotal returns one meter's usage. It does not wait for the backfills of other meters.
 func (s *server) meterTotal(ctx context.Context, c metering.Customer, slug string, span metering.Range) (metering.Decimal, error) {
 	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
 	if err != nil {
@@ -320,8 +320,8 @@ type comparisonOutput struct {
 	}
 }
 
-// usageComparison reads the whole current month: nothing lies further ahead
-// than an event's permitted lead, and what was accepted is never left out.
+// usageComparison compares a meter's usage in the current month with the previous month. It reads the current
+// month to its end, because accepted events can have timestamps in the near future.
 func (s *server) usageComparison(ctx context.Context, in *comparisonInput) (*comparisonOutput, error) {
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// Webhook is an endpoint of the tenant's that receives messages, without its secret.
+// Webhook is a tenant's endpoint for messages, without its secret.
 type Webhook struct {
 	ID             string                   `json:"id" example:"whk_3"`
 	URL            string                   `json:"url"`
@@ -112,7 +112,7 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 	return &createWebhookOutput{createdWebhook{*secret, shown}}, nil
 }
 
-// ofCharges describes requireCharges.
+// ofCharges is the API text about requireCharges.
 const ofCharges = "`alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges."
 
 // requireCharges refuses a caller without BillingRead for messages that can contain charges.
@@ -208,7 +208,7 @@ func (s *server) updateWebhook(ctx context.Context, in *updateWebhookInput) (*we
 	return &webhookOutput{showWebhook(e)}, nil
 }
 
-// requireChargesOfUpdate is requireCharges of the previous and the new event types, if the update
+// requireChargesOfUpdate applies requireCharges to the previous and the new event types, if the update
 // changes the URL or the event types.
 func (s *server) requireChargesOfUpdate(ctx context.Context, id metering.EndpointID, in *updateWebhookInput) error {
 	e, err := s.Store.Webhooks.Get(ctx, principalOf(ctx).Tenant.ID, id)
@@ -244,7 +244,7 @@ func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWeb
 	return out, nil
 }
 
-// Delivery is a message on its way to a webhook.
+// Delivery is the delivery of a message to a webhook.
 type Delivery struct {
 	ID        string                  `json:"id" doc:"Id of the message, sent as webhook-id"`
 	EventType deliveredKind           `json:"event_type"`
@@ -267,7 +267,7 @@ type listDeliveriesInput struct {
 
 type listDeliveriesOutput struct{ Body List[Delivery] }
 
-// listDeliveries shows what was sent to the webhook in the last 30 days, newest first.
+// listDeliveries lists the messages to the webhook of the last 30 days, newest first.
 func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*listDeliveriesOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	id, err := in.endpoint()
@@ -289,7 +289,7 @@ func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*
 	return &listDeliveriesOutput{listOf(ctx, s, list, showDelivery, cursorOf)}, nil
 }
 
-// DeliveryPath names a message on its way to a webhook.
+// DeliveryPath identifies a delivery in a path.
 type DeliveryPath struct {
 	WebhookPath
 	Message string `path:"message" doc:"Id of the message"`
@@ -357,16 +357,16 @@ func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
 	return out
 }
 
-// sendsOfWebhook describes the limits of countRequested.
+// sendsOfWebhook is the API text about countRequested.
 const sendsOfWebhook = "Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant."
 
-// Messages that a tenant may request in a minute, tests and redeliveries together.
+// Limits of requested messages per minute, tests and redeliveries together.
 const (
 	requestedOfWebhook = 10
-	requestedOfTenant  = 60 // also where it makes its webhooks anew
+	requestedOfTenant  = 60 // also bounds a tenant that recreates its webhooks
 )
 
-// countRequested charges a message that the caller requests to the webhook's and the tenant's limit.
+// countRequested charges a requested message to the limits of the webhook and the tenant.
 func (s *server) countRequested(ctx context.Context, id metering.EndpointID) error {
 	requested := "webhook-messages:" + principalOf(ctx).Tenant.ID.String()
 	if a := s.minutes.take(ctx, requested+":"+id.String(), requestedOfWebhook); !a.allowed {
@@ -378,7 +378,7 @@ func (s *server) countRequested(ctx context.Context, id metering.EndpointID) err
 	return nil
 }
 
-// testWebhook sends a message of kind webhook.test, as any other is sent.
+// testWebhook sends a message of the kind webhook.test. It is delivered like any other message.
 func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput, error) {
 	id, err := in.endpoint()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// APIKeyMetadata is a key without the key itself.
+// APIKeyMetadata is the metadata of an API key, without the key.
 type APIKeyMetadata struct {
 	ID         string          `json:"id" example:"key_12"`
 	Prefix     string          `json:"prefix" example:"svc_adm_"`
@@ -53,7 +53,7 @@ func (s *server) showAPIKey(k metering.APIKey) APIKeyMetadata {
 	return shown
 }
 
-// NewCredential is what a client may say about a credential that it makes.
+// NewCredential is the fields of a new credential that a client can set.
 type NewCredential struct {
 	Name      string         `json:"name" minLength:"1" maxLength:"255"`
 	Scope     metering.Scope `json:"scope" doc:"Permissions of the key. A key cannot have more permissions than its creator"`

@@ -11,12 +11,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Archivable is in the query of lists of what can be archived.
+// Archivable is the query parameter of lists that can include archived items.
 type Archivable struct {
 	Archived bool `query:"archived" default:"false" doc:"Whether archived items are included"`
 }
 
-// sinceWhen is an instant that may not have been.
+// sinceWhen returns the time in UTC, or nil for the zero time.
 func sinceWhen(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
@@ -43,7 +43,7 @@ func (s *server) registerArchives() {
 		"The plan can be assigned again. Repeating the request changes nothing."), s.archivePlan(false))
 }
 
-// archivedFrom is when something is archived: now, or never.
+// archivedFrom returns the time of archiving: now, or the zero time to unarchive.
 func (s *server) archivedFrom(archive bool) time.Time {
 	if archive {
 		return s.Now()
@@ -105,8 +105,8 @@ func (s *server) unarchiveMeter(ctx context.Context, in *archiveMeterInput) (*me
 	return shown, err
 }
 
-// setMeterArchived archives or unarchives a meter. If begun billing periods are charged for
-// its usage, that needs a confirmation.
+// setMeterArchived archives or unarchives a meter. If this changes the charges of begun billing periods, it
+// needs a confirmation.
 func (s *server) setMeterArchived(ctx context.Context, in *archiveMeterInput, archive bool, write func(within db.Catalog, slug string) error) (*meterOutput, error) {
 	m, err := s.meter(ctx, in.Slug)
 	if err != nil {

@@ -13,47 +13,46 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bytes of the bodies in the process at once, by purpose, so that one purpose
-// cannot use up the memory of another. Tenants have their own.
+// Limits of the memory for all request bodies in the process, in bytes. Each purpose has its own limit, so
+// that one purpose cannot use up the memory of another.
 const (
-	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*eventCharge) // one tenant alone may hold a signed body of any size
-	signedBytes        = 2 * maxSignedBytes                           // of signed bodies that are not verified yet
+	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*eventCharge) // one tenant alone can send a signed body of any allowed size
+	signedBytes        = 2 * maxSignedBytes                           // signed bodies that are not verified yet
 	providerEventBytes = 4 << 20
 )
 
-// Bytes that an address prefix may have of each.
+// Limits for one address prefix, in bytes.
 const (
-	maxSignedBytes        = maxEventsBody + leastCharge // so that a body of any size fits
+	maxSignedBytes        = maxEventsBody + leastCharge // fits a body of any allowed size
 	maxProviderEventBytes = maxProviderEvent + leastCharge
 )
 
-// smallBody is the size up to which a body costs no address prefix anything: there are no
-// more of them than connections, which have a bound. Sign-ins and other requests without a
-// credential, except provider events, have no larger ones.
+// smallBody is the size up to which bodies are not counted for an address prefix, because the number of
+// connections bounds them. Requests without a credential, such as sign-ins, accept only bodies of this size.
+// Provider events are the exception.
 const smallBody = 8 << 10
 
-// A body costs the bytes that have arrived, and the reader's buffers ahead of them.
+// A body is charged for the bytes that have arrived and for the reader's buffers.
 const (
-	leastCharge = 16 << 10 // of a tenant, while the request is answered
-	eventCharge = 512      // of each event beside its bytes, until it is stored
+	leastCharge = 16 << 10 // minimum for a tenant's request, until its response
+	eventCharge = 512      // for each event in addition to its bytes, until it is stored
 	mostAhead   = 64 << 10
 )
 
-// Bounds of the rest of a body that is answered before its end.
+// Bounds of the unread rest of a body after the response.
 const (
-	readByServer = 256 << 10 // net/http reads so much itself
+	readByServer = 256 << 10 // net/http reads up to this size itself
 	mostDrained  = 8 * maxEventsBody
 )
 
-// A body has bodyTime to arrive, and a second more for each slowestBytes that have.
+// Deadline of a body: bodyTime, and one more second for each slowestBytes that have arrived.
 const (
 	bodyTime     = 10 * time.Second
 	slowestBytes = 16 << 10
 )
 
-// bodies are the bytes of request bodies. The body of a verified sender is paid
-// for by its tenant. Before that it is paid for by the address prefix that it
-// comes from: the only thing about it that its sender does not choose.
+// bodies counts the bytes of request bodies. The body of an authenticated sender is charged to its tenant.
+// Before authentication it is charged to the address prefix, the only property that a sender cannot choose.
 type bodies struct {
 	tenants        *db.Shares[string]
 	signed         *prefixBudget
@@ -77,22 +76,22 @@ func newBodies(deps Deps, refused *refusedBodies) bodies {
 	return b
 }
 
-// bodyBudget pays for bodies.
+// bodyBudget is a memory limit to which bodies are charged.
 type bodyBudget interface {
 	name() string
-	// fits reports whether a body of n bytes can begin.
+	// fits reports whether a body of n bytes can start.
 	fits(n int64) bool
-	// tryTake pays for n more bytes of a body, or reports that there is no room.
+	// tryTake reserves n more bytes for a body, or reports false if there is no room.
 	tryTake(b *body, n int64) bool
-	// take is tryTake that may wait for room.
+	// take is tryTake, except that it can wait for room.
 	take(b *body, n int64) bool
-	// arrived is called at the end of a body.
+	// arrived is called after the last byte of a body.
 	arrived(b *body)
-	// give returns what was paid for a body.
+	// give releases the bytes that are reserved for a body.
 	give(b *body)
 }
 
-// tenantShare is a tenant's share of the bytes of verified senders.
+// tenantShare is a tenant's share of the memory for authenticated senders.
 type tenantShare struct {
 	shares *db.Shares[string]
 	tenant string
@@ -105,30 +104,29 @@ func (t tenantShare) take(b *body, n int64) bool    { return t.tryTake(b, n) }
 func (t tenantShare) arrived(*body)                 {}
 func (t tenantShare) give(b *body)                  { t.shares.Give(t.tenant, b.paid) }
 
-// body is a request's body that is paid for as it arrives: a length that is
-// only declared costs nothing.
+// body is a request body that is charged as it arrives. A declared length alone is not charged.
 type body struct {
 	io.ReadCloser
 	connection *http.ResponseController
-	declared   int64 // -1: not
+	declared   int64 // Content-Length; -1: unknown
 	budget     bodyBudget
 	prefix     string // of the sender's address
-	least      int64  // that it costs; 0: it is of an address prefix
-	decoded    int64  // charge of the events that were read from it
-	copies     int64  // that are held of each byte
+	least      int64  // minimum charge; 0: charged to an address prefix
+	decoded    int64  // charge of the decoded events
+	copies     int64  // number of copies in memory of each byte
 	read       int64
 	paid       int64
 	complete   bool
-	waited     time.Duration // for room
+	waited     time.Duration // time spent waiting for room
 	began      time.Time
 	time       time.Duration
 	refused    *refusedBodies
 
-	mu    sync.Mutex // of the connection's deadline
-	ended bool       // to make room for another body
+	mu    sync.Mutex // guards the connection's deadline
+	ended bool       // ended to make room for another body
 }
 
-// receive lets the sender's address prefix pay for the request's body.
+// receive wraps the request's body. The body is charged to the sender's address prefix.
 func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *body {
 	received := &body{
 		ReadCloser: r.Body, connection: http.NewResponseController(w), declared: r.ContentLength,
@@ -140,7 +138,7 @@ func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *
 	if r.Body == nil || r.Body == http.NoBody {
 		return received
 	}
-	received.keepPace() // also of a body that is never read: the server waits for its end
+	received.keepPace() // also for an unread body, because the server waits for its end
 	r.Body = received
 	return received
 }
@@ -150,9 +148,9 @@ var (
 	errEnded = metering.Errorf(metering.CodeOverloaded, "the body arrived too slowly while memory was short; try again")
 )
 
-// Read reads the bytes that have arrived, and pays for them before it returns them.
+// Read reads the bytes that have arrived, and reserves memory for them before it returns them.
 func (b *body) Read(p []byte) (int, error) {
-	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) { // a larger one is refused for its size
+	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) { // a larger body is refused for its size
 		return 0, b.refuse("full", errFull)
 	}
 	if err := b.pay(); err != nil {
@@ -175,26 +173,26 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse counts a body that is not read to its end.
+// refuse counts a refused body and returns err.
 func (b *body) refuse(reason string, err error) error {
 	b.refused.count(b.budget.name(), reason)
 	return err
 }
 
-// arrive reads from the connection, and gives the body more time for the bytes that came.
+// arrive reads from the connection and extends the deadline for the bytes that have arrived.
 func (b *body) arrive(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		b.setDeadline(time.Time{}) // the bytes after it are not the body's
+		b.setDeadline(time.Time{}) // later bytes belong to other requests
 	case n > 0:
 		b.keepPace()
 	}
 	return n, err
 }
 
-// keepPace sets the deadline that the body's bytes have earned.
+// keepPace sets the deadline for the bytes that have arrived so far.
 func (b *body) keepPace() {
 	b.setDeadline(b.began.Add(b.time + time.Duration(b.read)*time.Second/slowestBytes))
 }
@@ -207,7 +205,7 @@ func (b *body) setDeadline(t time.Time) {
 	}
 }
 
-// end makes the body's reader stop, while the body is being read.
+// end makes the goroutine that reads the body fail with a timeout.
 func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,12 +219,11 @@ func (b *body) hasEnded() bool {
 	return b.ended
 }
 
-// Close leaves the rest of the body to drain. The server closes its body itself.
+// Close does nothing: drain reads the rest, and the server closes its own body.
 func (b *body) Close() error { return nil }
 
-// drain discards the rest of a body that was answered early, up to mostDrained bytes.
-// Otherwise a client that sends the whole body before it reads would see a broken
-// connection. It skips a client that still waits for 100 Continue.
+// drain discards up to mostDrained bytes of a body after an early response. Otherwise a client that sends its
+// whole body before it reads would get a connection error. A client that waits for 100 Continue is skipped.
 func (b *body) drain(r *http.Request) {
 	waits := b.read == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue")
 	rest := b.declared - b.read
@@ -234,16 +231,16 @@ func (b *body) drain(r *http.Request) {
 		return
 	}
 	_ = b.connection.Flush()
-	_, _ = io.CopyN(io.Discard, arriving{b}, mostDrained) // then the connection is closed
+	_, _ = io.CopyN(io.Discard, arriving{b}, mostDrained) // beyond mostDrained, the connection is closed
 }
 
-// arriving reads a body that is not kept, and so not paid for.
+// arriving reads a body without storing it, so without a charge.
 type arriving struct{ body *body }
 
 func (a arriving) Read(p []byte) (int, error) { return a.body.arrive(p) }
 
-// pay pays in steps as large as what has come, so that budgets are not asked
-// for each packet.
+// pay reserves memory for the bytes that have arrived. It reserves as much again ahead, so that not every
+// packet needs a reservation.
 func (b *body) pay() error {
 	due := max(b.copies*b.read, b.least) + b.decoded
 	isSmall := b.least == 0 && b.read <= smallBody
@@ -268,8 +265,8 @@ func (b *body) pay() error {
 	return b.refuse("full", errFull)
 }
 
-// payByTenant lets the tenant of a verified sender pay, also for the bytes that have arrived.
-// Bytes that were read ahead stay in memory beside the values that are decoded from them.
+// payByTenant moves the charge of a body to the tenant of its authenticated sender. The bytes that were read
+// ahead count twice, because they stay in memory together with their decoded values.
 func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 	b.giveBack()
 	b.budget, b.least, b.copies = tenantShare{bodies.tenants, tenant.String()}, leastCharge, 1
@@ -280,13 +277,13 @@ func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 	return b.pay()
 }
 
-// payForEvents pays for so many events that are read from the body.
+// payForEvents reserves memory for the number of events that are decoded from the body.
 func (b *body) payForEvents(events int) error {
 	b.decoded = int64(events) * eventCharge
 	return b.pay()
 }
 
-// giveBack is called when nothing of the body is in memory any longer.
+// giveBack releases the reserved memory. It is called when no part of the body is in memory.
 func (b *body) giveBack() {
 	if b.paid > 0 {
 		b.budget.give(b)
@@ -303,7 +300,7 @@ func timedOut(err error) bool {
 	return errors.As(err, &network) && network.Timeout()
 }
 
-// bodyProblem says whether a body was too large, too slow, or too much beside others.
+// bodyProblem returns an error for a body that is too large, too slow or beyond a memory limit, or nil.
 func bodyProblem(err error, most int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {

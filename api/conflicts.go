@@ -11,8 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// registerConflicts registers the operations on events whose idempotency key belongs to
-// another event.
+// registerConflicts registers the operations on events with an idempotency key that belongs to another event.
 func (s *server) registerConflicts() {
 	const path = eventsPath + "/conflicts"
 	huma.Register(s.api, get("list-event-conflicts", path, EventsRead, "List events that were not counted because of their idempotency key",
@@ -26,7 +25,7 @@ func (s *server) registerConflicts() {
 		"Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again."), s.dismissConflict)
 }
 
-// eventConflict is an event as it was sent, with the fields of the Events API.
+// eventConflict is an event with the fields of its request.
 type eventConflict struct {
 	ExportedEvent
 
@@ -69,7 +68,7 @@ func (s *server) dismissConflict(ctx context.Context, in *dismissConflictInput) 
 	if err != nil {
 		return nil, err
 	}
-	id, _ := uuid.Parse(in.ID) // else the zero UUID, which no conflict has
+	id, _ := uuid.Parse(in.ID) // on error the zero UUID, which is no conflict's id
 	who := principalOf(ctx)
 	return nil, naming("path.id", s.Store.Conflicts.Dismiss(ctx, who.Tenant.ID, who.Actor, id, reason))
 }

@@ -23,7 +23,7 @@ type customer struct {
 	ErasedAt          *time.Time      `json:"erased_at" doc:"Time at which personal data was erased. Null if the customer is not erased"`
 	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time at which the customer was archived. Null if the customer is not archived"`
 
-	// PriceComparison is set for a customer who is linked to a provider with prices of its own.
+	// PriceComparison is set if the customer is linked to a provider with prices of its own.
 	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
 }
 

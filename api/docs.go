@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// docsHTML is the reference for people: Swagger UI, of this origin alone.
+// docsHTML is the page of the API reference: Swagger UI, loaded from this origin only.
 //
 //go:embed docs.html
 var docsHTML []byte
@@ -23,8 +23,7 @@ var docsHTML []byte
 //go:embed docs.js
 var docsScript []byte
 
-// docsPolicy lets the page call this API and nobody else. Swagger UI draws its
-// arrows and its own logo from data.
+// docsPolicy allows connections to this API only. Swagger UI loads its arrows and its logo from data: URLs.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 func (s *server) registerDocs() {
@@ -42,7 +41,7 @@ func (*server) docsScript(w http.ResponseWriter, r *http.Request) {
 	answerFile(w, r, "docs.js", docsScript)
 }
 
-// docsAsset answers with a file of Swagger UI, which comes compressed.
+// docsAsset serves a file of Swagger UI, compressed if the client accepts gzip.
 func (s *server) docsAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	if plain, err := static.FS.ReadFile(name); err == nil && path.Ext(name) == ".png" {

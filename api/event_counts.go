@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// maxCounted is the longest range of which events are counted: as long as counts are kept.
+// maxCounted is the longest range of a query. It covers the time for which counts are kept.
 const maxCounted = 92 * 24 * time.Hour
 
 func (s *server) registerEventCounts() {
@@ -25,7 +25,7 @@ func (s *server) registerEventCounts() {
 			"- Rejected events are not stored. Only these counts show them."), s.eventCounts)
 }
 
-// countEvents counts what a request with events is answered.
+// countEvents counts the results of a request with events.
 func (s *server) countEvents(ctx context.Context, result ingestResult) {
 	s.metrics.events.WithLabelValues("stored").Add(float64(result.Accepted - result.Duplicates))
 	s.metrics.events.WithLabelValues("duplicate").Add(float64(result.Duplicates - result.Conflicts))
@@ -68,7 +68,7 @@ type countedWindow struct {
 	CountedEvents
 }
 
-// CountedEvents are numbers of events by what became of them.
+// CountedEvents is the number of events by result.
 type CountedEvents struct {
 	Accepted   int64             `json:"accepted" doc:"Accepted events, including duplicates"`
 	Duplicates int64             `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. Duplicates add nothing"`
@@ -130,7 +130,7 @@ func (e *CountedEvents) add(c db.EventCount) {
 	}
 }
 
-// addTo adds events to those of a rule.
+// addTo adds events to the count of a rule.
 func addTo(rules []eventRejections, code string, events int64) []eventRejections {
 	i := slices.IndexFunc(rules, func(r eventRejections) bool { return r.Code == code })
 	if i < 0 {
@@ -140,7 +140,7 @@ func addTo(rules []eventRejections, code string, events int64) []eventRejections
 	return rules
 }
 
-// sort brings the rule that most events break to the front.
+// sort sorts the rules by their number of events, most frequent first.
 func (e *CountedEvents) sort() {
 	if e.Rejections == nil {
 		e.Rejections = []eventRejections{}
@@ -150,7 +150,7 @@ func (e *CountedEvents) sort() {
 	}
 }
 
-// sortRules sorts rules by their events, most frequent first.
+// sortRules sorts rules by their number of events, most frequent first.
 func sortRules(rules []eventRejections) {
 	slices.SortFunc(rules, func(a, b eventRejections) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Code, b.Code))

@@ -12,19 +12,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// eventDecoder reads events from a body as it arrives, in one pass, without holding
-// the body. What an event may not have rejects that event alone.
+// eventDecoder reads events from a body as it arrives, in one pass, without storing the body. An invalid
+// event rejects only itself.
 type eventDecoder struct {
 	*jsontext.Decoder
 	texts map[string]string // event types and customers, which the events of a batch share
-	seen  uint8             // of the event that is read: a bit for each of eventFields
+	seen  uint8             // fields of the current event, a bit for each of eventFields
 	pay   func(events int) error
 }
 
-// paidAtOnce is how many events of a batch are paid for before they are read.
+// paidAtOnce is the number of events for which memory is reserved at once, before they are read.
 const paidAtOnce = 20
 
-// newEventDecoder reads events of a body. They are not paid for unless pay is set.
+// newEventDecoder returns a decoder of a body. It reserves no memory for events unless pay is set.
 func newEventDecoder(body io.Reader) *eventDecoder {
 	return &eventDecoder{
 		pay:     func(int) error { return nil },
@@ -33,14 +33,13 @@ func newEventDecoder(body io.Reader) *eventDecoder {
 	}
 }
 
-// maxShared bounds the bytes of a text that is looked for among those that were read before.
+// maxShared is the maximum length of a text that is reused for other events, in bytes.
 const maxShared = 255
 
-// notAnObject rejects a value that is no event.
+// notAnObject is the rejection of a value that is not an object.
 var notAnObject = metering.Rejection{Code: "invalid_event", Field: "event", Message: "must be an object"}
 
-// event reads the next value. One of the wrong kind somewhere in it rejects that
-// event only; err then is nil.
+// event reads the next value. A value of the wrong kind rejects the event, without an error.
 func (d *eventDecoder) event() (e sentEvent, err error) {
 	switch d.PeekKind() {
 	case 'n':
@@ -67,7 +66,7 @@ func (d *eventDecoder) event() (e sentEvent, err error) {
 	return e, err
 }
 
-// field reads the value of the field that is named by a JSON string.
+// field reads the value of a field. name is the field's name as a JSON string.
 func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 	switch string(name) {
 	case `"event_type"`:
@@ -93,7 +92,7 @@ func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 	switch {
 	case !ok:
 		e.reject("invalid_event", "event", "must have field names that are "+validUTF8)
-	case slices.Contains(eventFields, written): // with escapes
+	case slices.Contains(eventFields, written): // written with escapes
 		return d.field(e, jsontext.Value(`"`+written+`"`))
 	case slices.Contains(e.ignored, written):
 		e.reject(codeDuplicateName, metering.ShortName(written), givenTwice)
@@ -103,7 +102,7 @@ func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 	return d.SkipValue()
 }
 
-// codeDuplicateName is the code of a rejected event, which has a field twice.
+// codeDuplicateName is the code of an event with a repeated field.
 const codeDuplicateName = "duplicate_name"
 
 const (
@@ -111,7 +110,7 @@ const (
 	validUTF8  = "UTF-8, without lone surrogates"
 )
 
-// once rejects the event if it has the field already.
+// once rejects the event if the field was already read.
 func (d *eventDecoder) once(e *sentEvent, field int) {
 	if d.seen&(1<<field) != 0 {
 		e.reject(codeDuplicateName, eventFields[field], givenTwice)
@@ -119,14 +118,14 @@ func (d *eventDecoder) once(e *sentEvent, field int) {
 	d.seen |= 1 << field
 }
 
-// reject keeps the first rule that the event breaks.
+// reject sets the rejection of the event, unless an earlier rule has set it.
 func (e *sentEvent) reject(code, field, message string) {
 	if e.rejection == nil {
 		e.rejection = &metering.Rejection{Code: code, Field: field, Message: message}
 	}
 }
 
-// text reads a text that other events are likely to have too. null changes nothing.
+// text reads a text that other events probably have too. null changes nothing.
 func (d *eventDecoder) text(e *sentEvent, field string, into *string) error {
 	literal, err := d.literal(e, field)
 	if literal == nil {
@@ -140,7 +139,7 @@ func (d *eventDecoder) text(e *sentEvent, field string, into *string) error {
 	return err
 }
 
-// optional reads a text that may be absent, as null is.
+// optional reads an optional text. null counts as absent.
 func (d *eventDecoder) optional(e *sentEvent, field string, into **string) error {
 	literal, err := d.literal(e, field)
 	if literal == nil {
@@ -154,8 +153,8 @@ func (d *eventDecoder) optional(e *sentEvent, field string, into **string) error
 	return err
 }
 
-// literal reads a JSON string; nil is null, or a value of another kind, which
-// rejects the event.
+// literal reads a JSON string. It returns nil for null, and for a value of another kind, which rejects the
+// event.
 func (d *eventDecoder) literal(e *sentEvent, field string) (jsontext.Value, error) {
 	switch d.PeekKind() {
 	case 'n':
@@ -167,7 +166,7 @@ func (d *eventDecoder) literal(e *sentEvent, field string) (jsontext.Value, erro
 	return nil, d.SkipValue()
 }
 
-// raw reads a value as it is written.
+// raw reads a value without decoding it.
 func (d *eventDecoder) raw(into *json.RawMessage) error {
 	value, err := d.ReadValue()
 	if err == nil {
@@ -176,7 +175,7 @@ func (d *eventDecoder) raw(into *json.RawMessage) error {
 	return err
 }
 
-// shared unquotes a JSON string, into the same text as an event before that had it.
+// shared returns the text of a JSON string. Equal texts of several events share their memory.
 func (d *eventDecoder) shared(literal jsontext.Value) (text string, ok bool) {
 	if text, known := d.texts[string(literal)]; known {
 		return text, true
@@ -188,7 +187,7 @@ func (d *eventDecoder) shared(literal jsontext.Value) (text string, ok bool) {
 	return text, ok
 }
 
-// unquote returns the text of a JSON string, and whether it is UTF-8 without lone surrogates.
+// unquote returns the text of a JSON string. ok is false unless the text is UTF-8 without lone surrogates.
 func unquote(literal jsontext.Value) (text string, ok bool) {
 	within := literal[1 : len(literal)-1]
 	if !slices.Contains(within, '\\') && utf8.Valid(within) {
@@ -198,8 +197,8 @@ func unquote(literal jsontext.Value) (text string, ok bool) {
 	return string(unquoted), err == nil
 }
 
-// batch reads {"events": […]}, and stops at the first event too many. It skips
-// other fields and keeps their names.
+// batch reads {"events": […]}. It stops at the first event beyond the limit. It skips other fields and
+// returns their names.
 func (d *eventDecoder) batch() (batch sentEvents, err error) {
 	if token, err := d.ReadToken(); err != nil {
 		return batch, d.malformed(err)
@@ -267,7 +266,7 @@ func (d *eventDecoder) events() ([]sentEvent, error) {
 	return events, nil
 }
 
-// atEnd refuses what comes after the one value of a body.
+// atEnd returns an error if the body contains more than one value.
 func (d *eventDecoder) atEnd() error {
 	_, err := d.ReadToken()
 	if errors.Is(err, io.EOF) {
@@ -279,7 +278,8 @@ func (d *eventDecoder) atEnd() error {
 	return d.malformed(err)
 }
 
-// malformed says why a body could not be read, by place alone.
+// malformed returns the error of a body that cannot be read. It contains the position, but no part of the
+// body.
 func (d *eventDecoder) malformed(err error) error {
 	if problem := bodyProblem(err, maxEventsBody); problem != nil {
 		return problem

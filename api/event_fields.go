@@ -8,10 +8,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// eventFields are those that an event has.
+// eventFields is the names of an event's fields.
 var eventFields = []string{"event_type", "customer_id", "timestamp", "value", "properties", "idempotency_key"}
 
-// unknownField rejects an event that has a field which no event has.
+// unknownField returns the rejection of an event with an unknown field.
 func unknownField(name string) *metering.Rejection {
 	rule := "the fields of an event are " + strings.Join(eventFields, ", ")
 	if nearest := nearestField(name); nearest != "" {
@@ -20,13 +20,13 @@ func unknownField(name string) *metering.Rejection {
 	return &metering.Rejection{Code: "unknown_field", Field: shortened(name), Message: "is not a field of an event, and the tenant is strict; " + rule}
 }
 
-// maxFieldName is longer than the name of any field of an event.
+// maxFieldName is longer than the name of every field of an event.
 const maxFieldName = 64
 
-// farthestTypo is how many letters of a field's name may be wrong for it to be recognised.
+// farthestTypo is the edit distance up to which a misspelled field is recognized.
 const farthestTypo = 2
 
-// nearestField returns the field of an event that a name may stand for, or "".
+// nearestField returns the event field with the most similar name, or "" if none is similar.
 func nearestField(name string) (nearest string) {
 	plain := func(name string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name)) }
 	if len(name) > maxFieldName {
@@ -41,7 +41,7 @@ func nearestField(name string) (nearest string) {
 	return nearest
 }
 
-// editDistance is the number of bytes to insert, delete or replace to make one text of another.
+// editDistance returns the number of bytes to insert, delete or replace to convert one text to the other.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -61,28 +61,27 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// maxUnknownFields bounds the warnings about fields that an event does not have, of a
-// request and of one event.
+// maxUnknownFields bounds the warnings about unknown fields, for each request and for each event.
 const maxUnknownFields = 20
 
-// maxBlanks of white space in a row are more than anybody indents by.
+// maxBlanks is the number of consecutive white-space bytes to keep. Indentation never needs more.
 const maxBlanks = 1 << 10
 
-// maxNesting is the depth that the decoder refuses to exceed.
+// maxNesting is the nesting depth above which the decoder fails.
 const maxNesting = 10_000
 
-// trimmer removes from a body the white space between tokens beyond maxBlanks in a row,
-// which a decoder would keep, and the content of values at maxNesting, at which a decoder
-// would fail: the event breaks a rule of its own there, or the field is ignored.
+// trimmer removes two parts of a body: white space beyond maxBlanks in a row, which the decoder would keep in
+// memory, and the content of values at the depth maxNesting, which would make the decoder fail. Such a value
+// breaks a rule of its event, or its field is ignored.
 type trimmer struct {
 	from     io.Reader
-	blanks   int // in a row, up to here
+	blanks   int // consecutive, up to here
 	depth    int
 	inString bool
 	escaped  bool
 }
 
-// Read reads on if it has removed everything that has come.
+// Read reads again if it has removed all bytes.
 func (b *trimmer) Read(p []byte) (n int, err error) {
 	for n == 0 && err == nil {
 		n, err = b.from.Read(p)
@@ -91,7 +90,7 @@ func (b *trimmer) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// trim moves the bytes that stay to the beginning of text and returns their number.
+// trim moves the remaining bytes to the beginning of text and returns their number.
 func (b *trimmer) trim(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		if b.inString {
@@ -131,7 +130,7 @@ func (b *trimmer) trim(text []byte) (n int) {
 	return n
 }
 
-// restOfString returns how much of text, which has begun within a string, belongs to it.
+// restOfString returns the number of bytes of text that belong to the string in which text begins.
 func (b *trimmer) restOfString(text []byte) int {
 	for i, c := range text {
 		switch {
@@ -147,7 +146,7 @@ func (b *trimmer) restOfString(text []byte) int {
 	return len(text)
 }
 
-// fieldWarnings says once of each unknown field where it was found first.
+// fieldWarnings collects one warning for each unknown field, with the place of its first occurrence.
 type fieldWarnings struct {
 	seen  map[string]bool
 	texts []string

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// step is one step of the working of an amount.
+// step is a step in the breakdown of an amount.
 type step struct {
 	Name          stepName          `json:"name"`
 	Description   string            `json:"description" doc:"Explanation of the amount in one sentence" example:"The included units, which are not charged."`
@@ -34,7 +34,7 @@ type step struct {
 	Steps         []step            `json:"steps,omitempty" doc:"Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation"`
 }
 
-// stepSeries is where an amount was reported.
+// stepSeries is the series of reports in which an amount was sent.
 type stepSeries struct {
 	Kind             lineKind    `json:"kind"`
 	ConnectionID     string      `json:"connection_id" example:"con_1"`
@@ -96,7 +96,7 @@ func (s *server) registerExplanations() {
 		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)
 }
 
-// explain shows the working of what a meter comes to in a period.
+// explain returns the breakdown of a meter's amount in a period.
 func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
 	asked, err := in.period(s.Now())
 	if err != nil {
@@ -139,7 +139,7 @@ var (
 	errOtherStream = metering.Errorf(metering.CodeNotFound, "the meter is billed in the customer's other billing periods")
 )
 
-// askedPeriod is the period that a request is about, and where the request says it.
+// askedPeriod selects the requested period. parameter is the query parameter that names it.
 type askedPeriod struct {
 	parameter string
 	is        func(billing.Period) bool
@@ -160,7 +160,7 @@ func (in *explainInput) period(now time.Time) (askedPeriod, error) {
 	return askedPeriod{"query.at", func(p billing.Period) bool { return p.Contains(at) }}, nil
 }
 
-// naming has an error say which place of the request it is about.
+// naming adds the location in the request to an error with the code not_found or backfilling.
 func naming(location string, err error) error {
 	var coded *metering.Error
 	if !errors.As(err, &coded) || coded.Code != metering.CodeNotFound && coded.Code != metering.CodeBackfilling {

@@ -22,10 +22,10 @@ const (
 	exportPath   = "/v1/usage/export"
 	exportAll    = "/v1/events/export"
 	exportWindow = 30 * 24 * time.Hour
-	exportLead   = time.Hour // past now, for the clocks of clients that are ahead
-	firstRows    = 100       // read at once; no connection is held while they are written
+	exportLead   = time.Hour // after now, because clocks of clients can be ahead
+	firstRows    = 100       // rows read at once; the connection is released while they are written
 	mostRows     = 2_000
-	maxExports   = 8 // under way in the process, some three megabytes each; a tenant alone has half of them
+	maxExports   = 8 // in progress in this process, some three megabytes each; one tenant gets at most half of them
 	exportRetry  = 10 * time.Second
 )
 
@@ -34,7 +34,7 @@ type exportInput struct {
 	ExportedRange
 }
 
-// ExportedRange selects the events and the form of an export.
+// ExportedRange selects the events and the format of an export.
 type ExportedRange struct {
 	Format    string   `query:"format" enum:"json,jsonl,csv" default:"json" doc:"Format of the response:\n- 'json': one page of a list.\n- 'jsonl': one JSON object per line.\n- 'csv': a file for a spreadsheet."`
 	Start     SentTime `query:"start" doc:"Start of the range, inclusive. Default: 30 days before 'end'"`
@@ -48,7 +48,7 @@ type exportCursor struct {
 	After *db.EventCursor
 }
 
-// ExportedEvent is an event as it was sent.
+// ExportedEvent is an event with the fields of its request.
 type ExportedEvent struct {
 	ID             string           `json:"id"`
 	EventType      string           `json:"event_type"`
@@ -73,15 +73,15 @@ func showEvent(e metering.Event) ExportedEvent {
 	return shown
 }
 
-// export is one page of events on its way to the client.
+// export is the state of a page of events that is being sent.
 type export struct {
 	server   *server
-	file     string              // its name without the extension
-	customer metering.CustomerID // WholeTenant: all
+	file     string              // name without the extension
+	customer metering.CustomerID // WholeTenant: all customers
 	at       exportCursor
-	chunk    int              // rows to read next
+	chunk    int              // number of rows to read next
 	next     *db.EventCursor  // last event of the page; nil: the page ends with the range
-	first    []metering.Event // read before the answer began, so that a failure still is a problem
+	first    []metering.Event // read before the response begins, so that a failure is still reported as a problem
 }
 
 const aboutExports = "The `Link` header of a page in JSON Lines or CSV contains the next page.\n\n" +
@@ -104,12 +104,12 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 	return s.exportOf(ctx, "usage-export", c.ID, c.ID.String(), in.ExportedRange)
 }
 
-// exportEvents exports the events of all customers, one customer after the other.
+// exportEvents exports the events of all customers, one customer after another.
 func (s *server) exportEvents(ctx context.Context, in *ExportedRange) (*huma.StreamResponse, error) {
 	return s.exportOf(ctx, "events-export", metering.WholeTenant, principalOf(ctx).Tenant.ID.String(), *in)
 }
 
-// exportOf exports the events of a customer to a file. resource is the one that the audit log names.
+// exportOf exports the events of a customer to a file. resource is the resource in the audit log.
 func (s *server) exportOf(ctx context.Context, file string, customer metering.CustomerID, resource string, in ExportedRange) (_ *huma.StreamResponse, err error) {
 	tenant := principalOf(ctx).Tenant.ID
 	if err := s.beginExport(ctx, tenant); err != nil {
@@ -136,28 +136,28 @@ func (s *server) exportOf(ctx context.Context, file string, customer metering.Cu
 	return &huma.StreamResponse{Body: func(hc huma.Context) { stream(ctx, hc, write) }}, nil
 }
 
-// rangeBefore completes a span: an absent end is the lead after now, an absent
-// start is the window before the end, or before now if both are absent.
+// rangeBefore completes a span. An absent end is the lead after now. An absent start is the window before the
+// end, or before now if both are absent.
 func (s *server) rangeBefore(span Span, window, lead time.Duration) (metering.Range, error) {
 	now := metering.Instant(s.Now())
 	whole := metering.Range{Start: now.Add(-window), End: now.Add(lead)}
 	if span.End.sent {
 		whole.Start = span.End.Add(-window)
 	}
-	if whole.Start.Before(time.Time{}) { // in the year 1
+	if whole.Start.Before(time.Time{}) { // before the year 1
 		whole.Start = time.Time{}
 	}
 	return span.within(whole)
 }
 
-// read returns the next rows of the page. Events that arrive meanwhile make the page longer: its
-// end is an event, not a number of rows, so that no event is between two pages.
+// read returns the next rows of the page. The page ends at an event, not after a number of rows. Events that
+// arrive while it is read are therefore added to it, and no event falls between two pages.
 func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 	events, err := e.server.Store.Events.Page(ctx, principalOf(ctx).Tenant.ID, e.customer, e.at.Range, e.at.After, e.next, e.chunk)
 	if err != nil {
 		return nil, err
 	}
-	e.chunk = min(2*len(events), mostRows) // where they are large, fewer were read than wanted
+	e.chunk = min(2*len(events), mostRows) // large rows: fewer were read than requested
 	if len(events) > 0 {
 		last := events[len(events)-1]
 		e.at.After = &db.EventCursor{At: last.At, ID: last.ID, Customer: last.CustomerID}
@@ -184,11 +184,10 @@ func (e *export) each(ctx context.Context, flush func() error, write func(Export
 	return nil
 }
 
-// writeExport writes an export and flushes it now and then.
+// writeExport writes an export and calls flush from time to time.
 type writeExport func(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error
 
-// stream writes an export. Once it has begun, a failure can only be told by
-// cutting the connection.
+// stream writes an export. After it has begun, a failure can be reported only by closing the connection.
 func stream(ctx context.Context, hc huma.Context, write writeExport) {
 	x := exchangeOf(ctx)
 	x.writer.streams = true
@@ -205,7 +204,7 @@ func stream(ctx context.Context, hc huma.Context, write writeExport) {
 	}
 }
 
-// beginExport lets an export of the tenant's begin where its share has room for it.
+// beginExport reserves an export of the tenant's share, or returns an error if the share is used up.
 func (s *server) beginExport(ctx context.Context, tenant metering.TenantID) error {
 	if !s.exports.Take(tenant, 1) {
 		err := metering.Errorf(metering.CodeRateLimited, "the tenant has too many exports in progress; try again when one has ended")
@@ -242,7 +241,7 @@ func (e *export) writeJSON(ctx context.Context, hc huma.Context, out *bufio.Writ
 		return err
 	}
 	if separator != "," {
-		_, _ = io.WriteString(out, separator) // bufio keeps the error for Flush
+		_, _ = io.WriteString(out, separator) // bufio returns the error in Flush
 	}
 	token, err := json.Marshal(e.token(ctx))
 	if err != nil {
@@ -252,7 +251,7 @@ func (e *export) writeJSON(ctx context.Context, hc huma.Context, out *bufio.Writ
 	return flush()
 }
 
-// beginFile answers with a file, and names the next page in a header.
+// beginFile starts a response with a file. The Link header has the URL of the next page.
 func beginFile(ctx context.Context, hc huma.Context, mediaType, name string, next *string) {
 	hc.SetHeader("Content-Type", mediaType)
 	hc.SetHeader("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
@@ -272,7 +271,8 @@ func (e *export) writeLines(ctx context.Context, hc huma.Context, out *bufio.Wri
 	return flush()
 }
 
-// linesMedia is JSON Lines. Its name does not begin with application/json: decimals stay numbers.
+// linesMedia is the media type of JSON Lines. It does not begin with application/json, so decimals stay
+// numbers.
 const linesMedia = "application/x-jsonlines"
 
 func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
@@ -304,10 +304,10 @@ func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Write
 	return flushRows()
 }
 
-// textCell keeps a spreadsheet from running a text, or a part of it where it
-// separates cells by other characters, as a formula
-// (https://owasp.org/www-community/attacks/CSV_Injection). A ' that stands where a
-// guard would stand is guarded too, so that removing the guards restores the text.
+// textCell keeps spreadsheets from running a text as a formula. It guards the beginning of the text and each
+// part after a character that a spreadsheet can take as a separator
+// (https://owasp.org/www-community/attacks/CSV_Injection). A ' in the place of a guard is guarded too, so
+// that removing the guards restores the text.
 func textCell(text string) string {
 	var cell strings.Builder
 	begins := true
@@ -321,7 +321,7 @@ func textCell(text string) string {
 	return cell.String()
 }
 
-// nextPage is this request's own path and query with another page token.
+// nextPage returns the path and query of this request with another page token.
 func nextPage(ctx context.Context, token string) string {
 	u := *exchangeOf(ctx).request.URL
 	query := u.Query()
@@ -330,7 +330,7 @@ func nextPage(ctx context.Context, token string) string {
 	return u.RequestURI()
 }
 
-// describeExports documents what the operations stream.
+// describeExports documents the responses of the exports.
 func (s *server) describeExports() {
 	schemas := s.api.OpenAPI().Components.Schemas
 	for _, path := range []string{exportPath, exportAll} {
@@ -342,7 +342,7 @@ func (s *server) describeExports() {
 	}
 }
 
-// describeFile documents an answer that is a file in some formats.
+// describeFile documents a response that is a file in several formats.
 func (s *server) describeFile(path, description string, formats map[string]*huma.Schema) {
 	response := &huma.Response{
 		Description: description,

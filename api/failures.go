@@ -14,15 +14,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// defaultFailures is how many invalid credentials an address may send in a minute.
+// defaultFailures is the number of invalid credentials that an address can send per minute.
 const defaultFailures = 100
 
-// maxProven bounds how many credentials are remembered to have been valid.
+// maxProven bounds the number of remembered valid credentials.
 const maxProven = 10_000
 
-// failures limits invalid credentials by address. From an address that has
-// sent too many, only credentials that were valid there before are still looked at:
-// whoever shares the address goes on working, and guesses cost the database nothing.
+// failures limits invalid credentials by address. Beyond the limit, an address can use only credentials that
+// were valid there before. Its other users can therefore continue, and guesses cost no database query.
 type failures struct {
 	limit   int
 	counts  limiter
@@ -30,7 +29,7 @@ type failures struct {
 	proxies []netip.Prefix
 }
 
-// credentialName tells credentials apart without keeping them.
+// credentialName is a hash that identifies a credential at an address.
 type credentialName [sha256.Size]byte
 
 func newFailures(deps Deps, counts limiter) (*failures, error) {
@@ -42,7 +41,7 @@ func newFailures(deps Deps, counts limiter) (*failures, error) {
 	return f, err
 }
 
-// guard authenticates unless the address has failed too often.
+// guard authenticates a request unless its address has sent too many invalid credentials.
 func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(huma.Context) (Principal, error)) (Principal, error) {
 	address := f.addressOf(r)
 	name := nameOf(address, r.Header)
@@ -53,8 +52,8 @@ func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(hu
 	return principal, f.note(ctx.Context(), address, name, err)
 }
 
-// refuse returns an error if the address has failed too often for a credential
-// that was not valid there before.
+// refuse returns an error if the address has sent too many invalid credentials and this credential was not
+// valid there before.
 func (f *failures) refuse(address string, name credentialName) error {
 	if a := f.counts.look(failuresOf(address), f.limit); !a.allowed && !f.proven.Contains(name) {
 		return tooManyFailures(a)
@@ -62,8 +61,8 @@ func (f *failures) refuse(address string, name credentialName) error {
 	return nil
 }
 
-// note remembers a valid credential, and counts an invalid one. A body that was
-// ended because it was slow counts too: its credential will never be verified.
+// note remembers a valid credential and counts an invalid credential. A body that was ended because it was
+// slow counts too, because its credential is never verified.
 func (f *failures) note(ctx context.Context, address string, name credentialName, err error) error {
 	switch {
 	case err == nil:
@@ -84,8 +83,8 @@ func tooManyFailures(a allowance) error {
 	return tooMany(a, "too many invalid credentials from this address")
 }
 
-// nameOf names a credential at an address. A signature is another each time;
-// its tenant stands for it.
+// nameOf returns the name of a credential at an address. A signature differs for each request, so its tenant
+// stands for it.
 func nameOf(address string, header http.Header) credentialName {
 	authorization := header.Get("Authorization")
 	if scheme, _, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "HMAC") {
@@ -98,8 +97,7 @@ func hashName(parts ...string) credentialName {
 	return sha256.Sum256([]byte(strings.Join(parts, "\n")))
 }
 
-// addressOf returns the prefix of the address that a request comes from: the
-// nearest one that is not a proxy of ours.
+// addressOf returns the prefix of the client's address: the nearest address that is not a trusted proxy.
 func (f *failures) addressOf(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -117,8 +115,8 @@ func (f *failures) addressOf(r *http.Request) string {
 	return AddressPrefix(address)
 }
 
-// AddressPrefix returns what one sender may be assumed to hold: an IPv4 address, or
-// a /56 of IPv6, which providers give to one customer.
+// AddressPrefix returns the part of an address that identifies one sender: an IPv4 address, or a /56 of IPv6,
+// because providers assign a /56 to a customer.
 func AddressPrefix(address netip.Addr) string {
 	address = address.Unmap()
 	if address.Is6() {

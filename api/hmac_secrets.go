@@ -10,13 +10,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Secrets are as hard to guess as 32 random bytes.
+// Secrets have at least the entropy of 32 random bytes.
 const (
 	secretPrefix = "hms_"
 	secretLength = 43 // 62^43 > 2^256
 )
 
-// HMACSecret is a secret without the secret itself.
+// HMACSecret is the metadata of an HMAC secret, without the secret.
 type HMACSecret struct {
 	ID         string              `json:"id" example:"sec_3"`
 	Name       string              `json:"name"`
@@ -97,7 +97,7 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
 }
 
-// newSecret makes a secret, and what is kept of it.
+// newSecret returns a new secret and its record to store.
 func (s *server) newSecret(tenant metering.TenantID) (secret string, record metering.HMACSecret, err error) {
 	secret = secretPrefix + randomText(secretLength)
 	sealed, err := s.Keyring.Seal(tenant, db.SigningSecret, []byte(secret))

@@ -50,7 +50,7 @@ func once[Shown any](ctx context.Context, s *server, in Repeatable, operation st
 	return shown, true, nil
 }
 
-// alreadyMade returns the error of a repeat whose response would contain a secret. It identifies the
+// alreadyMade returns the error of a repeat that would have to show a secret again. It identifies the
 // resource.
 func alreadyMade(id, lastFour string) error {
 	return metering.Errorf(metering.CodeConflict, "this Idempotency-Key has already created %s, which ends in %s; its secret cannot be shown again", id, lastFour)

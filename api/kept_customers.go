@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// customersKeptFor is how long what the warnings about events need of a customer is kept: it takes
-	// too long to be read for each request.
+	// customersKeptFor is the time for which data of customers is cached for the warnings about events.
+	// Reading the data for each request would take too long.
 	customersKeptFor = time.Minute
 	maxKeptCustomers = 10_000
 )
@@ -27,7 +27,7 @@ type keptOf[T any] struct {
 	readAt time.Time
 }
 
-// keptCustomers keeps what was read of customers.
+// keptCustomers is a cache of data of customers.
 type keptCustomers[T any] struct {
 	cache *lru.Cache[customerName, keptOf[T]]
 }
@@ -37,8 +37,8 @@ func keepCustomers[T any]() (k keptCustomers[T], err error) {
 	return k, err
 }
 
-// get returns, by external id, what was read of customers at most customersKeptFor ago, and reads
-// the others. If they cannot be read in time, it returns the kept ones and the error.
+// get returns the data of customers by external ID. It reads the data that is missing or older than
+// customersKeptFor. If reading fails or takes too long, it returns the cached data and the error.
 func (k keptCustomers[T]) get(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time,
 	read func(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (map[string]T, error),
 ) (map[string]T, error) {

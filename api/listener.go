@@ -2,21 +2,21 @@ package api
 
 import "net"
 
-// socketBytes is the size of a connection's send buffer. What the kernel holds of an answer
-// that a client does not take is memory too, which no share bounds: on a fast network it
-// would be megabytes.
+// socketBytes is the size of a connection's send buffer. The kernel's buffer for a slow client is memory that
+// no share bounds. Without a limit, it grows to megabytes on a fast network.
 const socketBytes = 64 << 10
 
 // listener gives the connections that it accepts small send buffers.
 type listener struct{ net.Listener }
 
-// Listener returns a listener whose clients have to take their answers.
+// Listener returns a listener whose connections have small send buffers, so that slow clients block the
+// sender.
 func Listener(of net.Listener) net.Listener { return listener{of} }
 
 func (l listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tcp, is := conn.(*net.TCPConn); is {
-		_ = tcp.SetWriteBuffer(socketBytes) // fails where the connection has ended already
+		_ = tcp.SetWriteBuffer(socketBytes) // fails if the connection has already ended
 	}
 	return conn, err
 }

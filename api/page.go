@@ -13,20 +13,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Paging is how a client walks through a list.
+// Paging is the query parameters of a list.
 type Paging struct {
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of items per page. A page also ends at 1 MiB"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
 }
 
-// List is one page of a list.
+// List is a page of a list.
 type List[T any] struct {
 	Data          []T     `json:"data"`
 	HasMore       bool    `json:"has_more" doc:"Whether another page follows"`
 	NextPageToken *string `json:"next_page_token" doc:"page_token of the next page. Null on the last page"`
 }
 
-// listOf shows a page. cursorOf returns the place after an item.
+// listOf builds a page. cursorOf returns the cursor of the position after an item.
 func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page db.Page[Row], show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
 	list := List[Item]{Data: make([]Item, 0, len(page.Items)), HasMore: page.More}
 	for _, row := range page.Items {
@@ -39,8 +39,8 @@ func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page db.Page[
 	return list
 }
 
-// pageToken signs a cursor for the tenant and the query of this request, so
-// that it is good for nothing else.
+// pageToken returns a cursor that is signed for the tenant and the query of this request. It is invalid for
+// other queries.
 func (s *server) pageToken(ctx context.Context, cursor any) string {
 	text, err := json.Marshal(cursor)
 	if err != nil {
@@ -51,8 +51,8 @@ func (s *server) pageToken(ctx context.Context, cursor any) string {
 
 var errPageToken = metering.Invalid("query.page_token", "is not a page token of this query")
 
-// readPageToken reads what pageToken wrote for the same tenant and query. An
-// empty token leaves the cursor as it is.
+// readPageToken reads a token of pageToken for the same tenant and query. An empty token leaves the cursor
+// unchanged.
 func (s *server) readPageToken(ctx context.Context, token string, cursor any) error {
 	if token == "" {
 		return nil
@@ -76,7 +76,8 @@ func (s *server) pageMAC(ctx context.Context, cursor []byte) []byte {
 	return mac.Sum(nil)[:macSize]
 }
 
-// queryOf is what makes two requests pages of the same list.
+// queryOf returns the path and the query without the page. Requests for pages of the same list have the same
+// value.
 func queryOf(ctx context.Context) string {
 	r := exchangeOf(ctx).request
 	query := r.URL.Query()

@@ -20,7 +20,7 @@ type billingPeriod struct {
 	Lines []periodLine `json:"lines"`
 }
 
-// PeriodHead is a billing period without what it comes to.
+// PeriodHead is a billing period without its amounts.
 type PeriodHead struct {
 	ID       *string             `json:"id" example:"per_42" doc:"Null until the period is stored, by a sync of the customer or in the background"`
 	Start    time.Time           `json:"start"`
@@ -59,7 +59,7 @@ type listPeriodsOutput struct{ Body List[billingPeriod] }
 
 type periodCursor struct {
 	Before time.Time `json:"before"`
-	Stream int       `json:"stream,omitempty"` // of those that begin then
+	Stream int       `json:"stream,omitempty"` // of the periods with this start
 }
 
 func (s *server) registerPeriods() {
@@ -73,7 +73,7 @@ func (s *server) registerPeriods() {
 			"- `unbilled`: the other closed periods and adjustments.")), s.revenue)
 }
 
-// listPeriods shows the billing periods of a customer's streams, newest first.
+// listPeriods lists the billing periods of all the customer's billing schedules, newest first.
 func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPeriodsOutput, error) {
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 		func(p billing.Statement) periodCursor { return periodCursor{p.Start, p.Stream} })}, nil
 }
 
-// maxPeriods on a page: each costs a few reads.
+// maxPeriods is the maximum per page, because each period needs several queries.
 const maxPeriods = 100
 
 func showPeriod(p billing.Statement) billingPeriod {
@@ -127,7 +127,7 @@ type monthlyRevenue struct {
 	Unbilled  metering.Decimal `json:"unbilled" doc:"Charges of closed periods that no provider bills in live mode, as decided at the closing, and adjustments that are not billed"`
 }
 
-// revenue is what the billing periods of all customers come to, by month.
+// revenue returns the amounts of all customers' billing periods by month.
 func (s *server) revenue(ctx context.Context, in *revenueInput) (*revenueOutput, error) {
 	tenant := principalOf(ctx).Tenant
 	now := s.Now().In(tenant.Location())

@@ -37,7 +37,7 @@ func showPrice(p billing.Price) price {
 type pricing struct {
 	MeterID   string  `json:"meter_id"`
 	MeterSlug string  `json:"meter_slug"`
-	Current   *price  `json:"current,omitempty"` // what charges the current period
+	Current   *price  `json:"current,omitempty"` // version that charges the current period
 	Versions  []price `json:"versions" doc:"Versions, oldest first"`
 
 	ProviderDifferences []providerDifference `json:"provider_differences,omitempty" doc:"Prices at the provider that differ from the version just set and charge its customers, as they were read last. The provider's price is billed. Present only in the response that sets a price"`
@@ -71,7 +71,7 @@ func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput,
 	return s.pricingOf(ctx, m, db.PriceOwner{})
 }
 
-// pricingOf shows the owner's price of a meter.
+// pricingOf returns the prices of a meter for an owner.
 func (s *server) pricingOf(ctx context.Context, m metering.Meter, of db.PriceOwner) (*pricingOutput, error) {
 	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, of)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter, of db.PriceOwn
 	return &pricingOutput{showPricing(m.ID, m.Slug, versions, period.Start)}, nil
 }
 
-// periodOf returns the current period that an owner's prices charge: the customer's billing period,
-// or the calendar month.
+// periodOf returns the current period that an owner's prices charge: the customer's billing period, or the
+// calendar month if the owner is not a customer.
 func (s *server) periodOf(ctx context.Context, of db.PriceOwner) (metering.Range, error) {
 	tenant := principalOf(ctx).Tenant
 	if of.Customer != 0 {
@@ -94,7 +94,7 @@ func (s *server) periodOf(ctx context.Context, of db.PriceOwner) (metering.Range
 	return billing.CalendarPeriod(s.Now(), tenant.Location()), nil
 }
 
-// showPricing shows the versions of one price, and the version in force at the start of the current
+// showPricing shows the versions of a price. Current is the version in force at the start of the current
 // period.
 func showPricing(meter metering.MeterID, slug string, versions []billing.Price, start time.Time) pricing {
 	shown := pricing{MeterID: meter.String(), MeterSlug: slug, Versions: []price{}}
@@ -114,7 +114,7 @@ type listPricingInput struct {
 	Customer string `query:"customer" maxLength:"255" doc:"External ID of a customer, to list its own prices instead of the meters' own. Use 'plan' or 'customer', not both"`
 }
 
-// owner returns the plan or the customer that the request names.
+// owner returns the plan or the customer of the query. The zero owner stands for the meter's own prices.
 func (s *server) owner(ctx context.Context, in *listPricingInput) (of db.PriceOwner, err error) {
 	if in.Plan != "" && in.Customer != "" {
 		return of, metering.Invalid("query.customer", "must be absent if plan is given")
@@ -154,7 +154,7 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil
 }
 
-// NewTerms are the terms of a price that is to hold.
+// NewTerms is the terms of a new price version without dimensions.
 type NewTerms struct {
 	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. With the model 'overage', a price needs base_price, overage_rate or both; use 0 for free usage"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that the base price includes. They are subtracted before the model is applied"`
@@ -163,13 +163,13 @@ type NewTerms struct {
 	NewModel
 }
 
-// SentTerms are terms of a price that is to hold, by dimension or not.
+// SentTerms is the terms of a new price version, with or without dimensions.
 type SentTerms struct {
 	NewTerms
-	Dimensions *SentDimensions `json:"dimensions,omitempty"` // instead of the fields of SentDimensionRate
+	Dimensions *SentDimensions `json:"dimensions,omitempty"` // excludes the fields of SentDimensionRate
 }
 
-// NewPrice is a price that is to hold.
+// NewPrice is a new price version.
 type NewPrice struct {
 	SentTerms
 	EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
@@ -205,7 +205,7 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, of db.PriceOwne
 	return out, err
 }
 
-// writePrice stores a version of a price once its effect on begun billing periods is confirmed.
+// writePrice stores a version of a price after its effect on begun billing periods is confirmed.
 func (s *server) writePrice(ctx context.Context, operation string, p billing.Price, confirm string) error {
 	who := principalOf(ctx)
 	return s.writeCatalog(ctx, catalogWrite{
@@ -226,7 +226,7 @@ func (s *server) writePrice(ctx context.Context, operation string, p billing.Pri
 	})
 }
 
-// priceIn is the price that a body asks for.
+// priceIn returns the price in a request body.
 func (s *server) priceIn(ctx context.Context, m metering.Meter, of db.PriceOwner, in NewPrice) (p billing.Price, err error) {
 	tenant := principalOf(ctx).Tenant
 	p = billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer}
@@ -247,7 +247,7 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, of db.PriceOwner
 	return p, err
 }
 
-// PriceVersion names a version of a price.
+// PriceVersion identifies a version of a price in a path.
 type PriceVersion struct {
 	Version int `path:"version" minimum:"1" maximum:"2147483647"`
 }

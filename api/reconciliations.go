@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reconciliationVerb is what an operator may decide about a discrepancy.
+// reconciliationVerb is an operator's decision about a discrepancy.
 type reconciliationVerb struct {
 	path                 string
 	decision             billing.Decision
@@ -141,7 +141,7 @@ type listReconciliationsInput struct {
 
 type listReconciliationsOutput struct{ Body List[reconciliation] }
 
-// listReconciliations shows closed periods' meters beside the provider's invoices.
+// listReconciliations lists the meters of closed periods with the amounts of the provider's invoices.
 func (s *server) listReconciliations(ctx context.Context, in *listReconciliationsInput) (*listReconciliationsOutput, error) {
 	filter := db.ReconciliationFilter{State: in.State}
 	if in.Customer != "" {
@@ -176,7 +176,7 @@ type decideInput struct {
 
 type decideOutput struct{ Body reconciliation }
 
-// decide lets an operator decide about a discrepancy.
+// decide returns the handler of an operator's decision about a discrepancy.
 func (s *server) decide(decision billing.Decision) func(context.Context, *decideInput) (*decideOutput, error) {
 	return func(ctx context.Context, in *decideInput) (*decideOutput, error) {
 		reason, err := in.Body.reason()
@@ -187,7 +187,7 @@ func (s *server) decide(decision billing.Decision) func(context.Context, *decide
 		if err != nil {
 			return nil, naming("path.meter", err)
 		}
-		period, _ := metering.ParsePeriodID(in.Period) // else 0, which no period has
+		period, _ := metering.ParsePeriodID(in.Period) // on error 0, which is no period's id
 		who := principalOf(ctx)
 		decided, err := s.Store.Reconciliations.Decide(ctx, who.Tenant.ID, db.ReconciliationKey{Period: period, Meter: m.ID},
 			db.Verdict{Decision: decision, Actor: who.Actor, Note: reason}, s.Now())

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// StatementLine is what a period comes to for one meter, with the working.
+// StatementLine is the amount of a period for one meter, with its breakdown.
 type StatementLine struct {
 	MeterID       string              `json:"meter_id"`
 	MeterSlug     string              `json:"meter_slug"`
@@ -30,10 +30,10 @@ type StatementLine struct {
 	LateUsage     metering.Decimal    `json:"late_usage" doc:"Usage that arrived after the closing"`
 	LateAmount    metering.Decimal    `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is 'adjust' and this period was billed, another period bills it"`
 	LateSteps     []step              `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
-	Digest        *digest             `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
+	Digest        *digest             `json:"digest,omitempty"` // absent if the period is open or was closed less than an hour ago
 }
 
-// digest proves which events a closed period's meter came to.
+// digest is a hash of the events that a meter counted in a closed period. It proves which events were billed.
 type digest struct {
 	Algorithm  string `json:"algorithm" doc:"Algorithm of the hash, as described in docs/api/bills.md" example:"sha256-events-1"`
 	Hash       string `json:"hash" doc:"Hash in hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
@@ -64,7 +64,7 @@ type periodStatement struct {
 	Lines       []StatementLine       `json:"lines" doc:"One line for each meter, except meters that are backfilling"`
 	Adjustments []closedPeriod        `json:"adjustments" doc:"Adjustments of closed periods that are billed in this period, oldest first"`
 	Totals      []statementTotal      `json:"totals" doc:"Totals, one for each currency"`
-	Reports     List[statementReport] `json:"reports"` // by which the period is billed: its statements and quantities, and the charges that go with it
+	Reports     List[statementReport] `json:"reports"` // reports that bill the period: statements, quantities and their charges
 }
 
 type closedPeriod struct {
@@ -131,7 +131,7 @@ type reportCursor struct {
 	Before int64 `json:"before"`
 }
 
-// maxReports on a page: a statement has a line for each meter.
+// maxReports is the maximum per page, because a statement has a line for each meter.
 const maxReports = 100
 
 func (s *server) registerStatements() {
@@ -141,9 +141,9 @@ func (s *server) registerStatements() {
 			"A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes."), s.getStatement)
 }
 
-// getStatement shows the whole bill of a period; its pages are of the reports.
+// getStatement returns the whole bill of a period, with one page of its reports.
 func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getStatementOutput, error) {
-	id, _ := metering.ParsePeriodID(in.Period) // else 0, which no period has
+	id, _ := metering.ParsePeriodID(in.Period) // on error 0, which is no period's id
 	cursor := reportCursor{math.MaxInt64}
 	if err := s.readPageToken(ctx, in.PageToken, &cursor); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func showStatement(p db.PeriodStatement, digests map[metering.MeterID]db.Digest)
 	return shown
 }
 
-// showAdjustments puts those of one closed period together, which follow one another.
+// showAdjustments groups consecutive adjustments of the same closed period.
 func showAdjustments(adjustments []billing.Adjustment) []closedPeriod {
 	shown := []closedPeriod{}
 	for i, a := range adjustments {

@@ -11,35 +11,35 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// maxRequests is how many of tenants' requests are under way at once, some ten
-// kilobytes each. One tenant alone has half of them.
+// maxRequests is the number of tenants' requests in progress, some ten kilobytes each. One tenant gets at
+// most half of them.
 const maxRequests = 512
 
-// Bounds of tenants' answers, which are in memory until the clients have taken them.
+// Bounds of the responses to tenants, which stay in memory until the clients have read them.
 const (
-	answersBytes = 32 << 20 // at once
-	pageCopies   = 3        // of a page's rows: as they are read, as items and as JSON
-	answerCopies = 2        // of an answer that is no page
-	smallAnswer  = 64 << 10 // holds nothing: maxRequests bounds them
+	answersBytes = 32 << 20 // of all responses together
+	pageCopies   = 3        // copies of a page's rows: as read, as items and as JSON
+	answerCopies = 2        // copies of a response that is not a page
+	smallAnswer  = 64 << 10 // responses up to this size are not counted, because maxRequests bounds them
 )
 
-// Bounds of heavy operations. One tenant alone has half of each.
+// Bounds of heavy operations. One tenant gets at most half of each.
 const (
-	maxHeavy   = 4 // in progress, each on a connection
-	maxReading = 2 // of them that read; the database and this process answer others meanwhile
+	maxHeavy   = 4 // in progress, each with a database connection
+	maxReading = 2 // reading at the same time, so that the database and this process keep capacity for other requests
 )
 
-// heavyTurns are the turns of heavy operations.
+// heavyTurns limits the heavy operations.
 type heavyTurns struct {
-	begun   *db.Shares[metering.TenantID] // maxHeavy
-	reading *db.Shares[metering.TenantID] // maxReading, each for one batch of customers
+	begun   *db.Shares[metering.TenantID] // up to maxHeavy
+	reading *db.Shares[metering.TenantID] // up to maxReading, each for one batch of customers
 }
 
 func newHeavyTurns() heavyTurns {
 	return heavyTurns{db.NewShares[metering.TenantID](maxHeavy), db.NewShares[metering.TenantID](maxReading)}
 }
 
-// heavy marks an operation that reads all customers of the tenant. It waits for its turn.
+// heavy marks an operation that reads all customers of a tenant. Its requests wait for their turn.
 func heavy(op huma.Operation) huma.Operation {
 	op.Metadata["heavy"] = true
 	op.Extensions["x-heavy"] = true
@@ -52,7 +52,7 @@ var (
 	errUnread   = metering.Errorf(metering.CodeOverloaded, "too many response bytes of the tenant are waiting to be read; read those first, then try again")
 )
 
-// begin lets a tenant's request begin where its share has room for it.
+// begin reserves the tenant's share for a request, or returns an error if the share is used up.
 func (s *server) begin(ctx huma.Context) error {
 	x, tenant := exchangeOf(ctx.Context()), principalOf(ctx.Context()).Tenant.ID
 	if !s.requests.Take(tenant, 1) {
@@ -74,8 +74,8 @@ func (s *server) begin(ctx huma.Context) error {
 	return x.beginHeavy(ctx.Context(), s.heavy, tenant)
 }
 
-// beginHeavy waits for the turn of a heavy request, which ends when its answer is made.
-// Before each further batch of customers, the request lets other tenants read.
+// beginHeavy waits for the turn of a heavy request. The turn ends when the response is ready. Before each
+// further batch of customers, the request lets other tenants read.
 func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant metering.TenantID) error {
 	waiting, cancel := context.WithTimeout(ctx, heavyWait)
 	defer cancel()
@@ -96,7 +96,7 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 	x.atEnd(x.endTurn)
 	x.yield = func(ctx context.Context) error {
 		if !reads {
-			return context.Cause(ctx) // the turn was lost when ctx ended
+			return context.Cause(ctx) // the turn ended when ctx was cancelled
 		}
 		err := turns.reading.Yield(ctx, tenant)
 		reads = err == nil
@@ -105,14 +105,14 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 	return nil
 }
 
-// answerMade ends the turn of a heavy request: clients may read slowly.
+// answerMade ends the turn of a heavy request before the response is sent, because clients can read slowly.
 func (x *exchange) answerMade() {
 	if x.endTurn != nil {
 		x.endTurn()
 	}
 }
 
-// yieldTurn lets other tenants read first, if the request is heavy.
+// yieldTurn lets other tenants read first if the request is heavy.
 func (x *exchange) yieldTurn(ctx context.Context) error {
 	if x.yield == nil {
 		return nil
@@ -120,13 +120,14 @@ func (x *exchange) yieldTurn(ctx context.Context) error {
 	return x.yield(ctx)
 }
 
-// holdPage takes the room of a page's next row, or nothing: then the page ends before it.
+// holdPage reserves memory for the next row of a page. It returns false if there is none, so the page ends.
 func (x *exchange) holdPage(bytes int64) bool {
 	return x.hold == nil || x.hold(pageCopies*bytes)
 }
 
-// admits reports whether an answer of so many bytes may be held in memory until the client
-// has taken it. A page has room already; what a request has changed is always answered.
+// admits reports whether a response of this size may be held in memory until the client has read it. The rows
+// of a page are already counted. The response to a write is always admitted, because the write has taken
+// effect.
 func (x *exchange) admits(bytes int) bool {
 	if bytes <= smallAnswer || x.hold == nil || x.held > 0 || !x.reads {
 		return true

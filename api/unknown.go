@@ -12,11 +12,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// filterParameter is the name in the document of all parameters that begin with
-// metering.FilterPrefix. No query has it.
+// filterParameter is the name that stands for all parameters with the prefix metering.FilterPrefix in the
+// document. It is not a query parameter itself.
 const filterParameter = "filter"
 
-// filtering lets an operation take parameters that begin with metering.FilterPrefix.
+// filtering adds parameters with the prefix metering.FilterPrefix to an operation.
 func filtering(op huma.Operation) huma.Operation {
 	op.Metadata["filtering"] = true
 	explode := true
@@ -29,16 +29,15 @@ func filtering(op huma.Operation) huma.Operation {
 	return op
 }
 
-// addedTo has an operation ignore parameters that somebody else adds: an OIDC
-// issuer may answer with more than it was asked for, and a program that mails a
-// link may mark it.
+// addedTo makes an operation ignore unknown query parameters. An OIDC issuer can add parameters to its
+// redirect, and a mail program can add tracking parameters to a link.
 func addedTo(op huma.Operation) huma.Operation {
 	op.Metadata["addedTo"] = true
 	return op
 }
 
-// refuseUnknown keeps an operation from running with something in the request
-// that it would ignore.
+// refuseUnknown refuses a request with a query parameter, body, encoding or header that the operation would
+// ignore.
 func (s *server) refuseUnknown(ctx huma.Context, next func(huma.Context)) {
 	request := exchangeOf(ctx.Context()).request
 	err := refuseUnknownQuery(ctx.Operation(), request.URL.RawQuery)
@@ -91,7 +90,7 @@ func isRepeatable(op *huma.Operation, name string) bool {
 	})
 }
 
-// refuseEncodedBody refuses a body that would have to be decoded first.
+// refuseEncodedBody refuses a body with a Content-Encoding other than identity.
 func refuseEncodedBody(op *huma.Operation, request *http.Request) error {
 	if op.Method == http.MethodGet {
 		return nil
@@ -104,8 +103,9 @@ func refuseEncodedBody(op *huma.Operation, request *http.Request) error {
 	return nil
 }
 
-// refuseUnusedKey refuses an Idempotency-Key that a POST would ignore: its caller would take a
-// repeat to be safe. Other methods are safe to repeat, and providers send what they like.
+// refuseUnusedKey refuses an Idempotency-Key that a POST would ignore, because its caller would expect a
+// repeat to be safe. Other methods are safe to repeat. Providers are exempt, because their headers cannot be
+// changed.
 func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 	const location = "header." + idempotencyHeader
 	keys := request.Header.Values(idempotencyHeader)
@@ -124,15 +124,15 @@ func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 	return nil
 }
 
-// allowsEmpty reports whether an empty value of a query parameter has a meaning.
-// Any other, as of a variable that is not set, would widen what the request is about.
+// allowsEmpty reports whether an empty value of a query parameter has a meaning. Other empty values, for
+// example of an unset variable, would silently widen the query.
 func allowsEmpty(op *huma.Operation, name string) bool {
 	return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
 		return p.In == "query" && p.Name == name && p.AllowEmptyValue
 	})
 }
 
-// offered names the parameters that an operation takes.
+// offered returns the end of an error message, with the parameters of the operation.
 func offered(op *huma.Operation) string {
 	names := queryParameters(op)
 	if op.Metadata["filtering"] == true {
@@ -144,8 +144,7 @@ func offered(op *huma.Operation) string {
 	return "; available: " + strings.Join(names, ", ")
 }
 
-// queryParameters returns the names of an operation's query parameters without
-// filterParameter.
+// queryParameters returns the names of an operation's query parameters, except filterParameter.
 func queryParameters(op *huma.Operation) (names []string) {
 	for _, p := range op.Parameters {
 		if p.In == "query" && p.Name != filterParameter {
@@ -155,8 +154,7 @@ func queryParameters(op *huma.Operation) (names []string) {
 	return names
 }
 
-// refuseUnusedBody refuses more than {} where an operation takes no body. What
-// comes with a GET is not read.
+// refuseUnusedBody refuses a body of an operation without one, except {}. The body of a GET is not read.
 func refuseUnusedBody(op *huma.Operation, request *http.Request) error {
 	const empty = int64(len(`{}`))
 	if op.RequestBody != nil || op.Method == http.MethodGet || request.ContentLength >= 0 && request.ContentLength <= empty {

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// registerUnrated registers the operations on usage that nothing will bill.
+// registerUnrated registers the operations on usage that will not be billed.
 func (s *server) registerUnrated() {
 	const path = "/v1/billing/unrated"
 	const which = "- Covers open billing periods, closed billing periods that no provider bills, and usage before the customer's first period.\n" +
@@ -23,15 +23,15 @@ func (s *server) registerUnrated() {
 		which)), s.unratedTotals)
 }
 
-// UnratedMonths chooses the periods.
+// UnratedMonths selects the billing periods of a query.
 type UnratedMonths struct {
 	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"Number of calendar months, the current one included, in the tenant's time zone. Billing periods that ended before these months are excluded"`
 }
 
-// unratedMonths are those of UnratedMonths by default.
+// unratedMonths is the default of UnratedMonths.
 const unratedMonths = 3
 
-// since is the noon of the first day of the first month.
+// since returns the noon of the first day of the first month.
 func (m UnratedMonths) since(now time.Time, zone *time.Location) time.Time {
 	local := now.In(zone)
 	return time.Date(local.Year(), local.Month()-time.Month(m.Months-1), 1, 12, 0, 0, 0, zone)
@@ -63,10 +63,10 @@ type unratedPeriod struct {
 	State unratedState `json:"state" doc:"'before': a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed"`
 }
 
-// unratedState is a billing.PeriodState, PeriodBefore included.
+// unratedState is a billing.PeriodState, or PeriodBefore for usage before the first period.
 type unratedState billing.PeriodState
 
-// Values are all states.
+// Values returns all states.
 func (unratedState) Values() (all []unratedState) {
 	for _, state := range append(billing.PeriodState("").Values(), billing.PeriodBefore) {
 		all = append(all, unratedState(state))
@@ -146,8 +146,8 @@ func (s *server) unratedTotals(ctx context.Context, in *unratedTotalsInput) (*un
 }
 
 const (
-	// unratedKept is how long totals are shown among what needs attention before they are
-	// read again, which takes as long as revenue does.
+	// unratedKept is the time for which totals are cached for the list of attention entries, because their
+	// query is as slow as that of revenue.
 	unratedKept = time.Minute
 	maxUnrated  = 1000 // tenants with kept totals
 )
@@ -157,8 +157,8 @@ type keptUnrated struct {
 	totals []db.UnratedTotal
 }
 
-// recentUnrated returns the totals as they were at most unratedKept ago. If they cannot be
-// computed, that is an entry of its own: the rest of what needs attention is listed.
+// recentUnrated returns the totals, at most unratedKept old. If they cannot be computed, it returns a single
+// entry with the reason UnratedUnknown, so that the other attention entries are still listed.
 func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
 	tenant, now := principalOf(ctx).Tenant, s.Now()
 	if kept, found := s.lastUnrated.Get(tenant.ID); found && now.Sub(kept.at) < unratedKept {
@@ -166,7 +166,7 @@ func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
 	}
 	totals, err := s.Store.Unrated.Totals(ctx, tenant.ID, UnratedMonths{unratedMonths}.since(now, tenant.Location()), now)
 	if ctx.Err() != nil {
-		return nil // the caller has gone
+		return nil // the client has disconnected
 	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot compute unrated usage", "tenant", tenant.ID, "error", err)

@@ -52,7 +52,7 @@ func reading(op huma.Operation) huma.Operation {
 	return op
 }
 
-// Alert notifies the tenant when a customer reaches a threshold.
+// Alert is a rule that notifies the tenant when a customer reaches a threshold.
 type Alert struct {
 	ID         string             `json:"id" example:"alt_42"`
 	Name       string             `json:"name"`
@@ -83,7 +83,7 @@ func showAlert(a metering.Alert) Alert {
 	return shown
 }
 
-// alertDefinition is a new alert, as it is created.
+// alertDefinition is the body of a request that creates an alert.
 type alertDefinition struct {
 	Name       string             `json:"name" minLength:"1" maxLength:"255"`
 	Type       metering.AlertType `json:"type"`
@@ -120,7 +120,8 @@ func (s *server) createAlert(ctx context.Context, in *createAlertInput) (*alertO
 	return &alertOutput{shown}, nil
 }
 
-// requireSpend refuses a caller without BillingRead for an alert of charges.
+// requireSpend returns an error for a spend alert if the caller lacks BillingRead, because spend alerts show
+// charges.
 func requireSpend(ctx context.Context, of metering.AlertType) error {
 	if who := principalOf(ctx); of == metering.SpendAlert && !BillingRead.allows(who) {
 		return metering.Errorf(metering.CodeForbidden, "%s lacks permission %s, which spend alerts require because they show charges", who, BillingRead)
@@ -128,7 +129,7 @@ func requireSpend(ctx context.Context, of metering.AlertType) error {
 	return nil
 }
 
-// requireSpendOfStored is requireSpend of a stored alert.
+// requireSpendOfStored applies requireSpend to a stored alert.
 func (s *server) requireSpendOfStored(ctx context.Context, id metering.AlertID) error {
 	a, err := s.Store.Alerts.Get(ctx, principalOf(ctx).Tenant.ID, id)
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *server) requireSpendOfStored(ctx context.Context, id metering.AlertID) 
 	return requireSpend(ctx, a.Type)
 }
 
-// definedAlert looks up the customer, the plan and the meter of a new alert.
+// definedAlert returns the alert of a definition. It looks up the customer, the plan and the meter.
 func (s *server) definedAlert(ctx context.Context, d alertDefinition) (a metering.Alert, err error) {
 	if err := requireSpend(ctx, d.Type); err != nil {
 		return a, err
@@ -209,13 +210,13 @@ func (s *server) listAlerts(ctx context.Context, in *struct{ Paging }) (*listAle
 	return &listAlertsOutput{listOf(ctx, s, list, showAlert, func(a metering.Alert) metering.AlertID { return a.ID })}, nil
 }
 
-// AlertPath names an alert.
+// AlertPath identifies an alert in a path.
 type AlertPath struct {
 	ID string `path:"id" example:"alt_42"`
 }
 
 func (p AlertPath) alert() metering.AlertID {
-	id, _ := metering.ParseAlertID(p.ID) // else 0, which no alert has
+	id, _ := metering.ParseAlertID(p.ID) // on error 0, which is no alert's id
 	return id
 }
 

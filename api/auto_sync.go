@@ -20,8 +20,8 @@ type autoSync struct {
 	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Latest runs, newest first"`
 }
 
-// autoSyncRun has no status where Temporal does not say, and an outcome once it
-// has succeeded.
+// autoSyncRun is a run of Auto-Sync. Status is empty if Temporal does not return it. Outcome is set if the
+// run has succeeded.
 type autoSyncRun struct {
 	WorkflowID string              `json:"workflow_id"`
 	StartedAt  time.Time           `json:"started_at"`
@@ -66,8 +66,8 @@ func (s *server) getAutoSync(ctx context.Context, _ *struct{}) (*autoSyncOutput,
 	return s.showAutoSync(ctx, settings), nil
 }
 
-// showAutoSync adds what Temporal says; where it does not answer, the settings
-// are still what they are.
+// showAutoSync returns the settings with the state in Temporal. If Temporal does not respond, it returns the
+// settings alone.
 func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *autoSyncOutput {
 	out := &autoSyncOutput{autoSync{
 		Enabled: settings.Enabled, Schedule: settings.Schedule, Paused: settings.Paused, AppliedAt: settings.AppliedAt,
@@ -97,8 +97,8 @@ type saveAutoSyncInput struct {
 	}
 }
 
-// saveAutoSync keeps the settings, which then hold; the schedule follows at
-// once, or as soon as Temporal answers.
+// saveAutoSync stores the settings, which take effect at once. The schedule in Temporal is updated now, or as
+// soon as Temporal responds.
 func (s *server) saveAutoSync(ctx context.Context, in *saveAutoSyncInput) (*autoSyncOutput, error) {
 	if err := in.Body.Schedule.Validate("body.schedule"); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *server) saveAutoSync(ctx context.Context, in *saveAutoSyncInput) (*auto
 
 type triggerAutoSyncOutput struct{ Status int }
 
-// triggerAutoSync begins a run now.
+// triggerAutoSync starts a run of Auto-Sync now.
 func (s *server) triggerAutoSync(ctx context.Context, _ *struct{}) (*triggerAutoSyncOutput, error) {
 	settings, err := s.Store.AutoSyncs.Get(ctx, principalOf(ctx).Tenant.ID)
 	if err != nil {

@@ -28,7 +28,7 @@ type previewItem struct {
 	ProviderPrice   string              `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
 	PriceDifference *priceDifference    `json:"price_difference,omitempty"`
 
-	// LateFor is the closed period, where usage arrived after it was closed.
+	// LateFor is the closed period of late usage.
 	LateFor *usagePeriod `json:"late_for,omitempty"`
 
 	Steps []step `json:"steps,omitempty" doc:"Steps from the usage to the amount to report, as in GET /v1/billing/explain. The step exact_charge or provider_charge is 'amount' before a trial; later steps round it and deduct reported amounts. Absent if no price applies"`
@@ -44,8 +44,8 @@ func (s *server) registerBillingPreview() {
 			"- `GET /v1/billing/explain` returns the breakdown of a charge."), s.previewBilling)
 }
 
-// previewBilling charges the current period as if it ended now. A period is
-// charged at the prices in force at its start.
+// previewBilling returns the charges of the current period as if it ended now, at the prices in force at its
+// start.
 func (s *server) previewBilling(ctx context.Context, in *previewInput) (*previewOutput, error) {
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {

@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// A body may arrive undisturbed for undisturbedTime, and a second more for each fastBytes
-// that have arrived, even if its budget is full.
+// Minimum time of a body before it can be ended, even if its budget is full: undisturbedTime, and one more
+// second for each fastBytes that have arrived.
 const (
 	undisturbedTime = 500 * time.Millisecond
 	fastBytes       = 4 << 20
 )
 
-// bodyPoll is the time between attempts to find room.
+// bodyPoll is the time between two attempts to reserve memory.
 const bodyPoll = 50 * time.Millisecond
 
-// prefixBudget is the memory of bodies of unverified senders, for one purpose.
-// An address prefix has a bound in it. A body that finds no room ends the oldest one
-// that is slow: of its own prefix if that has reached its bound, of all if the budget
-// is full.
+// prefixBudget is the memory for the bodies of unauthenticated senders, for one purpose. Each address prefix
+// has a limit in it. A body that finds no room ends the oldest slow body: of its own prefix if the prefix has
+// reached its limit, of any prefix if the whole budget is used up.
 type prefixBudget struct {
 	purpose string
-	most    int64 // of one prefix
+	most    int64 // per prefix
 
 	mu       sync.Mutex
 	free     int64
 	accounts map[*body]*account
-	arriving []*account       // the oldest first
-	prefixes map[string]int64 // bytes of each
+	arriving []*account       // oldest first
+	prefixes map[string]int64 // reserved bytes by prefix
 }
 
-// account is the part of a budget that one body holds.
+// account is the memory of a budget that is reserved for one body.
 type account struct {
 	body  *body
 	began time.Time
@@ -47,8 +46,8 @@ func (g *prefixBudget) name() string { return g.purpose }
 
 func (g *prefixBudget) fits(n int64) bool { return n <= g.most }
 
-// take waits for room, because bodies that do not arrive are slow soon. A body waits for
-// bodyWait in all. The wait is not the sender's fault: meanwhile its body is not slow.
+// take retries until there is room, because slow bodies are ended meanwhile. A body waits for at most
+// bodyWait in total. The time that it waits does not make it slow.
 func (g *prefixBudget) take(b *body, n int64) bool {
 	began := time.Now()
 	g.setWaiting(b, true, 0)
@@ -66,8 +65,7 @@ func (g *prefixBudget) take(b *body, n int64) bool {
 	return true
 }
 
-// setWaiting notes whether a body waits for room, and moves its beginning by the time that
-// it has waited.
+// setWaiting records whether a body waits for room. It moves the body's start by the time that it has waited.
 func (g *prefixBudget) setWaiting(b *body, waits bool, waited time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +98,7 @@ func (g *prefixBudget) tryTake(b *body, n int64) bool {
 	return true
 }
 
-// accountOf opens an account for a body that begins to arrive.
+// accountOf returns the account of a body, and opens it if the body has none.
 func (g *prefixBudget) accountOf(b *body) *account {
 	if a := g.accounts[b]; a != nil {
 		return a
@@ -110,8 +108,8 @@ func (g *prefixBudget) accountOf(b *body) *account {
 	return a
 }
 
-// endSlow ends the oldest slow body of those that may be ended, except the one that needs
-// room, and reports whether there was one.
+// endSlow ends the oldest slow body for which mayEnd is true, except the body that needs room. It reports
+// whether it has ended one.
 func (g *prefixBudget) endSlow(needs *body, mayEnd func(*account) bool) bool {
 	for _, a := range g.arriving {
 		isSlow := time.Since(a.began) >= undisturbedTime+time.Duration(a.bytes)*time.Second/fastBytes
@@ -124,7 +122,7 @@ func (g *prefixBudget) endSlow(needs *body, mayEnd func(*account) bool) bool {
 	return false
 }
 
-// stopArriving takes a body from those that can be ended.
+// stopArriving protects a body from endSlow.
 func (g *prefixBudget) stopArriving(a *account) {
 	g.arriving = slices.DeleteFunc(g.arriving, func(other *account) bool { return other == a })
 }
@@ -146,7 +144,7 @@ func (g *prefixBudget) arrived(b *body) {
 	}
 }
 
-// give returns what was paid for a body, unless the body was ended.
+// give releases the memory of a body, unless endSlow has released it.
 func (g *prefixBudget) give(b *body) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,15 +10,14 @@ import (
 
 const exhaustedFor = 10 * time.Second // after a body found no room
 
-// refusedBodies counts the bodies that were not read to their end, and logs them
-// once a minute, however many there are.
+// refusedBodies counts the refused bodies. It logs them at most once a minute for each budget.
 type refusedBodies struct {
 	total *prometheus.CounterVec
 	log   *slog.Logger
 
 	mu   sync.Mutex
 	logs map[string]*SparseLog // by budget
-	full time.Time             // when a body found no room last
+	full time.Time             // last time at which a body found no room
 }
 
 func newRefusedBodies(total *prometheus.CounterVec, log *slog.Logger) *refusedBodies {
@@ -41,7 +40,7 @@ func (r *refusedBodies) count(budget, reason string) {
 	}
 }
 
-// exhausted reports whether a body has found no room lately.
+// exhausted reports whether a body found no room within the last exhaustedFor.
 func (r *refusedBodies) exhausted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

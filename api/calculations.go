@@ -20,14 +20,14 @@ func (s *server) registerCalculations() {
 			"- The terms are validated as for setting a price. No meter and no customer is read.\n- With 'dimensions', by_dimension of each quantity has the usage of combinations of values.")), s.calculateCharges)
 }
 
-// Quantity is usage that is not measured.
+// Quantity is hypothetical usage of a billing period.
 type Quantity struct {
 	Quantity    SentDecimal         `json:"quantity" required:"false" doc:"Usage of the billing period in units of the meter. A quantity below 0 is charged as 0. Required, except with 'dimensions'"`
 	EventCount  int64               `json:"event_count,omitempty" minimum:"0" maximum:"1000000000000" doc:"Number of counted events, for fixed_fee. Default: 0"`
 	ByDimension []DimensionQuantity `json:"by_dimension,omitempty" maxItems:"101" doc:"Usage of the billing period by values of properties, instead of 'quantity' and event_count. Only with 'dimensions'"`
 }
 
-// DimensionQuantity is usage with one combination of values.
+// DimensionQuantity is hypothetical usage with one combination of values.
 type DimensionQuantity struct {
 	Dimension  map[string]metering.Scalar `json:"dimension" doc:"Value of each property of 'by'. Null is the value of events without the property"`
 	Quantity   SentDecimal                `json:"quantity" doc:"Usage with these values in units of the meter"`
@@ -77,7 +77,7 @@ func (s *server) calculateCharges(ctx context.Context, in *calculateInput) (*cal
 	return out, nil
 }
 
-// measured returns the usage to charge. at is its place in the request.
+// measured returns the usage to charge. at is the location of the quantity in the request.
 func (q Quantity) measured(at string, by *billing.Dimensions) (of billing.Measured, err error) {
 	if by == nil {
 		switch {

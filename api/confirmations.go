@@ -41,7 +41,7 @@ type ChangedPeriods struct {
 	Customers int       `json:"customers"`
 }
 
-// confirmationError refuses a write until it is confirmed.
+// confirmationError is the refusal of a write that needs a confirmation.
 type confirmationError struct {
 	problem      *metering.Error
 	confirmation Confirmation
@@ -52,19 +52,19 @@ func (e *confirmationError) Unwrap() error { return e.problem }
 
 // catalogWrite is a write that can change the charges of begun billing periods.
 type catalogWrite struct {
-	change  any    // the operation with everything that it depends on, in the same order always
+	change  any    // the operation and all its inputs, always in the same order
 	subject string // of the problem's detail
-	confirm string // the token that came with the request
+	confirm string // the token in the request
 	impact  func(now time.Time) (db.Impact, error)
 	write   func(within db.Catalog) error
 }
 
-// maxCatalogTries bounds how often a write is repeated because others came first.
+// maxCatalogTries bounds how often a write is tried again after concurrent changes of the catalog.
 const maxCatalogTries = 25
 
-// writeCatalog applies a write that charges no begun billing period in another way, or
-// that is confirmed. A write that fails for another reason says so before it asks for a
-// confirmation: it is tried, and taken back.
+// writeCatalog applies a write if it does not change the charges of begun billing periods, or if it is
+// confirmed. Otherwise it returns a confirmationError. It tries the write in a transaction first, so that an
+// invalid write gets its own error instead of a request to confirm it.
 func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 	tenant := principalOf(ctx).Tenant.ID
 	now := s.Now()
@@ -99,8 +99,8 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 	return metering.Errorf(metering.CodeOverloaded, "other changes to prices, plans or meters were saved first; try again")
 }
 
-// confirmationToken signs a change for the tenant, the catalog's revision and the begun
-// periods that it applies to. Amounts are not signed: usage changes them all the time.
+// confirmationToken returns a MAC of the change, the tenant, the catalog's revision and the affected billing
+// periods. It does not cover amounts, because usage changes them all the time.
 func (s *server) confirmationToken(ctx context.Context, change any, impact db.Impact) (string, error) {
 	periods := make([]usagePeriod, len(impact.Ranges))
 	for i, r := range impact.Ranges {
@@ -136,7 +136,7 @@ func confirmationRequired(subject, token string, impact db.Impact) error {
 	return &confirmationError{metering.Errorf(codeConfirmation, "%s", message), c}
 }
 
-// changesOf describes the amounts of a confirmation.
+// changesOf returns a sentence with the amounts of a confirmation.
 func changesOf(c Confirmation) string {
 	var each []string
 	for _, i := range c.Changes {

@@ -34,7 +34,7 @@ func (s *server) registerCustomerPrices() {
 		"Returns 409 if the version has already begun. `POST .../end` ends a price that has begun."), s.withdrawCustomerPricing)
 }
 
-// CustomerMeter names a meter of a customer.
+// CustomerMeter identifies a meter of a customer in a path.
 type CustomerMeter struct {
 	CustomerPath
 	Meter string `path:"meter" maxLength:"64" doc:"The meter's slug"`
@@ -61,7 +61,7 @@ type setCustomerPricingInput struct {
 	Body struct{ NewPrice }
 }
 
-// newCustomerPrice returns the price that the request asks for.
+// newCustomerPrice returns the price in the request, with its customer and meter.
 func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInput) (m metering.Meter, price NewPrice, of db.PriceOwner, err error) {
 	c, m, err := s.ofCustomer(ctx, in.CustomerMeter)
 	if err != nil {

@@ -33,8 +33,8 @@ func (s *server) registerDiscrepancies() {
 		"Lists the differences that the daily audit found. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 }
 
-// listDiscrepancies shows where the daily audit found that totals and events
-// disagree. The list is empty unless something is wrong with the service.
+// listDiscrepancies lists the differences between totals and events that the daily audit has found. Without a
+// fault in the service, the list is empty.
 func (s *server) listDiscrepancies(ctx context.Context, in *listDiscrepanciesInput) (*listDiscrepanciesOutput, error) {
 	var after *db.DiscrepancyKey
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {

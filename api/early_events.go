@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// earlyWarnings warn once per meter of events from before their customer's first billing
-// period, which nothing bills.
+// earlyWarnings returns one warning per meter for events before the first billing period of their customer,
+// which are not billed.
 func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome) (warnings []string) {
 	early := make(map[string]bool)
 	for i, outcome := range outcomes {

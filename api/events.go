@@ -31,7 +31,7 @@ type ingestResult struct {
 	Warnings   []string      `json:"warnings" doc:"Hints about accepted and rejected events, such as unknown fields or event types without a meter"`
 	Errors     []ingestError `json:"errors"`
 
-	rejections []metering.Rejection     // behind errors
+	rejections []metering.Rejection     // complete rejections of the entries in Errors
 	uncounted  map[metering.Verdict]int // accepted events that a meter could not count
 }
 
@@ -52,7 +52,7 @@ func (s *server) registerEvents() {
 	s.describeEvents()
 }
 
-// ingestEvent stores one event; a rejection is the whole request's.
+// ingestEvent stores one event. If the event is rejected, the request fails.
 func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
 		decoder := newEventDecoder(body)
@@ -86,20 +86,20 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 	})
 }
 
-// rejected counts an event that was sent alone, and refuses the request.
+// rejected counts the rejection of a single event and returns its error.
 func (s *server) rejected(ctx context.Context, r *metering.Rejection) error {
 	s.countEvents(ctx, ingestResult{Rejected: 1, Errors: []ingestError{{Code: r.Code}}})
 	return refusal(r)
 }
 
-// refusal is the problem of an event that was sent alone. It has the rule's code that
-// the errors of a batch have.
+// refusal returns the error of a rejected single event. Its field has the same code as in the errors of a
+// batch.
 func refusal(r *metering.Rejection) error {
 	return refusalIn("body", r)
 }
 
-// refusalIn is the problem of an event at a place of the body, with which the whole request is
-// refused.
+// refusalIn returns the error of a request that fails because of one event. event is the location of the
+// event.
 func refusalIn(event string, r *metering.Rejection) error {
 	if r.Code == notAnObject.Code {
 		return refusalAt(event, r.Code, r.Message)
@@ -113,7 +113,7 @@ func refusalAt(location, code, message string) error {
 	return err
 }
 
-// ingestEvents stores the events of a batch that break no rule.
+// ingestEvents stores the valid events of a batch.
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
 		batch, err := s.readBatch(ctx, body)
@@ -142,7 +142,7 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 	})
 }
 
-// readBatch reads a body with events.
+// readBatch reads a batch of events from a body.
 func (s *server) readBatch(ctx context.Context, body io.Reader) (sentEvents, error) {
 	turns := s.inTurns(ctx, body)
 	decoder := newEventDecoder(turns)
@@ -161,7 +161,8 @@ func (s *server) readBatch(ctx context.Context, body io.Reader) (sentEvents, err
 	return batch, nil
 }
 
-// withEventsBody refuses a body that is none of events before any of it is read.
+// withEventsBody passes the body to store. It refuses a body with a wrong size or media type before it is
+// read.
 func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) (ingestResult, error)) (*ingestOutput, error) {
 	x := exchangeOf(ctx)
 	if x.request.ContentLength > maxEventsBody {
@@ -186,14 +187,13 @@ func eventsMediaType(header string) error {
 	return metering.Errorf(codeMediaType, "the content type of events must be application/json")
 }
 
-// ingest stores what was judged good and reports on everything. indexes are
-// the events' places in the request.
+// ingest stores valid events and returns the result of the whole request. indexes are the events' positions
+// in the request.
 func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []int, rejections []metering.Rejection) (ingestResult, error) {
 	var outcomes []db.Outcome
 	if len(events) > 0 {
 		var err error
-		// The events keep their memory until they are stored, whether or not the
-		// client still waits; the writer has a deadline of its own.
+		// The writer needs the events even if the client disconnects. It has its own deadline.
 		outcomes, err = s.Writer.Ingest(context.WithoutCancel(ctx), principalOf(ctx).Tenant.ID, events)
 		if err != nil {
 			return ingestResult{}, err
@@ -202,7 +202,7 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 	return s.reportIngest(ctx, events, indexes, outcomes, rejections), nil
 }
 
-// reportIngest reports the outcomes of events, and counts them.
+// reportIngest returns and counts the results of a request with events.
 func (s *server) reportIngest(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
 	result := report(events, indexes, outcomes, append(rejections, refused(outcomes, indexes)...))
 	s.countEvents(ctx, result)
@@ -211,7 +211,7 @@ func (s *server) reportIngest(ctx context.Context, events []metering.Event, inde
 	return result
 }
 
-// refused are the events that only the database could reject.
+// refused returns the rejections that only the database could decide.
 func refused(outcomes []db.Outcome, indexes []int) (rejections []metering.Rejection) {
 	for i, outcome := range outcomes {
 		var r metering.Rejection
@@ -309,20 +309,21 @@ func conflictWarning(index int, unkept bool) string {
 	return fmt.Sprintf(warning+"; GET /v1/events/conflicts lists it", index)
 }
 
-// sentEvent is an event as it was decoded, or the rule that its form breaks.
+// sentEvent is a decoded event, or its rejection.
 type sentEvent struct {
 	metering.SentEvent
 	rejection *metering.Rejection
-	ignored   []string // fields that no event has
+	ignored   []string // unknown fields
 }
 
-// sentEvents are those of a request.
+// sentEvents is the decoded events of a request.
 type sentEvents struct {
 	events  []sentEvent
-	ignored []string // fields beside them
+	ignored []string // unknown fields of the batch
 }
 
-// unknown warns of fields that are ignored. A strict tenant has them rejected.
+// unknown returns warnings about unknown fields. For a strict tenant it returns none, because the events are
+// rejected.
 func (s sentEvents) unknown(ctx context.Context) []string {
 	if principalOf(ctx).Tenant.Strict {
 		return nil
@@ -351,8 +352,8 @@ func (e sentEvent) judge(now time.Time, retention metering.Retention) (metering.
 	return event, nil
 }
 
-// describeEvents attaches the schemas that huma would derive from a Body
-// field: the bodies of these operations are read by hand.
+// describeEvents documents the bodies with events. These operations decode their bodies themselves, so huma
+// does not know the schemas.
 func (s *server) describeEvents() {
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	schemas["Event"], schemas["EventBatch"] = eventSchema(), batchSchema()

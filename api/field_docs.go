@@ -7,7 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// fieldDocs describes fields by name, or by schema and name, if their tag does not.
+// fieldDocs has the descriptions of fields without one in their tag, by field name or by schema and field
+// name.
 var fieldDocs = map[string]string{
 	"action":               "The action, such as api_key.create",
 	"aggregation":          "'sum' adds the values of the events. 'count' adds 1 for each event",
@@ -139,12 +140,13 @@ var fieldDocs = map[string]string{
 	"UsageDiscrepancy.customer_external_id": "The customer's external ID; null: the sum of all customers",
 }
 
-// pathNouns are the nouns of those path segments that are not just their plural.
+// pathNouns has the nouns of path segments with a noun other than their singular.
 var pathNouns = map[string]string{
 	"api-keys": "API key", "hmac-secrets": "HMAC secret", "holds": "invoice hold", "oidc": "tenant",
 }
 
-// paramDocs describes parameters by name if their tag does not. pathDoc describes the others.
+// paramDocs has the descriptions of parameters without one in their tag, by name. pathDoc describes the
+// others.
 var paramDocs = map[string]string{
 	"actor":       "Only entries of this actor",
 	"event_type":  "Only events of this type",
@@ -159,7 +161,7 @@ var paramDocs = map[string]string{
 	"version":     "The number of the version",
 }
 
-// describeFields describes the fields and parameters that have no description yet.
+// describeFields sets the descriptions of all fields and parameters without one.
 func (s *server) describeFields() {
 	for name, schema := range s.api.OpenAPI().Components.Schemas.Map() {
 		for field, property := range schema.Properties {
@@ -182,7 +184,7 @@ func (s *server) describeFields() {
 	}
 }
 
-// pathDoc describes the id or slug of a resource by the segment before it.
+// pathDoc returns the description of an id or slug in a path. It names the resource of the preceding segment.
 func pathDoc(path string, p *huma.Param) string {
 	before, _, found := strings.Cut(path, "/{"+p.Name+"}")
 	segment := before[strings.LastIndexByte(before, '/')+1:]

@@ -8,17 +8,16 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// adaptToGenerators changes the document where client generators would take a
-// keyword for more than this API promises. Requests are validated as before.
+// adaptToGenerators changes keywords of the document that client generators interpret too strictly. The
+// validation of requests does not change.
 func adaptToGenerators(document *huma.OpenAPI) {
 	openResponses(document)
 	describeDefaults(document)
 	requireText(document)
 }
 
-// openResponses lets responses and messages have fields that the document does
-// not name, so that a client that is generated today accepts one that is added
-// later. Request bodies stay closed.
+// openResponses allows unknown fields in responses and messages, so that generated clients accept fields that
+// future versions add. Request bodies do not allow them.
 func openResponses(document *huma.OpenAPI) {
 	seen := map[*huma.Schema]bool{}
 	open := func(schema *huma.Schema) {
@@ -36,8 +35,8 @@ func openResponses(document *huma.OpenAPI) {
 	}
 }
 
-// describeDefaults replaces the defaults of request fields by a sentence:
-// openapi-typescript makes a field with the keyword default a required one.
+// describeDefaults replaces the keyword default of request fields by a sentence, because openapi-typescript
+// makes a field with a default required.
 func describeDefaults(document *huma.OpenAPI) {
 	seen := map[*huma.Schema]bool{}
 	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
@@ -53,7 +52,7 @@ func describeDefaults(document *huma.OpenAPI) {
 				if field.Description != "" {
 					separator = ". "
 				}
-				value, _ := json.Marshal(field.Default) // the document is marshalled too
+				value, _ := json.Marshal(field.Default) // cannot fail: the document itself is marshalled
 				field.Description += separator + "Default: " + strings.Trim(string(value), `"`)
 				field.Default = nil
 			}
@@ -61,8 +60,8 @@ func describeDefaults(document *huma.OpenAPI) {
 	}
 }
 
-// requireText documents that a required text of a path or query is not empty:
-// an empty one is refused as missing.
+// requireText documents that required texts of paths and queries are not empty, because an empty text counts
+// as missing.
 func requireText(document *huma.OpenAPI) {
 	for _, op := range operationsIn(document) {
 		for _, p := range op.Parameters {
@@ -74,8 +73,7 @@ func requireText(document *huma.OpenAPI) {
 	}
 }
 
-// walkBodies calls visit once for each schema of the bodies and each schema
-// that they refer to.
+// walkBodies calls visit once for each schema of the bodies, referenced schemas included.
 func walkBodies(document *huma.OpenAPI, content map[string]*huma.MediaType, seen map[*huma.Schema]bool, visit func(*huma.Schema)) {
 	for _, body := range content {
 		if body.Schema != nil {

@@ -35,7 +35,7 @@ func (s *server) health(context.Context, *struct{}) (*healthOutput, error) {
 	return out, nil
 }
 
-// Readiness has the state of every check: healthy, or what is wrong.
+// Readiness is the state of every check: healthy, or the kind of failure.
 type Readiness struct {
 	Status   string `json:"status" enum:"ok,unavailable"`
 	Database string `json:"database" enum:"ok,unavailable,not_migrated,read_only,full" doc:"Whether a small write succeeds"`
@@ -49,12 +49,12 @@ const healthy = "ok"
 // check is a condition that readiness reports.
 type check struct {
 	name     string
-	required bool // the process is not ready without it
+	required bool // the process is not ready if the check fails
 	state    *string
 	probe    func(context.Context) (state string, err error)
 }
 
-// checks are all checks; their states are written to r.
+// checks returns all checks. Their states are written to r.
 func (s *server) checks(r *Readiness) []check {
 	return []check{
 		{"database", true, &r.Database, s.checkDatabase},
@@ -96,20 +96,20 @@ func (s *server) checkBodies(context.Context) (string, error) {
 	return healthy, nil
 }
 
-// Any caller may ask for readiness, so checks run at most once a second.
+// Readiness is public, so the checks run at most once a second.
 const (
 	checkEvery   = time.Second
 	checkTimeout = 3 * time.Second
 )
 
-// lastChecks are the results of the checks when they ran last.
+// lastChecks is the cached result of the checks.
 type lastChecks struct {
 	mu     sync.Mutex
 	at     time.Time // zero: never
 	result Readiness
 }
 
-// check runs the checks, unless they ran within checkEvery.
+// check returns the results of the checks, at most checkEvery old.
 func (s *server) check() Readiness {
 	s.checked.mu.Lock()
 	defer s.checked.mu.Unlock()
@@ -139,7 +139,7 @@ type readinessOutput struct {
 	Body   Readiness
 }
 
-// readiness fails if events cannot be stored or usage cannot be read.
+// readiness returns 503 if events cannot be stored or usage cannot be read.
 func (s *server) readiness(context.Context, *struct{}) (*readinessOutput, error) {
 	out := &readinessOutput{Status: http.StatusOK, Body: s.check()}
 	if out.Body.Status != healthy {
@@ -148,7 +148,7 @@ func (s *server) readiness(context.Context, *struct{}) (*readinessOutput, error)
 	return out, nil
 }
 
-// checkMetrics shows Prometheus which checks fail, whether or not another caller asks.
+// checkMetrics is a Prometheus collector of the failing checks. It runs the checks itself.
 type checkMetrics struct{ *server }
 
 var checkFailing = prometheus.NewDesc("odometer_check_failing", "1 while a check of GET /readyz fails, 0 while it does not.", []string{"check"}, nil)
@@ -166,8 +166,8 @@ func (m checkMetrics) Collect(all chan<- prometheus.Metric) {
 	}
 }
 
-// refuseWrites keeps an operation that writes from running while this process's clock is
-// wrong: rows are dated, charged and deleted by it.
+// refuseWrites refuses writes while this process's clock is wrong, because rows are dated, charged and
+// deleted by the clock.
 func (s *server) refuseWrites(ctx huma.Context, next func(huma.Context)) {
 	if op := ctx.Operation(); op.Method == http.MethodGet && op.Metadata["writes"] != true {
 		next(ctx)
@@ -180,7 +180,7 @@ func (s *server) refuseWrites(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// writing marks an operation that stores something although its method is GET.
+// writing marks a GET operation that writes to the database.
 func writing(op huma.Operation) huma.Operation {
 	op.Metadata["writes"] = true
 	return op

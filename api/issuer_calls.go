@@ -11,12 +11,11 @@ import (
 
 const maxIssuerBody = 1 << 20
 
-// maxIssuerCalls bounds the calls to issuers that are under way in the process. One host
-// has half of them at most, so that an issuer that never answers leaves room for others.
+// maxIssuerCalls bounds the concurrent calls to issuers. One host gets at most half of them, so that an
+// issuer that never responds leaves room for others.
 const maxIssuerCalls = 32
 
-// issuerCalls bounds the calls to issuers, and cuts answers that are longer than any
-// issuer's: they are read whole.
+// issuerCalls bounds the concurrent calls to issuers and the size of responses, which are read into memory.
 type issuerCalls struct {
 	http.RoundTripper
 	shares *db.Shares[string] // by host
@@ -40,7 +39,7 @@ func (c issuerCalls) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// issuerAnswer ends its call when it is closed.
+// issuerAnswer is the body of a response. Close ends the call.
 type issuerAnswer struct {
 	io.Reader
 	body io.Closer

@@ -12,21 +12,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// numbersKept is any JSON value with its numbers as they were sent: of one that
-// no float holds, validation can name the place.
+// numbersKept decodes a JSON value with its numbers as json.Number. Validation can then name the location of
+// a number that does not fit a float.
 type numbersKept struct{ into *any }
 
 func (n numbersKept) UnmarshalJSON(text []byte) error { return decodeKeepingNumbers(text, n.into) }
 
-// decodeKeepingNumbers decodes the first JSON value of a text with its numbers as json.Number.
+// decodeKeepingNumbers decodes the first JSON value of a text. Numbers become json.Number.
 func decodeKeepingNumbers(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	return decoder.Decode(into)
 }
 
-// unmarshal is json.Unmarshal with errors that do not repeat what was sent. huma calls it
-// for the whole of a body first.
+// unmarshal is json.Unmarshal with errors that do not repeat request data. huma first calls it with the whole
+// body.
 func unmarshal(data []byte, into any) error {
 	if tree, whole := into.(*any); whole {
 		if err := unclearRule(data); err != nil {
@@ -52,9 +52,8 @@ func unmarshal(data []byte, into any) error {
 	return err
 }
 
-// unclearRule returns the rule that a body breaks which JSON parsers read in different ways:
-// a name that is given twice, or text that is not UTF-8. Syntax errors are left to
-// encoding/json.
+// unclearRule returns an error for a body that JSON parsers read in different ways: with a repeated name, or
+// with text that is not UTF-8. Syntax errors are reported by encoding/json.
 func unclearRule(body []byte) error {
 	decoder := jsontext.NewDecoder(bytes.NewBuffer(body))
 	_, err := decoder.ReadValue()
@@ -71,7 +70,7 @@ func unclearRule(body []byte) error {
 	return nil
 }
 
-// place returns the location of a problem: body.metadata.a of /metadata/a.
+// place returns the location of a JSON pointer, such as body.metadata.a for /metadata/a.
 func place(pointer jsontext.Pointer) string {
 	names := []string{"body"}
 	for name := range pointer.Tokens() {

@@ -9,8 +9,8 @@ const socketBytes = 64 << 10
 // listener gives the connections that it accepts small send buffers.
 type listener struct{ net.Listener }
 
-// Listener returns a listener whose connections have small send buffers, so that slow clients block the
-// sender.
+// Listener returns a listener that accepts connections with small send buffers. A write to a slow client
+// therefore blocks early.
 func Listener(of net.Listener) net.Listener { return listener{of} }
 
 func (l listener) Accept() (net.Conn, error) {

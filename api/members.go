@@ -62,7 +62,7 @@ func mayGive(who Principal, role metering.Role) error {
 	return metering.Errorf(metering.CodeForbidden, "the role must not have more permissions than the caller")
 }
 
-// MemberPath names a member in a path.
+// MemberPath identifies a member in a path.
 type MemberPath struct {
 	ID string `path:"id" example:"member_12"`
 }

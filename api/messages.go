@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// messages describes what is sent to tenants: to their webhooks, and to the
-// receiver of statements that a billing provider can be.
+// messages documents the messages to tenants: to their webhooks, and to the receiver of statements if it is
+// the billing provider.
 func (s *server) messages() {
 	document := s.api.OpenAPI()
 	document.Webhooks = map[string]*huma.PathItem{}
@@ -51,7 +51,7 @@ func (s *server) messages() {
 
 const toWebhooks = "Sent to the webhooks that subscribe to this event type."
 
-// discrepancyDetected describes the data of metering.MessageDiscrepancyDetected.
+// discrepancyDetected is the data of metering.MessageDiscrepancyDetected.
 type discrepancyDetected struct{}
 
 // Schema implements huma.SchemaProvider.
@@ -62,8 +62,8 @@ func (discrepancyDetected) Schema(schemas huma.Registry) *huma.Schema {
 	})
 }
 
-// registerUnion adds a schema with alternatives, by the value of the field that
-// distinguishes them, and returns a reference to the schema.
+// registerUnion adds a schema with alternatives and returns a reference to it. field distinguishes the
+// alternatives.
 func registerUnion(schemas huma.Registry, name, field string, alternatives map[string]*huma.Schema) *huma.Schema {
 	union := &huma.Schema{Discriminator: &huma.Discriminator{PropertyName: field, Mapping: map[string]string{}}}
 	for _, value := range slices.Sorted(maps.Keys(alternatives)) {
@@ -74,9 +74,8 @@ func registerUnion(schemas huma.Registry, name, field string, alternatives map[s
 	return &huma.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// callback describes messages of these kinds as one schema, for the operation that sets
-// their URL: OpenAPI 3.0 has no webhooks, and some generators make only the types that an
-// operation refers to.
+// callback describes messages of these kinds as one schema, for the operation that sets their URL. OpenAPI
+// 3.0 has no webhooks, and some generators create only types that an operation refers to.
 func callback(document *huma.OpenAPI, id, schema string, kinds ...metering.MessageKind) map[string]map[string]*huma.PathItem {
 	alternatives := map[string]*huma.Schema{}
 	for _, kind := range kinds {
@@ -88,7 +87,7 @@ func callback(document *huma.OpenAPI, id, schema string, kinds ...metering.Messa
 	return map[string]map[string]*huma.PathItem{"message": {"{$request.body#/url}": {Post: &one}}}
 }
 
-// describeMessage adds a kind of messages to the document.
+// describeMessage adds a kind of message to the document.
 func describeMessage[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, description string) {
 	schemas := document.Components.Schemas
 	reference := schemas.Schema(reflect.TypeFor[metering.MessageOf[Data]](), true, "")

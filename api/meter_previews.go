@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// previewTime bounds the time in which a preview reads the events of a range.
+// previewTime bounds how long a preview reads the events of a range.
 const previewTime = time.Minute
 
 // PreviewSpan is the range of a preview.
@@ -49,7 +49,7 @@ type meterPreview struct {
 	Sample         []previewedEvent    `json:"sample" doc:"The latest 100 events that were read, newest first"`
 }
 
-// PreviewedUsage is the usage of events by a definition that is not saved.
+// PreviewedUsage is the usage of events under an unsaved definition.
 type PreviewedUsage struct {
 	EventsRead   int               `json:"events_read" doc:"Number of events that were read"`
 	Counted      int               `json:"counted" doc:"Number of events that the definition counts"`
@@ -63,7 +63,7 @@ type previewedCustomer struct {
 	PreviewedUsage
 }
 
-// previewedEvent is an event and its measurement.
+// previewedEvent is an event with its measurement.
 type previewedEvent struct {
 	ID         string            `json:"id"`
 	CustomerID string            `json:"customer_id" doc:"The customer's external ID"`
@@ -89,8 +89,8 @@ func (s *server) registerMeterPreviews() {
 			"- An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.")), s.previewMeterChange)
 }
 
-// previewing marks an operation that changes nothing, and is heavy if its body has a start: preview
-// waits for the turn.
+// previewing marks an operation that changes nothing. It is heavy only if its body has a start, so preview
+// itself waits for the turn.
 func previewing(op huma.Operation) huma.Operation {
 	op.Metadata["reads"] = true
 	op.Extensions["x-heavy"] = true
@@ -117,7 +117,7 @@ func (s *server) previewMeterChange(ctx context.Context, in *previewMeterChangeI
 	return s.preview(ctx, query, in.Body.PreviewSpan)
 }
 
-// preview answers a query in a span. The query of a range waits for its turn.
+// preview runs a query in a span. If the span has a start, the query is heavy and waits for its turn.
 func (s *server) preview(ctx context.Context, query db.PreviewQuery, span PreviewSpan) (*meterPreviewOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	var err error

@@ -7,11 +7,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// names matches a code span, a text in single quotes, a request, or a name with an underscore.
+// names matches a code span, a text in single quotes, a request line, or a name with an underscore.
 var names = regexp.MustCompile("`[^`]*`|\\B'[^\\s'`][^'`]*'|\\b(?:GET|POST|PUT|PATCH|DELETE) /[\\w/{}.-]*[\\w}]|\\b(?:[a-z][a-z0-9]*\\.)*[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?:\\.[a-z0-9_]+)*")
 
-// markNames returns a description with its names as code spans. A struct tag cannot contain a
-// backtick, so descriptions write a name that could be an English word in single quotes.
+// markNames returns a description with its names as code spans. Descriptions write a name that could be an
+// English word in single quotes, because a struct tag cannot contain a backtick.
 func markNames(description string) string {
 	return names.ReplaceAllStringFunc(description, func(name string) string {
 		if name[0] == '`' {
@@ -21,7 +21,7 @@ func markNames(description string) string {
 	})
 }
 
-// markAllNames marks the names in the descriptions of the document.
+// markAllNames applies markNames to all descriptions of the document.
 func markAllNames(document *huma.OpenAPI) {
 	for _, schema := range document.Components.Schemas.Map() {
 		markSchema(schema)

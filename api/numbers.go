@@ -11,9 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// numbersHeader of a request chooses how decimals are written in the response:
-// as JSON numbers, which many generated clients read into floats, or as JSON
-// strings with the same digits.
+// numbersHeader is the request header that selects the form of decimals in the response: JSON numbers, or
+// JSON strings with the same digits. Many generated clients read JSON numbers into floats.
 const numbersHeader = "Odometer-Numbers"
 
 const (
@@ -40,8 +39,8 @@ func (s *server) chooseNumbers(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// decimalPlan has the places of decimals in a JSON value. The plan of free-form
-// values, such as metadata, is nil.
+// decimalPlan describes where a JSON value contains decimals. It is nil for free-form values, such as
+// metadata.
 type decimalPlan struct {
 	decimal bool
 	fields  map[string]*decimalPlan // of an object
@@ -49,8 +48,7 @@ type decimalPlan struct {
 	items   *decimalPlan            // of an array
 }
 
-// decimalsOf returns the plans of the operations' JSON responses that have decimals,
-// by operation and status.
+// decimalsOf returns the plans of the JSON responses with decimals, by operation and status.
 func decimalsOf(document *huma.OpenAPI) map[string]map[string]*decimalPlan {
 	plans := planner{document.Components.Schemas.Map(), map[*huma.Schema]*decimalPlan{}}
 	found := map[string]map[string]*decimalPlan{}
@@ -106,13 +104,13 @@ func (p planner) of(schema *huma.Schema) *decimalPlan {
 	return plan
 }
 
-// decimalQuoter puts the decimals of a JSON text between quotes while the text
-// passes in parts of any size. All other bytes stay.
+// decimalQuoter puts quotes around the decimals of a JSON text. The text can arrive in parts of any size. All
+// other bytes stay unchanged.
 type decimalQuoter struct {
 	plan    *decimalPlan // of the whole text
 	open    []container
 	field   *decimalPlan // of the value that follows
-	name    []byte       // of the field that the text is in
+	name    []byte       // of the current field
 	named   bool         // the next string is the value of a field, not its name
 	within  token
 	escaped bool
@@ -134,7 +132,7 @@ const (
 	withinDecimal
 )
 
-// quote returns the next part of the text. The bytes are valid until the next call.
+// quote returns the converted part of the text. The bytes are valid until the next call.
 func (q *decimalQuoter) quote(part []byte) []byte {
 	q.quoted = q.quoted[:0]
 	for _, c := range part {
@@ -178,7 +176,7 @@ func (q *decimalQuoter) continueString(c byte) {
 	}
 }
 
-// of is the plan of a field of the innermost object.
+// of returns the plan of a field of the innermost object.
 func (q *decimalQuoter) of(name []byte) *decimalPlan {
 	plan := q.open[len(q.open)-1].plan
 	if plan == nil {
@@ -215,7 +213,7 @@ func (q *decimalQuoter) begin(c byte) {
 	}
 }
 
-// value is the plan of the value that begins.
+// value returns the plan of the value that begins.
 func (q *decimalQuoter) value() *decimalPlan {
 	if len(q.open) == 0 {
 		return q.plan
@@ -230,9 +228,8 @@ func (q *decimalQuoter) value() *decimalPlan {
 	return q.field
 }
 
-// stringsDocument returns the OpenAPI document for clients that choose strings. In it
-// the decimals of responses are strings, and the operations that return decimals
-// require the header. decimals are the plans that decimalsOf returns.
+// stringsDocument returns the OpenAPI document for clients that choose strings. The decimals of its responses
+// are strings, and operations that return decimals require the header. decimals is the result of decimalsOf.
 func stringsDocument(document *huma.OpenAPI, decimals map[string]map[string]*decimalPlan) ([]byte, error) {
 	text, err := document.MarshalJSON()
 	if err != nil {
@@ -303,8 +300,8 @@ func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
 	return nil
 }
 
-// decimalPattern is how decimals are written. The strings have no format: with
-// format decimal some generators read the string into a float.
+// decimalPattern is the pattern of decimals as strings. They have no format, because some generators read a
+// string with the format decimal into a float.
 const decimalPattern = `^-?[0-9]+(\.[0-9]+)?$`
 
 func asText(schema node) {
@@ -312,12 +309,11 @@ func asText(schema node) {
 	delete(schema, "format")
 }
 
-// asDouble has generators use a 64-bit float, which holds 15 digits, for the
-// decimals of requests. Without it some use a float of 32 bits.
+// asDouble sets the format double, because some generators otherwise use a 32-bit float for the decimals of
+// requests. A 64-bit float holds 15 digits.
 func asDouble(schema node) { schema["format"] = "double" }
 
-// change calls replace for the decimals of a schema, and of all that it refers
-// to, once.
+// change calls replace once for each decimal of a schema, referenced schemas included.
 func (of stringsOf) change(part any, replace func(node)) {
 	switch part := part.(type) {
 	case []any:
@@ -338,7 +334,7 @@ func (of stringsOf) change(part any, replace func(node)) {
 	}
 }
 
-// textInstead is a type, or a list of types, with string instead of number.
+// textInstead returns a type, or a list of types, with string in place of number.
 func textInstead(kind any) any {
 	if kinds, several := kind.([]any); several {
 		for i := range kinds {

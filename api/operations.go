@@ -27,26 +27,26 @@ func remove(id, path string, permission Permission, summary, description string)
 	return operation(http.MethodDelete, id, path, permission, summary, description)
 }
 
-// operation returns an operation with the common fields. Its tag is the noun of its path.
+// operation returns an operation with the fields that all operations have. Its tag is the noun of its path.
 func operation(method, id, path string, permission Permission, summary, description string) huma.Operation {
 	op := huma.Operation{
 		Method: method, OperationID: id, Path: path, Summary: summary, Description: description, DefaultStatus: http.StatusOK,
 		Tags:     []string{tag(path)},
 		Metadata: map[string]any{"permission": permission},
-		// The permission is documented where readers of the document look for it.
+		// x-permission documents the permission for readers of the document.
 		Extensions: map[string]any{"x-permission": permission},
 	}
 	op.Security = noCredential
 	op.MaxBodyBytes = smallBody
 	if permission != Public {
-		op.MaxBodyBytes = 0 // the framework's, 1 MiB
+		op.MaxBodyBytes = 0 // the framework's limit, 1 MiB
 		op.Extensions["x-rate-limit"] = "calls"
 		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}
 	}
 	return op
 }
 
-// tag groups operations by their noun: /v1/meters/{slug} belongs to meters.
+// tag returns the noun of a path: meters for /v1/meters/{slug}.
 func tag(path string) string {
 	noun, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {

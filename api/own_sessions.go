@@ -27,7 +27,7 @@ func (s *server) registerOwnSessions() {
 		"The session is invalid on every replica as soon as the response is sent. You can end only your own sessions."), s.endSession)
 }
 
-// listSessions shows members where they are signed in.
+// listSessions lists the live sessions of the calling member in this tenant.
 func (s *server) listSessions(ctx context.Context, _ *struct{}) (*ownSessionsOutput, error) {
 	who, err := memberOf(ctx)
 	if err != nil {

@@ -87,7 +87,7 @@ func (s *server) listPlans(ctx context.Context, in *struct {
 	return &listPlansOutput{listOf(ctx, s, plans, showPlan, cursorOf)}, nil
 }
 
-// plan returns the tenant's plan of that slug.
+// plan returns the tenant's plan with this slug.
 func (s *server) plan(ctx context.Context, slug string) (metering.Plan, error) {
 	if !storable(slug) {
 		return metering.Plan{}, metering.Errorf(metering.CodeNotFound, "there is no plan with this slug")
@@ -107,7 +107,7 @@ func (s *server) getPlan(ctx context.Context, in *planSlug) (*planOutput, error)
 	return &planOutput{showPlan(p)}, nil
 }
 
-// PlanMeter names a meter in a plan.
+// PlanMeter identifies a meter in a plan.
 type PlanMeter struct {
 	Slug  string `path:"slug" maxLength:"64"`
 	Meter string `path:"meter" maxLength:"64" doc:"The meter's slug"`
@@ -162,7 +162,7 @@ func (s *server) getCustomerPlan(ctx context.Context, in *CustomerPath) (*custom
 	return s.planOf(ctx, c)
 }
 
-// planOf shows the customer's plan and assignments.
+// planOf returns the customer's plan and assignments.
 func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlanOutput, error) {
 	period, err := s.Store.Ledger.CurrentPeriod(ctx, principalOf(ctx).Tenant.ID, c.ID, s.Now())
 	if err != nil {
@@ -186,8 +186,8 @@ func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlan
 	return out, nil
 }
 
-// effectiveFrom returns the time from which a change of a customer's prices applies. Default: the
-// start of the next billing period, or of the current one if the customer was created in it.
+// effectiveFrom returns the time from which a change of a customer's prices applies. The default is the start
+// of the next billing period, or of the current period if the customer was created in it.
 func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent *SentTime) (time.Time, error) {
 	if sent != nil {
 		return sent.Time, nil

@@ -5,7 +5,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ModelTerms are the fields of a price beside those of the short form, as it is shown.
+// ModelTerms is the fields of a price in a response, except base_price, included_units, overage_rate and
+// currency.
 type ModelTerms struct {
 	Model         billing.Model     `json:"model,omitempty" doc:"How the units beyond the included units are charged. Absent with 'dimensions'"`
 	UnitPrice     *metering.Decimal `json:"unit_price,omitempty" doc:"Price of each charged unit, or of per_units charged units. Only with the model per_unit"`
@@ -62,14 +63,15 @@ func unlessZero(d metering.Decimal) *metering.Decimal {
 	return &d
 }
 
-// NewModel are the fields of a price that is to hold, beside those of the short form.
+// NewModel is the fields of a price in a request, except base_price, included_units, overage_rate and
+// currency.
 type NewModel struct {
 	NewRate
 	MinimumCharge SentDecimal `json:"minimum_charge" required:"false" doc:"Least charge for each billing period, with or without usage. 0: none"`
 	MaximumCharge SentDecimal `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0. Default: none"`
 }
 
-// NewRate are the fields of a model.
+// NewRate is the fields of a model in a request.
 type NewRate struct {
 	Model        *billing.Model `json:"model,omitempty" doc:"How the units beyond the included units are charged. Default: 'overage'"`
 	UnitPrice    SentDecimal    `json:"unit_price" required:"false" doc:"Price of each charged unit, or of per_units charged units. Required with the model per_unit"`
@@ -81,14 +83,14 @@ type NewRate struct {
 	FixedFee     SentDecimal    `json:"fixed_fee" required:"false" doc:"Fee for each counted event. Only with the model 'percentage'"`
 }
 
-// NewTier is a tier of a price that is to hold.
+// NewTier is a tier of a price in a request.
 type NewTier struct {
 	UpTo      *SentDecimal `json:"up_to" nullable:"true" doc:"Last quantity of the tier, included in it. Null in the last tier"`
 	UnitPrice SentDecimal  `json:"unit_price" doc:"Price of each unit, or of per_units units"`
 	FlatFee   SentDecimal  `json:"flat_fee" required:"false" doc:"Fee of the tier. With 'graduated', the fees of all tiers that the quantity reaches are charged. With 'volume', only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0"`
 }
 
-// terms returns the terms that a body asks for. currency is the default.
+// terms returns the terms in a body. currency is the default currency.
 func (in NewTerms) terms(currency string) (billing.Terms, error) {
 	t, err := in.unvalidated(currency)
 	if err != nil {
@@ -104,7 +106,7 @@ func (in NewTerms) terms(currency string) (billing.Terms, error) {
 	return t, in.requireAmount(rate, t.PriceModel())
 }
 
-// terms returns the terms that a body asks for, by dimension or not. currency is the default.
+// terms returns the terms in a body, with or without dimensions. currency is the default currency.
 func (in SentTerms) terms(currency string) (billing.Terms, error) {
 	if in.Dimensions == nil {
 		return in.NewTerms.terms(currency)
@@ -139,7 +141,7 @@ func (in NewTerms) rate() SentDimensionRate {
 	return SentDimensionRate{in.IncludedUnits, in.OverageRate, in.NewRate}
 }
 
-// terms returns the terms of a rate. They are not validated.
+// terms returns the terms of a rate. It does not validate them.
 func (in SentDimensionRate) terms(currency string) billing.Terms {
 	t := billing.Terms{
 		IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: currency,
@@ -164,7 +166,7 @@ func (in SentDimensionRate) terms(currency string) billing.Terms {
 	return t
 }
 
-// sentFields lists the fields that a request has.
+// sentFields returns the names of the fields in the request.
 func (in SentDimensionRate) sentFields() (names []string) {
 	for _, f := range []struct {
 		name string
@@ -188,7 +190,7 @@ func (in SentDimensionRate) sentFields() (names []string) {
 	return names
 }
 
-// refuseFields refuses fields of other models. at is the place of the rate in the request.
+// refuseFields returns an error for a field of another model. at is the location of the rate in the request.
 func (in SentDimensionRate) refuseFields(at string, model billing.Model) error {
 	for _, field := range in.sentFields() {
 		if err := model.RefuseField(field); err != nil {
@@ -198,7 +200,7 @@ func (in SentDimensionRate) refuseFields(at string, model billing.Model) error {
 	return nil
 }
 
-// requireAmount refuses a price without an amount: it would be free by mistake.
+// requireAmount returns an error for a price without an amount, which would be free by mistake.
 func (in NewTerms) requireAmount(rate SentDimensionRate, model billing.Model) error {
 	if model != billing.ModelOverage {
 		return rate.requireAmount("body", model)
@@ -209,7 +211,7 @@ func (in NewTerms) requireAmount(rate SentDimensionRate, model billing.Model) er
 	return nil
 }
 
-// requireAmount refuses a rate without an amount.
+// requireAmount returns an error for a rate without an amount.
 func (in SentDimensionRate) requireAmount(at string, model billing.Model) error {
 	field, sent := "overage_rate", in.OverageRate.sent
 	switch model {

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// PriceImpact is the change of charges in one currency by a price.
+// PriceImpact is the effect of a price on the charges in one currency.
 type PriceImpact struct {
 	Currency  string           `json:"currency" example:"USD"`
 	Before    metering.Decimal `json:"before" doc:"Total charges of the affected customers now"`
@@ -26,7 +26,7 @@ func showImpact(impact []db.PriceImpact) []PriceImpact {
 	return shown
 }
 
-// previewedImpact is a PriceImpact with some of its customers.
+// previewedImpact is a PriceImpact with the most affected customers.
 type previewedImpact struct {
 	PriceImpact
 	Largest []customerImpact `json:"largest" doc:"At most 10 customers with different charges, in order of the absolute difference, largest first"`
@@ -50,7 +50,7 @@ func showPreviewedImpact(impact []db.PriceImpact) []previewedImpact {
 	return shown
 }
 
-// aboutPreview describes the operations that preview a price.
+// aboutPreview is the API text about the operations that preview a price.
 const aboutPreview = "Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed."
 
 type pricePreview struct {

@@ -8,13 +8,13 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// The fields that say which provider is saved, and whether it begins anew.
+// Fields that every provider has in a request.
 const (
 	providerType = "type"
 	newReceiver  = "new_receiver"
 )
 
-// settingsBody is the body of an operation that saves a provider.
+// settingsBody sets the body of an operation that saves a provider.
 func (s *server) settingsBody(op huma.Operation) huma.Operation {
 	schema := &huma.Schema{
 		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
@@ -39,8 +39,8 @@ func (s *server) settingsBody(op huma.Operation) huma.Operation {
 	return op
 }
 
-// describeProvider adds to the schema of a provider what is shown of the
-// settings: secrets only where they were made here.
+// describeProvider adds the settings to the schema of a provider in responses. Secrets are excluded, except those
+// that Odometer creates.
 func (s *server) describeProvider() {
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	schemas["Connectable"].Properties[providerType] = s.kindSchema()
@@ -74,7 +74,7 @@ func (s *server) kindSchema() *huma.Schema {
 	return schema
 }
 
-// sentSetting is the schema of a setting in a request.
+// sentSetting returns the schema of a setting in a request.
 func sentSetting(setting providers.Setting) *huma.Schema {
 	schema := settingSchema(setting)
 	if setting.InRequest != "" {
@@ -106,7 +106,7 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 	return schema
 }
 
-// joined is the JSON of an object and of more of its fields.
+// joined returns the JSON of an object with additional fields.
 func joined(object any, more map[string]any) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil || len(more) == 0 {

@@ -115,8 +115,8 @@ func (s *server) setQuota(ctx context.Context, in *setQuotaInput) (*quotaOutput,
 	return &quotaOutput{showQuota(set)}, nil
 }
 
-// customerOrPlan finds the customer or the plan that a quota or an alert is about. Without both
-// names, it returns neither.
+// customerOrPlan returns the customer or the plan of a quota or an alert. Without both names, it returns
+// neither.
 func (s *server) customerOrPlan(ctx context.Context, externalID, plan string) (metering.CustomerID, metering.PlanID, error) {
 	if externalID != "" {
 		c, err := s.customer(ctx, externalID)
@@ -184,7 +184,7 @@ func (s *server) deleteQuota(ctx context.Context, in *struct {
 	return out, nil
 }
 
-// QuotaAmount is usage of a meter that is checked or reserved.
+// QuotaAmount is an amount of a meter's usage to check or to reserve.
 type QuotaAmount struct {
 	Meter  string          `json:"meter" maxLength:"64" doc:"Slug of the meter"`
 	Group  json.RawMessage `json:"group,omitempty" doc:"Group of the usage: an object with a value for each property of the meter's group_by. Without 'group', quotas of single groups do not limit the amount"`
@@ -205,7 +205,7 @@ func (a QuotaAmount) read(at string) (db.QuotaAmount, error) {
 	return read, nil
 }
 
-// QuotaCheck asks whether a customer may use an amount.
+// QuotaCheck is a request to check whether a customer may use an amount.
 type QuotaCheck struct {
 	Customer string `json:"customer" maxLength:"255" doc:"External ID of the customer"`
 	QuotaAmount
@@ -223,7 +223,7 @@ type quotaDecision struct {
 	QuotaLevel
 }
 
-// QuotaLevel is the usage of a quota. Fields are null where there is no quota.
+// QuotaLevel is the usage of a quota. All fields are null if there is no quota.
 type QuotaLevel struct {
 	Used      *metering.Decimal `json:"used" doc:"Total of the meter, or of the quota's group, in the current period, counted as for the bill"`
 	Reserved  *metering.Decimal `json:"reserved" doc:"Amount of the reservations of the current period that are not settled, released or expired"`

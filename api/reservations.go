@@ -43,7 +43,7 @@ func (s *server) reservations() {
 		"Frees the reserved amounts. Repeating the request changes nothing. Returns 409 if the reservation is settled."), s.releaseReservation)
 }
 
-// sharedNow is the time by the database's clock, which all replicas have in common.
+// sharedNow returns the time of the database's clock, which all replicas share.
 func (s *server) sharedNow() time.Time { return s.ClockOffset.Correct(s.Now()) }
 
 type reservation struct {
@@ -57,7 +57,7 @@ func showReservation(r db.Reservation) reservation {
 	return reservation{r.ID, true, r.Exceeded, r.ExpiresAt.UTC()}
 }
 
-// refusedReservation is the answer where a hard quota has less left.
+// refusedReservation is the response if a hard quota has less left than the requested amount.
 type refusedReservation struct {
 	Allowed   bool             `json:"allowed" doc:"Always false: nothing is reserved"`
 	QuotaID   string           `json:"quota_id" example:"quo_5"`
@@ -121,10 +121,10 @@ func (s *server) readReserve(in *reserveInput) (request db.ReserveRequest, err e
 	return request, err
 }
 
-// itemAt is the path of an item of a request.
+// itemAt returns the location of an item in a request.
 func itemAt(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// describeReserve gives each status of an answer to a reservation its schema.
+// describeReserve documents the schema of each status of a reservation's response.
 func (s *server) describeReserve() {
 	document := s.api.OpenAPI()
 	answer := func(description string, body reflect.Type) *huma.Response {
@@ -136,7 +136,7 @@ func (s *server) describeReserve() {
 	responses["201"] = answer("Reserved", reflect.TypeFor[reservation]())
 }
 
-// ReservationPath names a reservation.
+// ReservationPath identifies a reservation in a path.
 type ReservationPath struct {
 	ID string `path:"id" maxLength:"128" doc:"The reservation's id"`
 }
@@ -223,8 +223,7 @@ func (s *server) settleReservation(ctx context.Context, in *ReservationPath) (*i
 	})
 }
 
-// judgeSettlement returns the events of a reservation's customer, or the rule that one of them
-// breaks.
+// judgeSettlement returns the events of a settlement, or an error for the first event that breaks a rule.
 func (s *server) judgeSettlement(ctx context.Context, reservation string, sent []sentEvent) ([]metering.Event, error) {
 	now, events := s.Now(), make([]metering.Event, len(sent))
 	for i, e := range sent {

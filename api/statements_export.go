@@ -23,16 +23,16 @@ type exportStatementsInput struct {
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page. The Link header contains it"`
 }
 
-// statementColumns are those of the file. The adjustments of a usage line are part of its amount.
+// statementColumns is the columns of the file. The adjustments of a usage line are part of its amount.
 var statementColumns = []string{
 	"customer_id", "external_id", "customer_name", "period_id", "period_start", "period_end", "state", "closed_at", "line", "meter_slug",
 	"usage", "event_count", "price_version", "price_source", "charge", "adjustments", "amount", "currency", "late_usage", "late_amount",
 }
 
-// exportedCustomers is the last customer of the previous page.
+// exportedCustomers is the cursor of an export: the last customer of the previous page.
 type exportedCustomers struct{ After metering.CustomerID }
 
-// customerStatements are the bills of one customer.
+// customerStatements is the bills of one customer.
 type customerStatements struct {
 	metering.Customer
 	statements []billing.Statement
@@ -50,7 +50,7 @@ func (s *server) registerStatementExports() {
 	s.describeFile(statementsExport, "The lines of one page of customers", map[string]*huma.Schema{"text/csv": {Type: huma.TypeString}})
 }
 
-// exportStatements streams the bills of some customers, one customer after the other.
+// exportStatements streams the bills of a page of customers, one customer after another.
 func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput) (*huma.StreamResponse, error) {
 	tenant := principalOf(ctx).Tenant
 	month, err := monthNamed(in.Month, tenant.Location())
@@ -80,7 +80,7 @@ func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput
 		of.statements, err = s.Store.Ledger.StatementsEnding(ctx, tenant.ID, id, month, s.Now())
 		return of, err
 	}
-	var first customerStatements // read before the answer begins, so that a failure still is a problem
+	var first customerStatements // read before the response begins, so that a failure is still reported as a problem
 	if len(ids) > 0 {
 		if first, err = read(ids[0]); err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput
 				if err := rows.WriteAll(of.rows()); err != nil {
 					return err
 				}
-				return flush() // at once: the next customer may take long
+				return flush() // at once, because reading the next customer can take long
 			}
 			if err := send(first); err != nil {
 				return err
@@ -121,17 +121,17 @@ func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput
 	}}, nil
 }
 
-// monthNamed returns the local month of a text in the form YYYY-MM.
+// monthNamed returns the month of a text in the form YYYY-MM, in the time zone.
 func monthNamed(text string, zone *time.Location) (metering.Range, error) {
 	named, err := time.Parse("2006-01", text)
 	if err != nil || named.Year() < 1 {
 		return metering.Range{}, metering.Invalid("query.month", "must be a month in the form YYYY-MM, such as 2026-11")
 	}
-	middle := time.Date(named.Year(), named.Month(), 15, 0, 0, 0, 0, zone) // in the month, whatever the clocks do at its ends
+	middle := time.Date(named.Year(), named.Month(), 15, 0, 0, 0, 0, zone) // inside the month, even if the clock changes at its ends
 	return billing.CalendarPeriod(middle, zone), nil
 }
 
-// rows has one row for each line of the bills, and one for each adjustment that no line includes.
+// rows returns one row for each line of the bills, and one for each adjustment that is not part of a line.
 func (of customerStatements) rows() (rows [][]string) {
 	for _, s := range of.statements {
 		head := of.head(s)
@@ -150,7 +150,7 @@ func (of customerStatements) rows() (rows [][]string) {
 	return rows
 }
 
-// head is the cells that all rows of a bill share.
+// head returns the cells that all rows of a bill have in common.
 func (of customerStatements) head(s billing.Statement) []string {
 	id, closedAt := "", ""
 	if s.ID != 0 {
@@ -165,7 +165,7 @@ func (of customerStatements) head(s billing.Statement) []string {
 	}
 }
 
-// adjustedIn is the part of a line's amount that comes from adjustments.
+// adjustedIn returns the sum of the adjustments in a line's amount.
 func adjustedIn(s billing.Statement, l billing.StatementLine) (sum metering.Decimal) {
 	for _, a := range s.Adjustments {
 		if a.MeterID == l.MeterID && a.Currency == l.Currency {

@@ -8,10 +8,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refuseStrangers rejects, by their place, events before they create customers. A strict
-// tenant rejects an unknown field, customer or event type, and a value that a meter cannot count,
-// unless the event repeats one that is stored. A tenant that rejects conflicts has them rejected here; two events of one request
-// that conflict with each other are found when they are stored. It costs other tenants nothing.
+// refuseStrangers returns the rejections of events by index, before the events create customers. A strict
+// tenant rejects unknown fields, customers and event types, and values that a meter cannot count, unless the
+// event repeats a stored event. A tenant that rejects key conflicts rejects conflicts with stored events
+// here. Conflicts between events of one request are found when the events are stored. For other tenants, the
+// function does nothing.
 func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, sent []sentEvent) (map[int]*metering.Rejection, error) {
 	tenant := principalOf(ctx).Tenant
 	rejectsConflicts := tenant.KeyConflicts == metering.RejectConflicts
@@ -46,7 +47,8 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 	return strangers, nil
 }
 
-// valueProblem is the rule that the value of an event breaks, after the word properties.
+// valueProblem returns the rule that the value of an event breaks, as the rest of a sentence after
+// "properties".
 func valueProblem(u db.UnusableValue) string {
 	if u.Rule == metering.ValueMissing {
 		return fmt.Sprintf("must have %q, the value of meter %q", u.Property, u.MeterSlug)
@@ -54,7 +56,7 @@ func valueProblem(u db.UnusableValue) string {
 	return fmt.Sprintf("must have a number below 10^%d as %q, the value of meter %q", metering.MaxIntegerDigits, u.Property, u.MeterSlug)
 }
 
-// withoutStrangers moves such events of a batch to its rejections.
+// withoutStrangers moves the events that refuseStrangers rejects to the batch's rejections.
 func (s *server) withoutStrangers(ctx context.Context, all []sentEvent, events []metering.Event, indexes []int, rejections []metering.Rejection) ([]metering.Event, []int, []metering.Rejection, error) {
 	sent := make([]sentEvent, len(indexes))
 	for i, index := range indexes {

@@ -9,12 +9,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// SentTime is an instant of a request, which metering.ParseTime parses. huma and
-// encoding/json parse a time.Time each in another way.
+// SentTime is an instant in a request. It uses metering.ParseTime, because huma and encoding/json parse
+// time.Time in different ways.
 type SentTime struct {
 	time.Time
-	sent   bool  // no instant stands for absence: each is a legal value
-	broken error // in a body
+	sent   bool  // a flag, because every instant is a legal value
+	broken error // only in a body
 }
 
 // UnmarshalText parses a query parameter.
@@ -24,7 +24,7 @@ func (s *SentTime) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// UnmarshalJSON parses a JSON string. Resolve returns its error, with the place.
+// UnmarshalJSON parses a JSON string. Resolve reports its error with the location.
 func (s *SentTime) UnmarshalJSON(literal []byte) error {
 	var text string
 	if err := json.Unmarshal(literal, &text); err != nil {
@@ -35,7 +35,7 @@ func (s *SentTime) UnmarshalJSON(literal []byte) error {
 	return nil
 }
 
-// pointer returns nil if none was sent.
+// pointer returns nil if no instant was sent.
 func (s *SentTime) pointer() *time.Time {
 	if s == nil || !s.sent {
 		return nil
@@ -43,7 +43,7 @@ func (s *SentTime) pointer() *time.Time {
 	return &s.Time
 }
 
-// Resolve returns the rule that an instant of a body breaks.
+// Resolve returns the error of an instant in a body.
 func (s *SentTime) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	if s.broken == nil {
 		return nil
@@ -51,8 +51,8 @@ func (s *SentTime) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: place.String(), Message: s.broken.Error()}}
 }
 
-// Schema sets the format as an extension: huma checks the formats that it knows of by
-// parsers of its own.
+// Schema sets the format as an extension, because huma validates the formats that it knows with its own
+// parsers.
 func (SentTime) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Extensions: map[string]any{"format": "date-time"}}
 }

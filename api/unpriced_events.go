@@ -11,9 +11,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const maxKeptMeters = 1000 // tenants
+const maxKeptMeters = 1000 // number of tenants
 
-// unpricedEvent is a counted event that at least one of the meter's prices does not charge.
+// unpricedEvent is a counted event without a matching price by dimension in at least one of the meter's
+// prices.
 type unpricedEvent struct {
 	*metering.Event
 	index int
@@ -21,7 +22,7 @@ type unpricedEvent struct {
 	key   json.RawMessage // nil: the event counts in metering.OtherGroup
 }
 
-// unpricedWarnings warn once per meter of events that no price by dimension charges.
+// unpricedWarnings returns one warning per meter for events that no price by dimension charges.
 func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome) (warnings []string) {
 	var unpriced []unpricedEvent
 	var customers []string
@@ -52,8 +53,8 @@ func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, 
 	return warnings
 }
 
-// isUnpriced reports whether the meter has counted the event and one of the meter's prices does not
-// charge it, and sets the event's key.
+// isUnpriced reports whether the meter has counted the event and at least one of the meter's prices does not
+// charge it. It sets the event's key.
 func (e *unpricedEvent) isUnpriced(outcome db.Outcome) bool {
 	if e.EventType != e.meter.EventType || outcome.Duplicate || outcome.Forgotten || outcome.Refused || outcome.Unmetered {
 		return false
@@ -72,8 +73,7 @@ func (e *unpricedEvent) isUnratedBy(t billing.DimensionTerms) bool {
 	return t.MeterID == e.meter.ID && t.Period.Contains(e.At) && !t.Terms.Rates(e.key)
 }
 
-// dimensionMeters returns the tenant's meters with prices by dimension, as they were at most
-// customersKeptFor ago.
+// dimensionMeters returns the tenant's meters with prices by dimension, at most customersKeptFor old.
 func (s *server) dimensionMeters(ctx context.Context) []db.DimensionMeter {
 	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
 	if kept, found := s.metersKept.Get(tenant); found && now.Sub(kept.readAt) < customersKeptFor {

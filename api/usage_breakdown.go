@@ -20,7 +20,7 @@ import (
 
 const breakdownPath = "/v1/usage/breakdown"
 
-// Names of dimensions. propertyPrefix precedes a property of the same name.
+// Names of dimensions. propertyPrefix is the prefix of a property with the same name as a dimension.
 const (
 	byCustomer     = "customer"
 	byPlan         = "plan"
@@ -55,7 +55,7 @@ type breakdownRow struct {
 	Other       bool             `json:"other,omitempty" doc:"Whether the row is the sum of all rows beyond 'limit'. Such a row is the last row of the last page"`
 }
 
-// breakdownResult is a List with a total.
+// breakdownResult is a page of a breakdown with the total of all pages.
 type breakdownResult struct {
 	List[breakdownRow]
 
@@ -65,12 +65,12 @@ type breakdownResult struct {
 	FilterGaps
 }
 
-// breakdownCursor is where a page begins. It carries the range, as usageCursor does.
+// breakdownCursor is the position at which a page begins. It contains the range, as usageCursor does.
 type breakdownCursor struct {
 	Range metering.Range
 	After *db.BreakdownPlace
-	Rows  int              // of earlier pages
-	Sum   metering.Decimal // of their values
+	Rows  int              // number of rows of the previous pages
+	Sum   metering.Decimal // sum of their values
 }
 
 func (s *server) registerBreakdown() {
@@ -136,7 +136,7 @@ func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.
 	}}, nil
 }
 
-// byValue reports whether the rows are in order of their values.
+// byValue reports whether the rows are sorted by value.
 func (in *breakdownInput) byValue() (bool, error) {
 	switch in.Order {
 	case orderValue:
@@ -150,7 +150,7 @@ func (in *breakdownInput) byValue() (bool, error) {
 	return in.Limit > 0 || in.Granularity == "", nil
 }
 
-// readDimensions reads the query's by.
+// readDimensions reads the query parameter `by`.
 func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
 	known := append([]string{byCustomer, byPlan}, query.Meter.Version.GroupBy...)
 	for _, name := range query.Meter.Version.GroupBy {
@@ -179,7 +179,8 @@ func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
 	return nil
 }
 
-// showBreakdown shows a page. The last page of a query with a limit has the row of all others.
+// showBreakdown returns a page. The last page of a query with a limit has a row with the sum of all other
+// rows.
 func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query db.BreakdownQuery, at breakdownCursor, page db.Breakdown) breakdownResult {
 	result := breakdownResult{
 		List:   List[breakdownRow]{Data: []breakdownRow{}, HasMore: page.More},
@@ -233,7 +234,7 @@ func writeBreakdownCSV(ctx context.Context, hc huma.Context, query db.BreakdownQ
 	return err
 }
 
-// breakdownCSV has a column for each dimension.
+// breakdownCSV returns the rows as CSV, with a column for each dimension.
 func breakdownCSV(query db.BreakdownQuery, limited bool, rows []breakdownRow) ([]byte, error) {
 	var header []string
 	column := func(is bool, name string) {
@@ -251,7 +252,7 @@ func breakdownCSV(query db.BreakdownQuery, limited bool, rows []breakdownRow) ([
 	column(limited, "other")
 	var text bytes.Buffer
 	out := csv.NewWriter(&text)
-	_ = out.Write(header) // the buffer takes everything
+	_ = out.Write(header) // a buffer returns no errors
 	for _, row := range rows {
 		cells, err := row.cells(query)
 		if err != nil {
@@ -266,8 +267,8 @@ func breakdownCSV(query db.BreakdownQuery, limited bool, rows []breakdownRow) ([
 	return text.Bytes(), out.Error()
 }
 
-// propertyColumn is the header of a property's column. No other column has it: a name that is
-// that of another column, or begins with propertyPrefix, gets the prefix.
+// propertyColumn returns the header of a property's column. It adds propertyPrefix to a name that equals
+// another column or begins with propertyPrefix, so that headers are unique.
 func propertyColumn(property string) string {
 	if slices.Contains([]string{byCustomer, byPlan, "window_start", "value", "other"}, property) || strings.HasPrefix(property, propertyPrefix) {
 		property = propertyPrefix + property
@@ -279,7 +280,7 @@ func (row breakdownRow) cells(query db.BreakdownQuery) (cells []string, err erro
 	dimension := func(is bool, text *string) {
 		switch {
 		case !is:
-		case text == nil: // of the row of all others
+		case text == nil: // in the row of all others
 			cells = append(cells, "")
 		default:
 			cells = append(cells, textCell(*text))

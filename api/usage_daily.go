@@ -42,7 +42,7 @@ func (s *server) registerDailyUsage() {
 		"Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.")), s.usageDaily)
 }
 
-// usageDaily shows what all customers together have used.
+// usageDaily returns the daily usage of all customers together.
 func (s *server) usageDaily(ctx context.Context, in *dailyInput) (*dailyOutput, error) {
 	days := lastDays(s.Now(), in.Days, principalOf(ctx).Tenant.Location())
 	meters, err := s.Store.Usage.Daily(ctx, principalOf(ctx).Tenant.ID, days)
@@ -67,7 +67,7 @@ func showDaily(m db.MeterDays) meterDaily {
 	return shown
 }
 
-// lastDays are so many days of a timezone, of which now is in the last.
+// lastDays returns the last days in a time zone. The last of them contains now.
 func lastDays(now time.Time, count int, timezone *time.Location) []metering.Range {
 	days := []metering.Range{metering.WindowOf(now, metering.Day, timezone)}
 	for len(days) < count {

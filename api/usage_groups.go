@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// grouped gives each group of a page its windows, subtotal and filter.
+// grouped returns the groups of a page with their windows, subtotals and filters.
 func grouped(page db.WindowPage) ([]usageGroup, error) {
 	subtotals := make(map[metering.GroupID]metering.Decimal, len(page.Groups))
 	for _, g := range page.Groups {
@@ -33,10 +33,10 @@ func grouped(page db.WindowPage) ([]usageGroup, error) {
 	return groups, nil
 }
 
-// maxFilters bounds the values of all filters together.
+// maxFilters bounds the number of values in all filters together.
 const maxFilters = 100
 
-// groupFilters reads the query's filter.<property>=value parameters.
+// groupFilters reads the query parameters filter.<property>=value.
 func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawMessage, error) {
 	filters := make(map[string][]json.RawMessage)
 	given := 0
@@ -75,7 +75,7 @@ func showGaps(gaps db.FilterGaps) FilterGaps {
 	return FilterGaps{gaps.Other, filterWarnings(gaps)}
 }
 
-// filterWarnings names usage that the group filters of a query may have missed.
+// filterWarnings returns warnings about usage that the group filters may have missed.
 func filterWarnings(gaps db.FilterGaps) (warnings []string) {
 	if gaps.Other != nil {
 		warnings = append(warnings, "total excludes usage of the group $other (other_total), some of which can match the group filters")
@@ -86,7 +86,7 @@ func filterWarnings(gaps db.FilterGaps) (warnings []string) {
 	return warnings
 }
 
-// groupedBy reads the query's group_by; nil if it is absent.
+// groupedBy reads the query parameter group_by. It returns nil if the parameter is absent.
 func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err error) {
 	query := exchangeOf(ctx).request.URL.Query()
 	if !query.Has("group_by") {
@@ -105,7 +105,7 @@ func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err 
 	return properties, nil
 }
 
-// splitNames splits values that are separated by commas, except known names.
+// splitNames splits values at commas, except values that are known names.
 func splitNames(values, known []string) (names []string) {
 	for _, value := range values {
 		if slices.Contains(known, value) {
@@ -117,7 +117,7 @@ func splitNames(values, known []string) (names []string) {
 	return names
 }
 
-// dimensions names what a meter is grouped by.
+// dimensions returns a text with the properties that a meter groups by.
 func dimensions(m metering.Meter) string {
 	if len(m.Version.GroupBy) == 0 {
 		return "it has none"

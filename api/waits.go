@@ -2,15 +2,15 @@ package api
 
 import "time"
 
-// The times for which a request waits for a shared resource. These are variables because tests
-// wait longer: a busy machine is no failure.
+// Maximum waits of requests for shared resources. These are variables because tests use longer waits, so that
+// they do not fail on a busy machine.
 var (
 	hashingWait       = 5 * time.Second        // for its turn to hash a password
-	bodyWait          = 2 * time.Second        // for room among the bodies of unverified senders
+	bodyWait          = 2 * time.Second        // for memory for the body of an unauthenticated sender
 	processorWait     = 10 * time.Second       // for its turn to decode a body
 	heavyWait         = 10 * time.Second       // for its turn to read all customers
-	credentialTimeout = 5 * time.Second        // for the database to find a credential
-	issuerTimeout     = 10 * time.Second       // for a tenant's OIDC issuer to answer
-	warningsWait      = time.Second            // for the database to read what the warnings about events need
+	credentialTimeout = 5 * time.Second        // for the database to return a credential
+	issuerTimeout     = 10 * time.Second       // for a response of a tenant's OIDC issuer
+	warningsWait      = time.Second            // for the database to return the data for warnings about events
 	redisTimeout      = 250 * time.Millisecond // for Redis to count a request
 )

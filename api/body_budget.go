@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Minimum time of a body before it can be ended, even if its budget is full: undisturbedTime, and one more
-// second for each fastBytes that have arrived.
+// Minimum time for a body, even if its budget is full: undisturbedTime, and one more second for each
+// fastBytes that have arrived. A slower body can be ended.
 const (
 	undisturbedTime = 500 * time.Millisecond
 	fastBytes       = 4 << 20
@@ -16,9 +16,9 @@ const (
 // bodyPoll is the time between two attempts to reserve memory.
 const bodyPoll = 50 * time.Millisecond
 
-// prefixBudget is the memory for the bodies of unauthenticated senders, for one purpose. Each address prefix
-// has a limit in it. A body that finds no room ends the oldest slow body: of its own prefix if the prefix has
-// reached its limit, of any prefix if the whole budget is used up.
+// prefixBudget is the memory for the bodies of unauthenticated senders, for one purpose. It has a limit for
+// each address prefix. A body that finds no room ends the oldest slow body. If its prefix has reached the
+// limit, that is a body of the same prefix. If the whole budget is used up, it is a body of any prefix.
 type prefixBudget struct {
 	purpose string
 	most    int64 // per prefix

@@ -70,8 +70,8 @@ const maxBlanks = 1 << 10
 // maxNesting is the nesting depth above which the decoder fails.
 const maxNesting = 10_000
 
-// trimmer removes two parts of a body: white space beyond maxBlanks in a row, which the decoder would keep in
-// memory, and the content of values at the depth maxNesting, which would make the decoder fail. Such a value
+// trimmer removes white space beyond maxBlanks in a row, which the decoder would keep in memory. It also
+// removes the content of values at the depth maxNesting, which would make the decoder fail. Such a value
 // breaks a rule of its event, or its field is ignored.
 type trimmer struct {
 	from     io.Reader

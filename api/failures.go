@@ -115,8 +115,8 @@ func (f *failures) addressOf(r *http.Request) string {
 	return AddressPrefix(address)
 }
 
-// AddressPrefix returns the part of an address that identifies one sender: an IPv4 address, or a /56 of IPv6,
-// because providers assign a /56 to a customer.
+// AddressPrefix returns the part of an address that identifies one sender. This is an IPv4 address or a /56
+// of IPv6, because providers assign a /56 to a customer.
 func AddressPrefix(address netip.Addr) string {
 	address = address.Unmap()
 	if address.Is6() {

@@ -118,8 +118,8 @@ func (s signature) linesOver(body pieces) []byte {
 }
 
 var (
-	// errSignature is the same for an unknown tenant, a tenant without secrets, a wrong secret and an altered
-	// request, so that the response does not reveal the cause.
+	// errSignature does not reveal its cause. It is the same for an unknown tenant, a tenant without secrets,
+	// a wrong secret and an altered request.
 	errSignature = metering.Errorf(metering.CodeUnauthorized, "the signature does not match this request and a valid secret of this tenant")
 	errOnlyV2    = metering.Errorf(metering.CodeUnauthorized, "this secret accepts only signatures of version v2")
 	errBodyless  = metering.Errorf(metering.CodeForbidden, "a request without a body that is signed in v1 can only read: sign it in v2, which covers the method and the path")
@@ -179,7 +179,7 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers db.Signers) (signer metering.HMACSecret, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
-		signed.by(nil, body) // an unknown tenant takes as long as another
+		signed.by(nil, body) // so that an unknown tenant cannot be told by the duration
 	}
 	for _, secret := range signers.Secrets {
 		opened, openErr := s.Keyring.Open(secret.TenantID, db.SigningSecret, secret.Sealed)
@@ -199,8 +199,8 @@ func (s *server) signerOf(ctx context.Context, signed signature, body pieces, si
 	return signer, err
 }
 
-// readAhead returns the body of a request and makes it readable again. The body of a GET or HEAD is not read,
-// because the request counts as bodyless.
+// readAhead returns the body of a request and makes it readable again. It drops the body of a GET or HEAD,
+// because the signature of these does not cover a body.
 func (s *server) readAhead(x *exchange) (pieces, error) {
 	r := x.request
 	if reads(r.Method) {

@@ -145,8 +145,8 @@ type releaseHoldInput struct {
 	Body Because
 }
 
-// releaseHold stores an operator's request to release the invoice and signals the workflow run. If the signal
-// is lost, the next run of the customer reads the request.
+// releaseHold stores an operator's request to release the invoice, and signals the workflow run. The stored
+// request suffices, because a later run reads it.
 func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOutput, error) {
 	reason, err := in.Body.reason()
 	if err != nil {

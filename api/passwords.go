@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Parameters of argon2id. OWASP's Password Storage Cheat Sheet lists sets of equal strength. This set needs the
-// least memory, which matters because every hash allocates its memory anew.
+// Parameters of argon2id. OWASP's Password Storage Cheat Sheet lists sets of equal strength. This set needs
+// the least memory, which matters because each hash allocates its own.
 const (
 	argonTime    = 5
 	argonMemory  = 7 << 10 // KiB

@@ -26,7 +26,7 @@ type priceDifference struct {
 	TheirDifference
 }
 
-// TheirDifference is how a price at the provider differs from Odometer's price.
+// TheirDifference is the difference of a provider's price from Odometer's price.
 type TheirDifference struct {
 	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
 	Difference string `json:"first_difference" doc:"The first difference between the two prices. Base price and included units are compared as parts of the tiers" example:"tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider"`

@@ -339,8 +339,8 @@ func (s *server) keepSecret(ctx context.Context, about providers.Description, se
 	return true, nil
 }
 
-// refuseKept returns an error if the reused event secret belongs to another account or mode, because the
-// events of this account are signed with a different secret.
+// refuseKept returns an error if the reused event secret belongs to another account or mode. Events of this
+// account are then signed with a different secret.
 func (in given) refuseKept(about providers.Description, identity providers.Identity) error {
 	setting, has := about.Setting(providers.EventSecret)
 	if !has || in.last == nil || in.last.Account == identity.Account && sameMode(in.last.Livemode, livemode(identity.Mode)) {

@@ -45,7 +45,7 @@ type Deps struct {
 	SyncWait      time.Duration   // maximum wait for a sync before the response; 0: 25 s
 	Stopping      <-chan struct{} // closed when the process is about to stop, so that waiting requests end
 	Redis         *redis.Client   // counts for all replicas; nil: each replica counts alone
-	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
+	// FailuresPerMinute is the number of invalid credentials that an address can send; 0: 100.
 	FailuresPerMinute int
 	// MaxRequestsPerMinute bounds the requests with events that a tenant may set for itself; 0: 60,000.
 	MaxRequestsPerMinute int
@@ -81,7 +81,7 @@ type server struct {
 	requests      *db.Shares[metering.TenantID] // in progress
 	exports       *db.Shares[metering.TenantID]
 	processors    *db.Shares[metering.TenantID] // for large bodies
-	answers       *db.Shares[metering.TenantID] // bytes of answers in memory
+	answers       *db.Shares[metering.TenantID] // bytes of responses in memory
 	reserver      *db.Reserver
 	heavy         heavyTurns // operations that read all customers of a tenant
 	failures      *failures

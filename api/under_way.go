@@ -52,7 +52,8 @@ var (
 	errUnread   = metering.Errorf(metering.CodeOverloaded, "too many response bytes of the tenant are waiting to be read; read those first, then try again")
 )
 
-// begin reserves the tenant's share for a request, or returns an error if the share is used up.
+// begin reserves the tenant's share for a request, or returns an error if the share is used up. A heavy
+// request also waits for its turn.
 func (s *server) begin(ctx huma.Context) error {
 	x, tenant := exchangeOf(ctx.Context()), principalOf(ctx.Context()).Tenant.ID
 	if !s.requests.Take(tenant, 1) {

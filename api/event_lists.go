@@ -131,7 +131,7 @@ type listing struct {
 
 const (
 	listingsPeriod = time.Hour
-	maxListings    = 100_000 // remembered; beyond, the least recently used listing is recorded again within its hour
+	maxListings    = 100_000 // cached; an evicted listing is recorded again within its hour
 )
 
 // auditListing records that the caller lists events, at most once an hour for each listing.

@@ -30,7 +30,7 @@ type exchange struct {
 	limit     int // value of X-RateLimit-Limit; 0: not set
 	remaining int
 	ends      []func()
-	hold      func(bytes int64) bool      // reserves memory of the tenant's share for the response; nil: public request
+	hold      func(bytes int64) bool      // reserves memory of the tenant for the response; nil: public request
 	held      int64                       // reserved bytes
 	reads     bool                        // the request changes nothing, so its response may be refused
 	yield     func(context.Context) error // lets other heavy requests read; nil: it is not heavy
@@ -247,7 +247,7 @@ type recorder struct {
 	quoter     *decimalQuoter          // of this response; nil: the bytes stay unchanged
 	streams    bool
 	admits     func(bytes int) bool // whether the response may be held in memory; nil: always
-	made       func()               // called before the first bytes of a response that is not a stream; nil: nothing
+	made       func()               // called before the first bytes, unless the response is a stream; may be nil
 	refuse     func()               // writes an error instead of a response that admits rejects
 	refused    bool                 // further writes are dropped
 	status     int

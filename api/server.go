@@ -29,7 +29,7 @@ import (
 // Deps is the dependencies and settings of the API.
 type Deps struct {
 	Store         *db.DB
-	Credentials   *db.DB // with its own connections, so that authentication works while other queries wait; nil: Store
+	Credentials   *db.DB // has its own connections, so that authentication never waits for other queries; nil: Store
 	Writer        *db.Writer
 	EventCounter  *db.EventCounter
 	Temporal      client.Client

@@ -26,7 +26,7 @@ const (
 // Bounds of heavy operations. One tenant gets at most half of each.
 const (
 	maxHeavy   = 4 // in progress, each with a database connection
-	maxReading = 2 // reading at the same time, so that the database and this process keep capacity for other requests
+	maxReading = 2 // reading at once; the rest of the capacity serves other requests
 )
 
 // heavyTurns limits the heavy operations.

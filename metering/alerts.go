@@ -28,7 +28,7 @@ const (
 	SilenceAlert AlertType = "silence" // the minutes since a customer's last event
 )
 
-// Values are all types.
+// Values returns all types.
 func (AlertType) Values() []AlertType {
 	return []AlertType{UsageAlert, SpendAlert, QuotaAlert, SilenceAlert}
 }

@@ -64,8 +64,8 @@ const Stranger Actor = "stranger"
 // Scheduler is the actor of scheduled changes.
 const Scheduler Actor = "schedule"
 
-// Asked is the name and the reason of an operator who updates a run. The name is not verified: the
-// Temporal server knows no users.
+// Asked is the name of an operator, and the reason, of an update to a running workflow. The name is not
+// verified because the Temporal server knows no users.
 type Asked struct {
 	By     string `json:"by"`     // 1 to 64 letters, digits, ".", "_" and "-": a user's name, or an Actor
 	Reason string `json:"reason"` // 1 to 500 characters; plain text for every viewer of the run

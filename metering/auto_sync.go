@@ -7,19 +7,18 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// AutoSync says when a tenant's customers are synced without being asked.
+// AutoSync is a tenant's setting for scheduled syncs of all its customers.
 type AutoSync struct {
 	TenantID  TenantID
 	Enabled   bool
 	Schedule  Schedule
 	Paused    bool
 	UpdatedAt time.Time
-	AppliedAt *time.Time // when the schedule followed; nil: it has not yet
+	AppliedAt *time.Time // when the schedule in Temporal was updated to it; nil: not yet
 }
 
-// Schedule is "hourly", "daily" (at midnight) or a cron expression of five
-// fields, in the tenant's zone; or how much time is between two runs, such as
-// "15m", counted from the Unix epoch.
+// Schedule is "hourly", "daily" (at midnight), a cron expression of five fields in the tenant's zone, or
+// the time between two runs, such as "15m", counted from the Unix epoch.
 type Schedule string
 
 const (
@@ -33,8 +32,7 @@ const (
 	longestEvery  = 24 * time.Hour
 )
 
-// Every is the time between two runs of a schedule that says it; 0: it is a
-// cron expression.
+// Every returns the time between two runs, or 0 if the schedule is not a duration.
 func (i Schedule) Every() time.Duration {
 	every, err := time.ParseDuration(string(i))
 	if err != nil {
@@ -43,7 +41,7 @@ func (i Schedule) Every() time.Duration {
 	return every
 }
 
-// Cron is a schedule that is no time between two runs, as a cron expression.
+// Cron returns a schedule that is not a duration as a cron expression.
 func (i Schedule) Cron() string {
 	switch i {
 	case Hourly:
@@ -54,8 +52,7 @@ func (i Schedule) Cron() string {
 	return string(i)
 }
 
-// Jitter is how much later than its time a run may begin, so that tenants do
-// not all begin at once.
+// Jitter returns the maximum delay of a run. Delays spread the runs of tenants with the same schedule.
 func (i Schedule) Jitter() time.Duration {
 	switch i {
 	case Hourly:
@@ -69,8 +66,8 @@ func (i Schedule) Jitter() time.Duration {
 	return time.Minute
 }
 
-// Both the parser and Temporal take more than what is here, and not the same:
-// names, time zones, @every, empty parts of lists.
+// The parser and Temporal both accept more than cronPart, and different extensions of it: names, time
+// zones, @every, empty list elements.
 const cronPart = `(\*|\d+(-\d+)?)(/\d{1,2})?`
 
 var (
@@ -78,7 +75,7 @@ var (
 	cronParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 )
 
-// Validate checks what a client may choose.
+// Validate returns an error at location if the schedule is not valid.
 func (i Schedule) Validate(location string) error {
 	wrong := Invalid(location, "must be hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, "+
 		"or a cron expression of five fields of numbers, such as */15 8-18 * * 1-5")
@@ -98,7 +95,7 @@ func (i Schedule) Validate(location string) error {
 	if err != nil {
 		return wrong
 	}
-	if times.Next(time.Unix(0, 0).UTC()).IsZero() { // it looks five years ahead, which have a 29 February
+	if times.Next(time.Unix(0, 0).UTC()).IsZero() { // searches five years, which contain a 29 February
 		return Invalid(location, "must match a date that exists; none of the chosen months has the chosen day")
 	}
 	return nil

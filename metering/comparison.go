@@ -1,12 +1,12 @@
 package metering
 
-// Comparison is usage month over month.
+// Comparison compares the usage of a month with the previous month.
 type Comparison struct {
 	Current, Previous, Delta Decimal
 	PercentChange            Decimal // of Previous, two decimals; ±100 with the sign of Delta if only Previous is zero, 0 if both are
 }
 
-// Compare fills in the difference of two totals.
+// Compare returns the comparison of two totals.
 func Compare(current, previous Decimal) Comparison {
 	c := Comparison{Current: current, Previous: previous, Delta: current.Sub(previous)}
 	switch {

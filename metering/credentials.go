@@ -25,7 +25,7 @@ type APIKey struct {
 	LastFour   string
 	CreatedAt  time.Time
 	CreatedBy  Actor
-	HandedTo   *Actor // the member who is responsible for it since its creator was removed
+	HandedTo   *Actor // the member responsible for it since its creator was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
@@ -63,7 +63,7 @@ type HMACSecret struct {
 	LastFour   string
 	CreatedAt  time.Time
 	CreatedBy  Actor
-	HandedTo   *Actor // the member who is responsible for it since its creator was removed
+	HandedTo   *Actor // the member responsible for it since its creator was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 
@@ -131,7 +131,7 @@ type Rotation struct {
 	CreatedAt    time.Time
 	Until        time.Time
 	OldExpiresAt *time.Time // the old credential's own expiry
-	LastUsedAt   *time.Time // of the old credential; nil for a webhook's secret, whose use is not visible here
+	LastUsedAt   *time.Time // of the old credential; nil for a webhook's secret: its use is not visible here
 	WarnedAt     *time.Time // the time of the warning that the old credential is still used
 	EndedAt      *time.Time
 	Outcome      RotationOutcome // "": not ended, or the end is not recorded yet

@@ -2,11 +2,11 @@ package metering
 
 import "strings"
 
-// minorDigits has the currencies that prices may have and the number of digits
-// of the minor unit of each. It is table A.1 of ISO 4217 as of 1 January 2026
-// (https://www.six-group.com/en/products-services/financial-information/data-standards.html)
-// without codes in which nothing is priced: those without a minor unit (metals,
-// XDR, XTS, XXX and others), XAD, USN, CHE and CHW.
+// minorDigits contains the currencies that prices can have, with the number of decimals of each. It is
+// table A.1 of ISO 4217 as of 1 January 2026
+// (https://www.six-group.com/en/products-services/financial-information/data-standards.html) without codes
+// that are not used for prices: those without a minor unit (metals, XDR, XTS, XXX and others), XAD, USN,
+// CHE and CHW.
 var minorDigits = func() map[string]int32 {
 	digits := make(map[string]int32)
 	for minor, codes := range map[int32]string{
@@ -26,7 +26,7 @@ var minorDigits = func() map[string]int32 {
 	return digits
 }()
 
-// ValidCurrency refuses a code that is no active currency of ISO 4217.
+// ValidCurrency returns an error if the code is not an active currency of ISO 4217.
 func ValidCurrency(location, code string) error {
 	if _, known := minorDigits[code]; !known {
 		return Invalid(location, "must be an active ISO 4217 currency code, such as USD; codes of metals, funds and tests are not accepted")
@@ -34,8 +34,8 @@ func ValidCurrency(location, code string) error {
 	return nil
 }
 
-// MinorDigits returns how many digits the currency's minor unit has. It is 2 for
-// codes that a provider still has and ISO 4217 has no more.
+// MinorDigits returns the number of decimals of the currency. It is 2 for codes that a provider still has
+// but ISO 4217 has withdrawn.
 func MinorDigits(currency string) int32 {
 	if digits, known := minorDigits[currency]; known {
 		return digits

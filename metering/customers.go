@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Customer is a party whose usage is tracked, named by its tenant's ExternalID.
+// Customer is a party with tracked usage, identified by the tenant's ExternalID.
 type Customer struct {
 	ID                CustomerID
 	TenantID          TenantID
@@ -17,12 +17,12 @@ type Customer struct {
 	BillingProviderID *string // the customer at the billing provider
 	Metadata          json.RawMessage
 	CreatedAt         time.Time
-	ArchivedAt        time.Time // zero: it is not archived
-	ErasedAt          time.Time // zero: it is not erased
+	ArchivedAt        time.Time // zero: not archived
+	ErasedAt          time.Time // zero: not erased
 }
 
-// ErasedName stands where an erased customer's names were. No other customer has
-// such an ExternalID, and no event names it.
+// ErasedName returns the text that replaces the names of an erased customer. No other customer can have it
+// as ExternalID, and no event as customer_id.
 func ErasedName(id CustomerID) string { return fmt.Sprintf("erased-%d", int64(id)) }
 
 var erasedName = regexp.MustCompile(`^erased-[0-9]+$`)
@@ -35,7 +35,7 @@ func customerRule(externalID string) string {
 	return textRule(externalID)
 }
 
-// Validate checks what a client may choose.
+// Validate returns an error if a field that a client can set is not valid.
 func (c Customer) Validate() error {
 	if rule := customerRule(c.ExternalID); rule != "" {
 		return Invalid("body.external_id", "%s", rule)

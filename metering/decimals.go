@@ -18,15 +18,14 @@ const (
 	maxLiteral        = 64 // bytes; no legal value needs more
 )
 
-// Decimal is an exact decimal number. Its zero value is 0. Sums may grow past
-// the bounds that ParseDecimal puts on input; they stay exact.
+// Decimal is an exact decimal number. Its zero value is 0. Sums may exceed the bounds of ParseDecimal; they
+// stay exact.
 type Decimal struct{ d decimal.Decimal }
 
 var limit = decimal.New(1, MaxIntegerDigits)
 
-// ParseDecimal reads a JSON number literal, exponents included, with
-// |value| < 10^18 and at most 12 decimals. Trailing zeros count as nothing:
-// 1.0000000000000 is 1.
+// ParseDecimal parses a JSON number literal, with or without an exponent, with |value| < 10^18 and at most
+// 12 decimals. Trailing zeros do not count: 1.0000000000000 is 1.
 func ParseDecimal(literal string) (Decimal, error) {
 	d, err := parse(literal)
 	if err != nil {
@@ -41,8 +40,8 @@ func ParseDecimal(literal string) (Decimal, error) {
 	return Decimal{d}, nil
 }
 
-// ParseRounded reads a JSON number literal with |value| < 10^18 to so many
-// decimals, half to even, however many it has.
+// ParseRounded parses a JSON number literal with |value| < 10^18 and rounds it half to even to places
+// decimals.
 func ParseRounded(literal string, places int32) (Decimal, error) {
 	d, err := parse(literal)
 	return Decimal{d}.Round(places), err
@@ -89,17 +88,16 @@ func parseNumber(literal string) (decimal.Decimal, error) {
 	if err != nil {
 		return decimal.Zero, fmt.Errorf("must be a JSON number")
 	}
-	small := !ok && len(literal) <= MaxIntegerDigits // as nearly always, without comparing
+	small := !ok && len(literal) <= MaxIntegerDigits // usual case: no comparison needed
 	if !small && d.Abs().Cmp(limit) >= 0 {
 		return decimal.Zero, fmt.Errorf("must be smaller than 10^%d in absolute value", MaxIntegerDigits)
 	}
 	return d, nil
 }
 
-// isJSONNumber is the grammar of RFC 8259 §6, which is stricter than the
-// decimal library: no leading plus, no bare point, no leading zeros. Of all
-// JSON a number alone begins with a minus or a digit, and ends with a digit
-// where no space follows it.
+// isJSONNumber reports whether s is a number by RFC 8259 §6, which is stricter than the decimal library: no
+// leading plus, no bare point, no leading zeros. Only a number begins with a minus or a digit, and ends
+// with a digit if no space follows it.
 func isJSONNumber(s string) bool {
 	return s != "" && (s[0] == '-' || isDigit(s[0])) && isDigit(s[len(s)-1]) && json.Valid([]byte(s))
 }
@@ -109,7 +107,7 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 // Whole returns n as a Decimal.
 func Whole(n int64) Decimal { return Decimal{decimal.NewFromInt(n)} }
 
-// MustDecimal is ParseDecimal for literals in source code; it panics on a bad one.
+// MustDecimal is ParseDecimal for literals in source code. It panics if the literal is not valid.
 func MustDecimal(literal string) Decimal {
 	d, err := ParseDecimal(literal)
 	if err != nil {
@@ -118,7 +116,7 @@ func MustDecimal(literal string) Decimal {
 	return d
 }
 
-// Add is x + y. Most sums begin at zero, which allocates nothing.
+// Add returns x + y. Most sums begin at zero; that case does not allocate.
 func (x Decimal) Add(y Decimal) Decimal {
 	switch {
 	case x.IsZero():
@@ -129,7 +127,7 @@ func (x Decimal) Add(y Decimal) Decimal {
 	return Decimal{x.d.Add(y.d)}
 }
 
-// Sub is x − y.
+// Sub returns x − y.
 func (x Decimal) Sub(y Decimal) Decimal {
 	if y.IsZero() {
 		return x
@@ -143,8 +141,8 @@ func (x Decimal) Equal(y Decimal) bool  { return x.d.Equal(y.d) }
 func (x Decimal) IsZero() bool          { return x.d.IsZero() }
 func (x Decimal) IsNegative() bool      { return x.d.IsNegative() }
 
-// DivMod is how often a positive n goes into x, as a whole number, and what is
-// left, which is not below zero.
+// DivMod returns the quotient of x and a positive n, rounded down to a whole number, and the remainder,
+// which is never negative.
 func (x Decimal) DivMod(n int64) (whole, rest Decimal) {
 	by := decimal.NewFromInt(n)
 	q, r := x.d.QuoRem(by, 0)
@@ -180,7 +178,7 @@ func (x Decimal) Div(n int64, places int32) Decimal {
 // Decimals returns the number of digits after the decimal point.
 func (x Decimal) Decimals() int32 { return max(-x.d.Exponent(), 0) }
 
-// divideEven returns x / n to so many places, half to even.
+// divideEven returns x / n rounded half to even to places decimals.
 func divideEven(x decimal.Decimal, n int64, places int32) decimal.Decimal {
 	by := decimal.NewFromInt(n)
 	q, r := x.QuoRem(by, places)
@@ -196,7 +194,7 @@ func divideEven(x decimal.Decimal, n int64, places int32) decimal.Decimal {
 	return q
 }
 
-// Round rounds to places decimals, half to even.
+// Round returns x rounded half to even to places decimals.
 func (x Decimal) Round(places int32) Decimal {
 	if x.d.Exponent() >= -places { // it has no more
 		return x
@@ -209,19 +207,19 @@ func (x Decimal) percentOf(of Decimal) Decimal {
 	return Decimal{x.d.Mul(decimal.NewFromInt(100)).DivRound(of.d, 2)}
 }
 
-// percentDown returns x / of × 100, rounded toward zero to so many decimals.
+// percentDown returns x / of × 100, rounded toward zero to places decimals.
 func (x Decimal) percentDown(of Decimal, places int32) Decimal {
 	percent, _ := x.d.Mul(decimal.NewFromInt(100)).QuoRem(of.d, places)
 	return Decimal{percent}
 }
 
-// String is plain notation without trailing zeros: "100000", "-0.1".
+// String returns plain notation without trailing zeros: "100000", "-0.1".
 func (x Decimal) String() string { return x.d.String() }
 
-// MarshalJSON writes a JSON number in plain notation.
+// MarshalJSON returns a JSON number in plain notation.
 func (x Decimal) MarshalJSON() ([]byte, error) { return []byte(x.String()), nil }
 
-// UnmarshalJSON reads a JSON number within the bounds of ParseDecimal.
+// UnmarshalJSON parses a JSON number within the bounds of ParseDecimal.
 func (x *Decimal) UnmarshalJSON(literal []byte) error {
 	parsed, err := ParseDecimal(string(bytes.TrimSpace(literal)))
 	if err != nil {
@@ -231,10 +229,10 @@ func (x *Decimal) UnmarshalJSON(literal []byte) error {
 	return nil
 }
 
-// Value gives the database the exact text.
+// Value returns the exact text for the database.
 func (x Decimal) Value() (driver.Value, error) { return x.String(), nil }
 
-// Scan reads a numeric column, of any size.
+// Scan reads a numeric column of any size.
 func (x *Decimal) Scan(source any) error {
 	if err := x.d.Scan(source); err != nil {
 		return fmt.Errorf("scan decimal: %w", err)

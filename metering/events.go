@@ -15,11 +15,11 @@ import (
 
 // Bounds of one event.
 const (
-	maxEventYears = 5 // back
+	maxEventYears = 5 // in the past
 	MaxEventLead  = time.Hour
 )
 
-// SentEvent is an event as a client sent it: absent fields are nil or "".
+// SentEvent is an event as a client sent it. Absent fields are nil or "".
 type SentEvent struct {
 	EventType      string          `json:"event_type"`
 	CustomerID     string          `json:"customer_id"` // the customer's external_id
@@ -29,26 +29,26 @@ type SentEvent struct {
 	IdempotencyKey *string         `json:"idempotency_key"`
 }
 
-// Event is a judged event, ready to be stored.
+// Event is a valid event, ready to be stored.
 type Event struct {
-	ID             uuid.UUID // version 7, made at ingest
+	ID             uuid.UUID // version 7, created at ingest
 	CustomerID     CustomerID
 	ExternalID     string
-	CustomerSince  time.Time // when the customer was created; known once the event is stored
+	CustomerSince  time.Time // when the customer was created; set once the event is stored
 	EventType      string
 	At             time.Time
 	Value          Decimal
 	Properties     json.RawMessage // a JSON object, or nil
-	IdempotencyKey string          // "" when none was sent
+	IdempotencyKey string          // "": none
 	Dated          bool            // sent with a timestamp
 	ReceivedAt     time.Time
-	Hash           [32]byte // of the event as it was sent; zero without a key
-	Erased         bool     // its customer was erased: Properties are the rest that erasure kept
+	Hash           [32]byte // of the event as sent; zero without a key
+	Erased         bool     // its customer was erased: Properties contain only the values that erasure kept
 
-	index propertyIndex // of Properties, which do not change afterwards
+	index propertyIndex // of Properties, which do not change after it was built
 }
 
-// Rejection says why one event of a request was not accepted.
+// Rejection is the reason why one event of a request was not accepted.
 type Rejection struct {
 	Index   int
 	Code    string // "invalid_value", "timestamp_too_old", …
@@ -62,8 +62,8 @@ func reject(code, field, format string, args ...any) *Rejection {
 	return &Rejection{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// Judge turns a sent event into one that can be stored, or says which rule it
-// breaks. An absent timestamp becomes now, an absent value 1.
+// Judge returns a sent event as a valid Event, or the rule that it breaks. The default timestamp is now,
+// the default value 1.
 func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 	event := Event{EventType: s.EventType, ExternalID: s.CustomerID, At: Instant(now), Value: Whole(1), ReceivedAt: Instant(now)}
 	if rule := textRule(s.EventType); rule != "" {
@@ -120,9 +120,8 @@ func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
 	return at, nil
 }
 
-// hash covers what the client sent, so that a repeat without a timestamp is
-// the same event whenever it comes. Of the value it covers the number, however
-// that was written.
+// hash returns a hash of the fields as the client sent them. So a repeated event without a timestamp has
+// the same hash at any time. Different notations of one value have the same hash.
 func (s SentEvent) hash(value Decimal) [32]byte {
 	text := make([]byte, 0, 512)
 	part := func(present bool, content string) {
@@ -148,7 +147,7 @@ func optional(text *string) string {
 	return *text
 }
 
-// compact is JSON without the white space between its tokens.
+// compact returns JSON without white space between its tokens.
 func compact(raw json.RawMessage) string {
 	if !bytes.ContainsAny(raw, " \t\r\n") {
 		return string(raw)
@@ -160,7 +159,7 @@ func compact(raw json.RawMessage) string {
 	return b.String()
 }
 
-// judgeProperties accepts a JSON object that the database can hold unchanged.
+// judgeProperties returns a rejection unless raw is a JSON object that the database can store unchanged.
 func judgeProperties(raw json.RawMessage) *Rejection {
 	const code, field = "invalid_properties", "properties"
 	if !bytes.HasPrefix(raw, []byte("{")) {
@@ -184,8 +183,8 @@ func longExponent(rest []byte) bool {
 	return n > 2
 }
 
-// canonicalNumber is the plain decimal form of a JSON number, without trailing
-// zeros. What is no number stays as it is.
+// canonicalNumber returns a JSON number in plain decimal form, without trailing zeros. It returns any other
+// text unchanged.
 func canonicalNumber(literal string) string {
 	if len(literal) > 2*maxNumberBytes || !isJSONNumber(literal) || longExponentIn(literal) {
 		return literal

@@ -35,7 +35,7 @@ const (
 	FilterLte       FilterOperator = "lte"
 )
 
-// Values are all operators.
+// Values returns all operators.
 func (FilterOperator) Values() []FilterOperator {
 	return []FilterOperator{FilterEq, FilterNe, FilterIn, FilterNotIn, FilterExists, FilterNotExists, FilterGt, FilterGte, FilterLt, FilterLte}
 }

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Identifiers are numbers inside and prefixed strings outside ("cus_42"), so
-// that neither two kinds nor an identifier and a count can be mistaken for
-// each other.
+// Identifiers are numbers in the code and prefixed strings in the API ("cus_42"). The types and prefixes
+// prevent confusion between kinds of identifiers, and between identifiers and counts.
 type (
 	TenantID        int64
 	CustomerID      int64
@@ -20,7 +19,7 @@ type (
 	HMACSecretID    int64
 	AuditID         int64
 	MemberID        int64
-	PersonID        int64 // never shown: whoever is a member elsewhere is nobody's business
+	PersonID        int64 // never shown, so that a tenant cannot see its members' other memberships
 	InvitationID    int64
 	PlanID          int64
 	EndpointID      int64
@@ -31,7 +30,7 @@ type (
 	QuotaID         int64
 )
 
-// WholeTenant is the customer under which a tenant's own totals are kept.
+// WholeTenant is the customer of totals that cover the whole tenant.
 const WholeTenant CustomerID = 0
 
 func (id TenantID) String() string     { return "ten_" + strconv.FormatInt(int64(id), 10) }
@@ -53,61 +52,61 @@ func (id FiringID) String() string { return "fir_" + strconv.FormatInt(int64(id)
 func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
 func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }
 
-// ParseTenantID reads the outside form, "ten_42".
+// ParseTenantID parses the API form, "ten_42".
 func ParseTenantID(s string) (TenantID, bool) {
 	n, ok := parseID(s, "ten_")
 	return TenantID(n), ok
 }
 
-// ParseHMACSecretID reads the outside form, "sec_42".
+// ParseHMACSecretID parses the API form, "sec_42".
 func ParseHMACSecretID(s string) (HMACSecretID, bool) {
 	n, ok := parseID(s, "sec_")
 	return HMACSecretID(n), ok
 }
 
-// ParseMemberID reads the outside form, "member_42".
+// ParseMemberID parses the API form, "member_42".
 func ParseMemberID(s string) (MemberID, bool) {
 	n, ok := parseID(s, "member_")
 	return MemberID(n), ok
 }
 
-// ParseInvitationID reads the outside form, "inv_42".
+// ParseInvitationID parses the API form, "inv_42".
 func ParseInvitationID(s string) (InvitationID, bool) {
 	n, ok := parseID(s, "inv_")
 	return InvitationID(n), ok
 }
 
-// ParseEndpointID reads the outside form, "whk_42".
+// ParseEndpointID parses the API form, "whk_42".
 func ParseEndpointID(s string) (EndpointID, bool) {
 	n, ok := parseID(s, "whk_")
 	return EndpointID(n), ok
 }
 
-// ParsePeriodID reads the outside form, "per_42".
+// ParsePeriodID parses the API form, "per_42".
 func ParsePeriodID(s string) (PeriodID, bool) {
 	n, ok := parseID(s, "per_")
 	return PeriodID(n), ok
 }
 
-// ParseCustomerID reads the outside form, "cus_42".
+// ParseCustomerID parses the API form, "cus_42".
 func ParseCustomerID(s string) (CustomerID, bool) {
 	n, ok := parseID(s, "cus_")
 	return CustomerID(n), ok
 }
 
-// ParseHoldID reads the outside form, "hld_42".
+// ParseHoldID parses the API form, "hld_42".
 func ParseHoldID(s string) (HoldID, bool) {
 	n, ok := parseID(s, "hld_")
 	return HoldID(n), ok
 }
 
-// ParseAlertID reads the outside form, "alt_42".
+// ParseAlertID parses the API form, "alt_42".
 func ParseAlertID(s string) (AlertID, bool) {
 	n, ok := parseID(s, "alt_")
 	return AlertID(n), ok
 }
 
-// ParseQuotaID reads the outside form, "quo_42".
+// ParseQuotaID parses the API form, "quo_42".
 func ParseQuotaID(s string) (QuotaID, bool) {
 	n, ok := parseID(s, "quo_")
 	return QuotaID(n), ok

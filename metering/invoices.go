@@ -7,20 +7,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// Invoice is a provider's.
+// Invoice is an invoice of a billing provider.
 type Invoice struct {
 	ID           string
-	Connection   ConnectionID // with which it was read
+	Connection   ConnectionID // the connection with which it was read
 	Customer     string       // at the provider
 	Subscription string
 	Status       string
-	Void         bool   // nobody has to pay it
-	Reason       string // why the provider made it, in its own words
-	Renewal      bool   // a period's end made it: it bills the period's usage
+	Void         bool   // no payment is due
+	Reason       string // why the provider created it, in the provider's terms
+	Renewal      bool   // created at the end of a period, for the period's usage
 	Currency     string
 	Total        Decimal
 	Lines        []InvoiceLine
-	Period       Range // that ended with it
+	Period       Range // the period that ended with it
 	CreatedAt    time.Time
 	FinalizedAt  time.Time // zero while it is a draft
 }
@@ -28,26 +28,25 @@ type Invoice struct {
 // InvoiceLine is one line of an invoice, before discounts and tax.
 type InvoiceLine struct {
 	ID        string     // at the provider
-	MeterID   MeterID    // whose usage it bills; 0: none's
-	Item      string     // of the subscription; "" where no item made it
+	MeterID   MeterID    // the meter that the line bills; 0: no meter
+	Item      string     // subscription item; "": not from a subscription item
 	Price     string     // at the provider
-	ReportID  *uuid.UUID // that put it there; nil: none did
+	ReportID  *uuid.UUID // the report that created it; nil: none
 	Proration bool
 	Quantity  Decimal // units
 	Amount    Decimal
 	Period    Range
 }
 
-// EndedSubscription is a subscription at a provider that was cancelled before its
-// last period was over.
+// EndedSubscription is a subscription at a provider that was cancelled before the end of its last period.
 type EndedSubscription struct {
 	ID         string
-	Connection ConnectionID // with which it was read
+	Connection ConnectionID // the connection with which it was read
 	Customer   string       // at the provider
-	LastPeriod Range        // up to its end
+	LastPeriod Range        // ends with the subscription
 }
 
-// Same says whether an invoice still says what it said when it was read before.
+// Same reports whether the invoice has the same content as an earlier version of it.
 func (in Invoice) Same(before Invoice) bool {
 	return in.Status == before.Status && in.Void == before.Void && in.Total.Equal(before.Total) &&
 		in.FinalizedAt.Equal(before.FinalizedAt) && slices.EqualFunc(in.Lines, before.Lines, InvoiceLine.same)

@@ -19,7 +19,8 @@ const (
 	maxNumberBytes     = 128
 )
 
-// fewNames of an object are compared with each other; more are sorted.
+// fewNames is the number of names up to which duplicates are found by comparing all pairs; more names are
+// sorted.
 const fewNames = 16
 
 // jsonRule returns the rule that valid JSON breaks, or "". jsonb refuses NUL and lone
@@ -122,7 +123,7 @@ func escapeRule(text []byte) string {
 	return ""
 }
 
-// utf16Unit returns the code unit of an escape, whose four digits text begins with.
+// utf16Unit returns the code unit of an escape. text begins with its four digits.
 func utf16Unit(text []byte) rune {
 	unit, _ := strconv.ParseUint(string(text[:4]), 16, 16) // valid JSON
 	return rune(unit)

@@ -12,7 +12,7 @@ import (
 // Verdict is whether a meter version counts an event, and the reason if it does not.
 type Verdict string
 
-// Values are all verdicts.
+// Values returns all verdicts.
 func (Verdict) Values() []Verdict { return []Verdict{Counted, FilteredOut, ValueMissing, ValueInvalid} }
 
 const (

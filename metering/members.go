@@ -36,7 +36,7 @@ type Member struct {
 	Email     string
 	Name      string
 	Role      Role
-	PersonID  *PersonID // the person, who may be a member of several tenants and has one password; nil: no password
+	PersonID  *PersonID // the person, shared by memberships in several tenants, with one password; nil: no password
 	CreatedAt time.Time
 }
 
@@ -46,11 +46,11 @@ type Membership struct {
 	Tenant Tenant
 }
 
-// KeysChoice decides what happens to the valid credentials of a member who is removed.
+// KeysChoice decides what happens to the valid credentials of a removed member.
 type KeysChoice string
 
 const (
-	HandOverKeys KeysChoice = "hand_over" // the member who removes the creator becomes responsible for them
+	HandOverKeys KeysChoice = "hand_over" // the member that removes the creator becomes responsible for them
 	RevokeKeys   KeysChoice = "revoke"
 )
 
@@ -63,8 +63,8 @@ const (
 	maxPassword = 256
 )
 
-// emailPattern accepts every address that a mail server could accept. Whether an address exists, only
-// an issuer that has verified it knows.
+// emailPattern accepts every address that a mail server could accept. Only an issuer that has verified an
+// address knows whether it exists.
 var emailPattern = regexp.MustCompile(`^[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+@[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+$`)
 
 // ValidEmail returns an error if the text is no e-mail address.
@@ -113,8 +113,8 @@ func (m Member) Validate() error {
 // InvitationLasts is the time in which an invitation can be accepted.
 const InvitationLasts = 7 * 24 * time.Hour
 
-// Invitation is a pending link. The person who accepts it becomes a member. With a MemberID, it
-// resets that member's way to sign in.
+// Invitation is a pending link. Accepting it creates a member. With a MemberID, it resets the credentials
+// of that member.
 type Invitation struct {
 	ID        InvitationID
 	TenantID  TenantID

@@ -21,36 +21,36 @@ const (
 	maxUnit               = 64
 )
 
-// Aggregation is how a meter turns events into usage.
+// Aggregation is the way in which a meter computes usage from events.
 type Aggregation string
 
 const (
-	Sum   Aggregation = "sum"   // the events' values, added
+	Sum   Aggregation = "sum"   // the sum of the events' values
 	Count Aggregation = "count" // the number of events
 )
 
-// Values are all aggregations.
+// Values returns all aggregations.
 func (Aggregation) Values() []Aggregation {
 	return []Aggregation{Sum, Count}
 }
 
-// Meter names something that is counted. How it is counted is its Version.
+// Meter is a quantity that the tenant counts. Its Version defines how events are counted.
 type Meter struct {
 	ID         MeterID
 	Slug       string
 	EventType  string
 	Name       string
 	CreatedAt  time.Time
-	ArchivedAt time.Time    // zero: it is not archived; else it counts no event that came since
-	Version    MeterVersion // the one that reads and billing use; while Backfilling, nobody reads it
+	ArchivedAt time.Time    // zero: not archived; otherwise events received since then are not counted
+	Version    MeterVersion // the version that reads and billing use; not used while it is Backfilling
 
-	Unit       string // of its usage, for people to read
-	UsageScale int32  // of its usage that a provider is told, where it adds up units
+	Unit       string // display name of the unit of usage
+	UsageScale int32  // decimals of the quantities that are reported to a provider that counts quantities
 }
 
 var slugPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
-// Validate checks what a client may choose.
+// Validate returns an error if a field that a client can set is not valid.
 func (m Meter) Validate() error {
 	if err := validSlug(m.Slug); err != nil {
 		return err
@@ -77,25 +77,25 @@ func validSlug(slug string) error {
 	return nil
 }
 
-// ValidEventType returns the rule that the event type of a meter breaks.
+// ValidEventType returns an error if the text cannot be the event type of a meter.
 func ValidEventType(text string) error { return validText("body.event_type", text) }
 
-// MeterVersionStatus is where a meter version stands in its life.
+// MeterVersionStatus is the status of a meter version.
 type MeterVersionStatus string
 
 const (
-	Backfilling MeterVersionStatus = "backfilling" // ingest feeds it, its past is still being counted
+	Backfilling MeterVersionStatus = "backfilling" // new events are counted at ingest; earlier events are still being counted
 	Complete    MeterVersionStatus = "complete"    // every event is counted; reads and billing may use it
-	Retired     MeterVersionStatus = "retired"     // another took its place; nothing feeds it
+	Retired     MeterVersionStatus = "retired"     // replaced by another version; it counts no more events
 )
 
-// Values are all that a meter version may be.
+// Values returns all statuses.
 func (MeterVersionStatus) Values() []MeterVersionStatus {
 	return []MeterVersionStatus{Backfilling, Complete, Retired}
 }
 
-// MeterVersion is one way of counting a meter. Any change to it makes a new
-// one; totals never mix two ways of counting.
+// MeterVersion defines how the events of a meter are counted. A change of the definition creates a new
+// version, so a total never mixes two definitions.
 type MeterVersion struct {
 	ID            MeterVersionID
 	MeterID       MeterID
@@ -105,12 +105,12 @@ type MeterVersion struct {
 	Filters       []Filter // an event is counted if it meets all of them
 	GroupBy       []string // paths into properties, in the client's order
 	Timezone      string   // IANA name; its local hours and months are the buckets
-	Epoch         int64    // events with a lower epoch are the backfill's to count
+	Epoch         int64    // events with a lower epoch are counted by the backfill, not at ingest
 	Status        MeterVersionStatus
-	CountedFrom   *time.Time // where its past begins; nil: with the first event
+	CountedFrom   *time.Time // the start of its totals; nil: the first event
 }
 
-// Validate checks what a client may choose.
+// Validate returns an error if a field that a client can set is not valid.
 func (g MeterVersion) Validate() error {
 	if !slices.Contains(g.Aggregation.Values(), g.Aggregation) {
 		return Invalid("body.aggregation", "must be sum or count; other aggregations are not supported")
@@ -143,7 +143,7 @@ func (g MeterVersion) Validate() error {
 	return nil
 }
 
-// SameCounting says whether two meter versions would count every event alike.
+// SameCounting reports whether two meter versions count every event in the same way.
 func (g MeterVersion) SameCounting(o MeterVersion) bool {
 	return g.EventType == o.EventType && g.Aggregation == o.Aggregation &&
 		slices.Equal(g.GroupBy, o.GroupBy) && g.Timezone == o.Timezone && g.SameSelection(o)
@@ -154,7 +154,7 @@ func (g MeterVersion) SameSelection(o MeterVersion) bool {
 	return g.ValueProperty == o.ValueProperty && slices.EqualFunc(g.Filters, o.Filters, Filter.equal)
 }
 
-// Usage picks the figure of a bucket that the meter's aggregation asks for.
+// Usage returns the total that the aggregation uses: the sum or the count of a bucket.
 func (a Aggregation) Usage(sum Decimal, count int64) Decimal {
 	if a == Count {
 		return Whole(count)
@@ -174,8 +174,8 @@ type Group struct {
 // NoGroup is the one group of a meter without group_by.
 var NoGroup = newGroup([]byte(`{}`))
 
-// OtherGroup takes the events of every group beyond MaxGroupsPerMeter, and of those with
-// a key beyond MaxGroupKeyBytes, so that totals stay exact.
+// OtherGroup counts the events of all groups beyond MaxGroupsPerMeter, and of groups with a key beyond
+// MaxGroupKeyBytes, so that totals stay exact.
 var OtherGroup = newGroup([]byte(`{"` + OtherProperty + `":true}`))
 
 func newGroup(key []byte) Group {
@@ -183,8 +183,8 @@ func newGroup(key []byte) Group {
 	return Group{GroupID(hash[:16]), key}
 }
 
-// By is the group of one that differs from others of its meter version in these of its
-// properties alone. What OtherGroup's events have of them is not known.
+// By returns the group that contains g if events are grouped by these properties only. For OtherGroup it
+// returns OtherGroup, because the properties of its events are not known.
 func (g Group) By(properties []string) (Group, error) {
 	if g.ID == OtherGroup.ID && len(properties) > 0 {
 		return g, nil

@@ -16,18 +16,18 @@ const (
 	MaxPricesOfCustomer = 1_000 // versions of a customer's own prices that are not withdrawn
 )
 
-// Plan is an entry of the tenant's catalog: its prices hold for the
-// customers who have it, instead of the meters' own.
+// Plan is an entry of the tenant's catalog. For customers with the plan, its prices replace the meters' own
+// prices.
 type Plan struct {
 	ID         PlanID
 	Slug       string
 	Name       string
 	CreatedAt  time.Time
-	ArchivedAt time.Time       // zero: it is not archived
+	ArchivedAt time.Time       // zero: not archived
 	Features   json.RawMessage // object of key to string, number or boolean, which only clients interpret
 }
 
-// Validate checks what a client may choose.
+// Validate returns an error if a field that a client can set is not valid.
 func (p Plan) Validate() error {
 	if err := validSlug(p.Slug); err != nil {
 		return err

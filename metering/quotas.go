@@ -21,11 +21,11 @@ const (
 type QuotaMode string
 
 const (
-	SoftQuota QuotaMode = "soft" // tells that it is exceeded
-	HardQuota QuotaMode = "hard" // allows no more
+	SoftQuota QuotaMode = "soft" // usage beyond the limit is allowed and marked as exceeded
+	HardQuota QuotaMode = "hard" // usage beyond the limit is not allowed
 )
 
-// Values are all modes.
+// Values returns all modes.
 func (QuotaMode) Values() []QuotaMode {
 	return []QuotaMode{SoftQuota, HardQuota}
 }
@@ -41,7 +41,7 @@ const (
 	PerLifetime QuotaPeriod = "lifetime" // never
 )
 
-// Values are all periods.
+// Values returns all periods.
 func (QuotaPeriod) Values() []QuotaPeriod {
 	return []QuotaPeriod{PerBilling, PerMonth, PerDay, PerHour, PerLifetime}
 }
@@ -50,7 +50,7 @@ func (QuotaPeriod) Values() []QuotaPeriod {
 // identified by its window.
 var lifetime = Range{Start: time.Date(1, 2, 1, 0, 0, 0, 0, time.UTC), End: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 
-// Window returns the window that now lies in. zone is the meter's, and billing the customer's
+// Window returns the window that contains now. zone is the meter's time zone, and billing the customer's
 // billing period.
 func (p QuotaPeriod) Window(now time.Time, zone *time.Location, billing Range) Range {
 	switch p {
@@ -80,7 +80,7 @@ type Quota struct {
 	CreatedAt  time.Time
 }
 
-// Validate checks what a client may choose.
+// Validate returns an error if a field that a client can set is not valid.
 func (q Quota) Validate() error {
 	if q.Limit != nil && q.Limit.IsNegative() {
 		return Invalid("body.limit", "must be zero or more, or null for unlimited usage")
@@ -177,7 +177,7 @@ func (l QuotaLevel) Percent() Decimal {
 	return Whole(100)
 }
 
-// QuotaNeed is an amount that is to be used of a quota.
+// QuotaNeed is an amount that the caller wants to use of a quota.
 type QuotaNeed struct {
 	QuotaLevel
 	Amount Decimal
@@ -188,14 +188,14 @@ func (n QuotaNeed) exceeds() bool {
 	return n.Limit != nil && n.Used.Add(n.Reserved).Add(n.Amount).Cmp(*n.Limit) > 0
 }
 
-// QuotaDecision is whether quotas allow usage.
+// QuotaDecision is the result of DecideQuota.
 type QuotaDecision struct {
 	Allowed  bool        // no hard quota is exceeded
 	Exceeded bool        // a quota is, hard or soft
 	Tightest *QuotaLevel // of the hard ones that are exceeded, or else of all, the one with the least left; nil: there is no quota
 }
 
-// DecideQuota decides whether all of the quotas allow what is needed of them.
+// DecideQuota decides whether all quotas allow the amounts needed of them.
 func DecideQuota(needs []QuotaNeed) QuotaDecision {
 	d := QuotaDecision{Allowed: true}
 	var refusing []QuotaNeed

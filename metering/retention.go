@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// Retention is how long events are kept. Totals are kept for ever. Zero: so
-// are events.
+// Retention is the time for which events are kept. Zero means for ever. Totals are always kept for ever.
 type Retention time.Duration
 
 const (
 	// MinRetention is longer than a month, its grace and an export's default window.
 	MinRetention = 35 * 24 * time.Hour
 
-	// retentionMargin is what an event that has been judged may take, on a
-	// clock that is behind, until it is stored.
+	// retentionMargin is the maximum time between Judge and the storage of an event, including the lag of a
+	// slow clock.
 	retentionMargin = time.Hour
 )
 
-// ParseRetention reads whole days such as 400d, or a duration such as 9600h.
+// ParseRetention parses whole days such as 400d, or a duration such as 9600h, of at least MinRetention.
 func ParseRetention(text string) (Retention, error) {
 	length, err := ParseDays(text)
 	if err != nil {
@@ -32,7 +31,7 @@ func ParseRetention(text string) (Retention, error) {
 	return Retention(length), nil
 }
 
-// ParseDays reads whole days such as 400d, or a duration such as 9600h.
+// ParseDays parses whole days such as 400d, or a duration such as 9600h.
 func ParseDays(text string) (time.Duration, error) {
 	length, err := time.ParseDuration(text)
 	if number, ok := strings.CutSuffix(text, "d"); ok {
@@ -46,7 +45,7 @@ func ParseDays(text string) (time.Duration, error) {
 	return length, nil
 }
 
-// FormatDays returns the text that ParseDays reads: whole days if it can.
+// FormatDays returns the text that ParseDays parses, in whole days if possible.
 func FormatDays(length time.Duration) string {
 	if length%(24*time.Hour) != 0 {
 		return length.String()
@@ -54,11 +53,11 @@ func FormatDays(length time.Duration) string {
 	return strconv.FormatInt(int64(length/(24*time.Hour)), 10) + "d"
 }
 
-// Cutoff is the instant before which events need not be kept.
+// Cutoff returns the instant before which events can be deleted.
 func (r Retention) Cutoff(now time.Time) time.Time { return now.Add(-time.Duration(r)) }
 
-// Judge rejects an event with a key that is about to be forgotten: a repeat of
-// it could not be told from a new event.
+// Judge rejects an event with an idempotency key that is about to be deleted, because a repeated event
+// could not be distinguished from a new one.
 func (r Retention) Judge(e Event, now time.Time) *Rejection {
 	if r == 0 || e.IdempotencyKey == "" || !e.At.Before(r.Cutoff(now).Add(retentionMargin)) {
 		return nil
@@ -67,12 +66,12 @@ func (r Retention) Judge(e Event, now time.Time) *Rejection {
 	return reject("timestamp_too_old", "timestamp", "must not be more than %d hours in the past for an event with an idempotency_key", hours)
 }
 
-// KeyConflict rejects an event whose idempotency_key was used with other content.
+// KeyConflict returns the rejection of an event that reuses an idempotency_key with different content.
 func KeyConflict() *Rejection {
 	return reject("idempotency_conflict", "idempotency_key", "was already used for another customer or other content; send the event with a new key")
 }
 
-// Forgotten rejects an event whose idempotency_key is not known any more.
+// Forgotten returns the rejection of an event that is older than the stored idempotency keys.
 func Forgotten() *Rejection {
 	return reject("timestamp_too_old", "timestamp", "is older than the idempotency keys that are still stored, so a repeated event could not be detected")
 }

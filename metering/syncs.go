@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Trigger is what asked for a sync.
+// Trigger is the cause of a sync.
 type Trigger string
 
 const (
@@ -15,12 +15,12 @@ const (
 	ByProvider Trigger = "provider"
 )
 
-// Values are all triggers.
+// Values returns all triggers.
 func (Trigger) Values() []Trigger {
 	return []Trigger{Manual, Scheduled, ByProvider}
 }
 
-// SyncStatus is where a sync stands in its life.
+// SyncStatus is the status of a sync.
 type SyncStatus string
 
 const (
@@ -30,64 +30,64 @@ const (
 	SyncFailed    SyncStatus = "failed"
 )
 
-// Values are all that a sync may be.
+// Values returns all statuses.
 func (SyncStatus) Values() []SyncStatus {
 	return []SyncStatus{SyncRequested, SyncRunning, SyncSucceeded, SyncFailed}
 }
 
-// Done says whether nothing more will happen to the sync.
+// Done reports whether the sync has ended.
 func (s SyncStatus) Done() bool { return s == SyncSucceeded || s == SyncFailed }
 
-// Sync is one request to bring a customer's usage to the billing provider. Its
-// lines come from a pass that began after the request.
+// Sync is one request to report a customer's usage to the billing provider. Its lines come from a pass that
+// began after the request.
 type Sync struct {
 	ID           uuid.UUID
 	CustomerID   CustomerID
-	ExternalID   string // the customer's; empty of a sync that is being requested
-	CustomerName string // likewise
+	ExternalID   string // of the customer; empty while the sync is being requested
+	CustomerName string // of the customer; empty while the sync is being requested
 	Trigger      Trigger
 	Status       SyncStatus
-	Error        string // of a failed one: what the operator should do
+	Error        string // the recommended action for an operator; "" unless Status is SyncFailed
 	RequestedAt  time.Time
 	StartedAt    *time.Time
 	FinishedAt   *time.Time
 	Lines        []SyncLine
 	Excluded     []ExcludedMeter
-	Joined       bool   // the request joined a waiting one; set by Request only
-	Pause        *Pause // that an open one waits for the end of; nil: it waits for none
+	Joined       bool   // the request joined a sync that had not begun; set by Request only
+	Pause        *Pause // the pause that delays the sync; nil: none, or the sync has ended
 }
 
-// Pause keeps a customer from being reported until somebody ends it.
+// Pause stops reports for a customer until an operator resumes them.
 type Pause struct {
 	Since  time.Time
 	By     Actor
-	Reason string // in their words
+	Reason string // as the operator stated it
 }
 
-// SyncLine is what a report of a sync says of one meter and period.
+// SyncLine is the part of a report that covers one meter and period.
 type SyncLine struct {
 	ReportID  uuid.UUID
 	Kind      string // of the report
-	Number    int64  // of the report: in the order of the customer's; a statement's sequence
+	Number    int64  // of the report, ascending for each customer; the sequence number of a statement
 	State     string // of the report
 	MeterID   MeterID
 	MeterSlug string
 	Period    Range
-	Component string  // usage, or the adjustment of a closed period
+	Component string  // "usage", or "adjustment" of a closed period
 	Usage     Decimal // of the whole period so far
 	UnitPrice Decimal
-	Amount    Decimal // charged for Usage, or what it adjusts that by, rounded to the currency's minor unit
+	Amount    Decimal // the charge for Usage, or for an adjustment the change of that charge; rounded to the currency's minor unit
 	Currency  string
 
-	Method   string   // the provider's own way of reporting a quantity; "" of other kinds
-	Target   string   // what adds it up at the provider: a subscription item, a meter, a subscription; "" of a statement
-	Window   Range    // what Quantity is of: the period, or one of the provider's windows
-	Quantity Decimal  // what the provider has counted with it
-	Sent     *Decimal // the number that went out: Quantity, what it adds to the former one, or money; nil in a statement
-	Response string   // what came of it
+	Method   string   // the provider's method of reporting a quantity; "" for other kinds
+	Target   string   // the subscription item, meter or subscription that adds it up at the provider; "" for a statement
+	Window   Range    // the range of Quantity: the period, or one of the provider's windows
+	Quantity Decimal  // the provider's total including this report
+	Sent     *Decimal // the number in the request: Quantity, the addition to the previous Quantity, or money; nil for a statement
+	Response string   // of the provider, or the reason of the state
 }
 
-// ExcludedMeter is a meter that a sync left out.
+// ExcludedMeter is a meter that a sync excluded, and the reason.
 type ExcludedMeter struct {
 	MeterID   MeterID
 	MeterSlug string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LatePolicy is what happens to usage that arrives for a closed period.
+// LatePolicy is the treatment of usage that arrives after its billing period was closed.
 type LatePolicy string
 
 const (
@@ -14,58 +14,55 @@ const (
 	ReportLate LatePolicy = "report" // shown, never billed
 )
 
-// Values are all policies.
+// Values returns all policies.
 func (LatePolicy) Values() []LatePolicy {
 	return []LatePolicy{AdjustLate, ReportLate}
 }
 
-// ConflictPolicy decides what happens to an event whose idempotency key was used with
-// other content.
+// ConflictPolicy decides how an event is treated that reuses an idempotency key with different content.
 type ConflictPolicy string
 
 const (
-	AcceptConflicts ConflictPolicy = "accept" // it is accepted, adds nothing, and is kept as a conflict
+	AcceptConflicts ConflictPolicy = "accept" // accepted, but not counted, and kept as a conflict
 	RejectConflicts ConflictPolicy = "reject"
 )
 
-// Values are all policies.
+// Values returns all policies.
 func (ConflictPolicy) Values() []ConflictPolicy {
 	return []ConflictPolicy{AcceptConflicts, RejectConflicts}
 }
 
-// DefaultRequestsPerMinute is how many requests a tenant may send to the Events
-// API in a minute where nothing else was said.
+// DefaultRequestsPerMinute is the default number of requests with events that a tenant may send per minute.
 const DefaultRequestsPerMinute = 1000
 
-// DefaultRequestsCeiling is the most that a tenant may set for itself, unless the
-// operators set another one.
+// DefaultRequestsCeiling is the default maximum of RequestsPerMinute. Operators can set another one.
 const DefaultRequestsCeiling = 60_000
 
-// Tenant is one customer of the service: the owner of everything else.
+// Tenant is one organization that uses the service. It owns all other resources.
 type Tenant struct {
 	ID                TenantID
 	Name              string
-	Timezone          string        // IANA name; days, months and periods are its local ones
-	Currency          string        // ISO 4217; the default of its prices
-	Grace             time.Duration // after a period's end, until it is closed
+	Timezone          string        // IANA name, for days, months and billing periods
+	Currency          string        // ISO 4217; the default currency of its prices
+	Grace             time.Duration // the time from a period's end until its close
 	LatePolicy        LatePolicy
 	RequestsPerMinute int  // requests a minute to the Events API
-	Strict            bool // events with fields, customers or event types that are not known are rejected
+	Strict            bool // reject events with an unknown field, customer or event type, or without a usable value for a meter
 	KeyConflicts      ConflictPolicy
-	V1BodylessWrites  bool // requests without a body that are signed in v1 may do more than read
+	V1BodylessWrites  bool // requests without a body that are signed with v1 may do more than read
 	InvoiceHold       InvoiceHold
 	CreatedAt         time.Time
 }
 
-// InvoiceHold says whether draft invoices are kept from becoming final until
-// what is on them was compared.
+// InvoiceHold is the setting that keeps draft invoices from becoming final until they have been compared
+// with the reports.
 type InvoiceHold struct {
 	Enabled  bool
-	Deadline time.Duration // after the grace: then they become final by themselves
+	Deadline time.Duration // after the grace; then invoices become final without a decision
 }
 
-// maxHold is how long after its period an invoice can become final: later its
-// usage could not be corrected any more.
+// maxHold is the maximum time from a period's end until its invoice becomes final. Later, its usage could
+// no longer be corrected.
 const maxHold = 30 * 24 * time.Hour
 
 func (t Tenant) validateHold() error {
@@ -81,7 +78,7 @@ func (t Tenant) validateHold() error {
 	return nil
 }
 
-// Validate checks what an operator may choose.
+// Validate returns an error if a field that an operator can set is not valid.
 func (t Tenant) Validate() error {
 	if err := validText("body.name", t.Name); err != nil {
 		return err
@@ -101,11 +98,10 @@ func (t Tenant) Validate() error {
 	return ValidCurrency("body.currency", t.Currency)
 }
 
-// Location is the tenant's time zone. An unknown one, which Validate does not
-// let in, reads as UTC.
+// Location returns the tenant's time zone. A name that Validate does not accept returns UTC.
 func (t Tenant) Location() *time.Location { return Location(t.Timezone) }
 
-// Values are all scopes.
+// Values returns all scopes.
 func (Scope) Values() []Scope {
 	return []Scope{ScopeAdmin, ScopeReadWrite, ScopeReadOnly, ScopeIngestOnly}
 }

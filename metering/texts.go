@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxText bounds event_type, customer_id, idempotency_key and names, in characters: a
-// maxLength of the OpenAPI document counts Unicode code points.
+// maxText is the maximum length of event_type, customer_id, idempotency_key and names, in characters,
+// because maxLength in an OpenAPI document counts Unicode code points.
 const maxText = 255
 
-// longerThan reports whether text has more than so many characters.
+// longerThan reports whether text has more than the given number of characters.
 func longerThan(most int, text string) bool {
 	return len(text) > most && utf8.RuneCountInString(text) > most
 }

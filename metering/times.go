@@ -20,7 +20,7 @@ var (
 	errYear       = errors.New("must be in the years 1 to 9999 in UTC")
 )
 
-// Instant is t as the service keeps it: UTC, in whole microseconds.
+// Instant returns t as the service stores it: UTC, truncated to microseconds.
 func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // ParseTime parses an RFC 3339 instant and truncates it to microseconds, which the
@@ -164,8 +164,8 @@ const (
 	ClockLimit   = time.Minute     // beyond it, the process decides nothing that depends on the time
 )
 
-// ClockOffset returns how far a process's clock is ahead of the database's; known is false
-// before the first comparison. A nil ClockOffset is that of a process whose clock is right.
+// ClockOffset returns how far a process's clock is ahead of the database's clock; known is false
+// before the first comparison. A nil ClockOffset means that the clocks agree.
 type ClockOffset func() (offset time.Duration, known bool)
 
 // Correct returns the time of the database's clock when the process's clock says now.

@@ -15,7 +15,7 @@ const (
 	Month Granularity = "month"
 )
 
-// Values are all granularities.
+// Values returns all granularities.
 func (Granularity) Values() []Granularity {
 	return []Granularity{Hour, Day, Week, Month}
 }
@@ -23,13 +23,13 @@ func (Granularity) Values() []Granularity {
 // Range is a half-open span of time, [Start, End).
 type Range struct{ Start, End time.Time }
 
-// Contains says whether t lies in the range.
+// Contains reports whether t lies in the range.
 func (r Range) Contains(t time.Time) bool { return !t.Before(r.Start) && t.Before(r.End) }
 
-// Empty says whether no instant lies in the range.
+// Empty reports whether no instant lies in the range.
 func (r Range) Empty() bool { return !r.Start.Before(r.End) }
 
-// Within is the part of the range that lies in the other.
+// Within returns the intersection of both ranges. It is empty if they do not overlap.
 func (r Range) Within(o Range) Range {
 	if o.Start.After(r.Start) {
 		r.Start = o.Start
@@ -40,10 +40,9 @@ func (r Range) Within(o Range) Range {
 	return r
 }
 
-// WindowOf returns the local window of zone that t lies in. Where the zone's
-// offset changes within a window, the hour is cut at the change, so that
-// windows never overlap and every day, week and month is a whole number of
-// hours' windows. The bounds are in UTC.
+// WindowOf returns the local window of zone that contains t. If the zone's offset changes within an hour,
+// the hour is cut at the change. So windows never overlap, and every day, week and month consists of whole
+// hour windows. The bounds are in UTC.
 func WindowOf(t time.Time, g Granularity, zone *time.Location) Range {
 	local := t.In(zone)
 	y, m, d := local.Date()
@@ -80,8 +79,7 @@ func hourOf(t time.Time, zone *time.Location) Range {
 	return Range{start, end}
 }
 
-// firstInstant returns the first instant of a local day, also where midnight
-// is skipped or happens twice.
+// firstInstant returns the first instant of a local day, even if midnight is skipped or occurs twice.
 func firstInstant(y int, m time.Month, d int, zone *time.Location) time.Time {
 	midnight := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	from, until := midnight.Add(-farthestOffset), midnight.Add(farthestOffset)
@@ -99,18 +97,18 @@ func firstInstant(y int, m time.Month, d int, zone *time.Location) time.Time {
 	return after
 }
 
-// farthestOffset is more than any zone has been ahead of UTC or behind it.
+// farthestOffset is larger than the distance of any time zone from UTC, in the past too.
 const farthestOffset = 17 * time.Hour
 
-// offset is how far the zone's clocks are ahead of UTC at t.
+// offset returns the zone's offset at t, positive east of UTC.
 func offset(t time.Time, zone *time.Location) time.Duration {
 	_, seconds := t.In(zone).Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// offsetChange returns the instant after from, and not after until, at which
-// the zone's offset changes. It asks for offsets alone: Time.ZoneBounds ends
-// at the turn of a year in a zone that is given as a rule.
+// offsetChange returns the instant after from, and not after until, at which the zone's offset changes. It
+// compares offsets instead of using Time.ZoneBounds, because ZoneBounds ends at the turn of a year in a
+// zone that is defined by a rule.
 func offsetChange(from, until time.Time, zone *time.Location) (at time.Time, changes bool) {
 	before := offset(from, zone)
 	if offset(until, zone) == before {
@@ -122,16 +120,15 @@ func offsetChange(from, until time.Time, zone *time.Location) (at time.Time, cha
 	return from.Add(time.Duration(seconds) * time.Second), true
 }
 
-// Span is a Range cut so that each part can be read from the cheapest place
-// that is exact for it: whole months, whole hours, and raw events at the
-// edges that the caller made ragged.
+// Span is a Range divided into parts, each of which can be read exactly from the cheapest source: totals of
+// whole months, totals of whole hours, and raw events for incomplete hours at both ends.
 type Span struct {
 	Months Range   // whole local months; empty when none
 	Hours  []Range // whole local hours outside Months, at most two ranges
 	Ragged []Range // parts of a local hour, at most two ranges
 }
 
-// Split cuts r for zone.
+// Split divides r by the local hours and months of zone.
 func Split(r Range, zone *time.Location) Span {
 	if r.Empty() {
 		return Span{}
@@ -151,7 +148,7 @@ func Split(r Range, zone *time.Location) Span {
 	return span
 }
 
-// wholeWindows returns the widest range within r whose ends are both window bounds.
+// wholeWindows returns the widest range within r that starts and ends at window bounds.
 func wholeWindows(r Range, g Granularity, zone *time.Location) Range {
 	first := WindowOf(r.Start, g, zone)
 	whole := Range{first.Start, WindowOf(r.End, g, zone).Start}

@@ -14,22 +14,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// Recorder sends events in the background, in batches. It makes each event's
-// idempotency key and timestamp once, when the event is recorded, and repeats
-// a batch with the same ones until the service has answered: an event counts
-// once, whatever happens on the way. A key that was rotated or lacks a
-// permission, or a service that is elsewhere for a while, loses nothing: only an
-// event that the service refuses for what it is is given up. It is safe for
-// concurrent use.
+// Recorder sends events in the background, in batches. It sets the idempotency key and the timestamp of
+// each event once, when the event is recorded, and repeats a batch unchanged until the service has
+// answered. So an event counts once, even if requests or answers are lost.
 //
-// What is recorded is kept in memory: Close before the process ends.
+// An invalid credential, a missing permission or an outage loses no event. The recorder discards only
+// events that the service rejects because of their content. It is safe for concurrent use.
+//
+// Recorded events are kept in memory: call Close before the process ends.
 type Recorder struct {
 	client  *ClientWithResponses
 	options RecorderOptions
 
 	mu      sync.Mutex
 	buffer  []Event
-	pending int // events recorded and not yet settled, those being sent included
+	pending int // events recorded and not yet settled, including those in a request
 	settled *sync.Cond
 	failure error // of the last attempt; nil: it was answered
 	closed  bool
@@ -39,19 +38,19 @@ type Recorder struct {
 	done chan struct{}
 }
 
-// RecorderOptions tunes a Recorder. Zero values take the defaults.
+// RecorderOptions configures a Recorder. Zero values select the defaults.
 type RecorderOptions struct {
-	// Every is how long an event waits for others to share its request: 1 s.
+	// Every is the maximum time that an event waits before it is sent: 1 s by default.
 	Every time.Duration
-	// Batch is how many events make a request at once, 1,000 at most and by default.
+	// Batch is the maximum number of events in a request: 1,000 by default and at most.
 	Batch int
-	// Buffer is how many events may wait before Record answers ErrBufferFull: 100,000.
+	// Buffer is the number of unsettled events at which Record returns ErrBufferFull: 100,000 by default.
 	Buffer int
-	// OnRejected is told of an event that the service will never take, and why.
-	// It is logged when OnRejected is nil.
+	// OnRejected is called with each event that the service rejects permanently, and the reason. If it is
+	// nil, the rejection is logged.
 	OnRejected func(Event, error)
-	// OnRetry is told why events were not taken that are kept and sent again, at
-	// each attempt. It is logged when OnRetry is nil.
+	// OnRetry is called after each failed attempt, with the reason. The events are kept and sent again. If
+	// it is nil, the reason is logged.
 	OnRetry func(error)
 }
 
@@ -64,9 +63,9 @@ const (
 )
 
 var (
-	// ErrBufferFull says that events are recorded faster than the service takes them.
+	// ErrBufferFull reports that events are recorded faster than the service accepts them.
 	ErrBufferFull = errors.New("the recorder's buffer is full")
-	// ErrClosed says that the recorder takes no more events.
+	// ErrClosed reports that the recorder accepts no more events.
 	ErrClosed = errors.New("the recorder is closed")
 )
 
@@ -96,9 +95,8 @@ func NewRecorder(client *ClientWithResponses, options RecorderOptions) *Recorder
 	return r
 }
 
-// Record takes an event. It does not wait for the network. An event without a
-// timestamp happened now; one without a key gets one: a UUID of version 7, which the
-// service finds and stores at the least cost, however many it knows.
+// Record accepts an event without waiting for the network. The default timestamp is now. The default
+// idempotency key is a UUID of version 7, which the service finds and stores at the lowest cost.
 func (r *Recorder) Record(e Event) error {
 	e = withIdentity(e)
 	r.mu.Lock()
@@ -117,7 +115,7 @@ func (r *Recorder) Record(e Event) error {
 	return nil
 }
 
-// withIdentity returns the event with a timestamp and a key, so that each repeat is the same event.
+// withIdentity returns the event with a timestamp and a key, so that every retry sends the same event.
 func withIdentity(e Event) Event {
 	if e.Timestamp == nil {
 		e.Timestamp = new(time.Now().UTC())
@@ -129,11 +127,10 @@ func withIdentity(e Event) Event {
 }
 
 func newID() string {
-	return uuid.Must(uuid.NewV7()).String() // it has no error where crypto/rand has none
+	return uuid.Must(uuid.NewV7()).String() // it fails only if crypto/rand does
 }
 
-// Flush sends what is recorded and returns when every event is settled, or
-// when ctx ends.
+// Flush sends the recorded events. It returns when every event is settled or ctx ends.
 func (r *Recorder) Flush(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() {
 		r.mu.Lock()
@@ -152,7 +149,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	return nil
 }
 
-// unsent is the error of whoever waits no longer, and that of the last attempt.
+// unsent returns err with the number of unsent events and the error of the last attempt.
 func (r *Recorder) unsent(err error) error {
 	if r.failure == nil {
 		return fmt.Errorf("%d events are not sent: %w", r.pending, err)
@@ -160,8 +157,8 @@ func (r *Recorder) unsent(err error) error {
 	return fmt.Errorf("%d events are not sent: %w; %w", r.pending, err, r.failure)
 }
 
-// Close takes no more events, sends the rest, and ends the recorder. When ctx
-// ends first, its error says how many events are lost.
+// Close accepts no more events, sends the remaining ones and stops the recorder. If ctx ends first, the
+// error contains the number of lost events.
 func (r *Recorder) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
@@ -205,8 +202,8 @@ func (r *Recorder) next() []Event {
 	return batch
 }
 
-// send repeats a batch until the service has decided on each of its events. Of
-// a batch that it refuses only the events are given up that it refuses alone.
+// send repeats a batch until the service has decided on each of its events. It halves a batch that the
+// service refuses, until only the events remain that the service refuses alone.
 func (r *Recorder) send(ctx context.Context, batch []Event) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		answer, err := r.client.IngestEventsWithResponse(ctx, EventBatch{Events: batch})
@@ -232,8 +229,8 @@ func (r *Recorder) send(ctx context.Context, batch []Event) {
 	}
 }
 
-// refused says whether the same events would be refused again, whoever sends
-// them and wherever: the answer is about the events themselves.
+// refused reports whether the service refuses the events because of their content, so that a retry cannot
+// succeed.
 func refused(answer *IngestEventsResponse) bool {
 	return answer != nil && refusesContent(answer.StatusCode())
 }
@@ -246,7 +243,7 @@ func refusesContent(status int) bool {
 	return false
 }
 
-// unencodable says whether events were not sent because they are no JSON.
+// unencodable reports whether events were not sent because they cannot be encoded as JSON.
 func unencodable(batch []Event, failure error) bool {
 	if failure == nil {
 		return false
@@ -255,7 +252,7 @@ func unencodable(batch []Event, failure error) bool {
 	return err != nil
 }
 
-// failureOf is what an answer says that took no events.
+// failureOf returns the error of an answer to a failed request, or nil without an answer.
 func failureOf(answer *IngestEventsResponse) error {
 	if answer == nil {
 		return nil

@@ -20,16 +20,16 @@ import (
 const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
-	headerBytes    = 16<<10 - 4<<10   // net/http reads 4 KiB more before it answers 431
+	headerBytes    = 16<<10 - 4<<10   // net/http reads 4 KiB more before it returns 431
 	stopTimeout    = 25 * time.Second // longer than the writer's deadline
-	memoryLimit    = 90 << 20         // where GOMEMLIMIT does not say otherwise
-	garbagePercent = 400              // where GOGC does not: what lives is small, and the limit is kept
+	memoryLimit    = 90 << 20         // default; GOMEMLIMIT overrides it
+	garbagePercent = 400              // default; GOGC overrides it. The live heap is small, and memoryLimit still applies
 
-	credentialConnections = 4 // whoever waits for one of them waits for a look-up
+	credentialConnections = 4 // a request holds one for a single look-up
 )
 
-// serveAPI runs until ctx ends, and then until every request is answered and
-// every accepted event is stored.
+// serveAPI serves the API until ctx ends. Then it waits until every request is answered and every accepted
+// event is stored.
 func serveAPI(ctx context.Context, env *environment) error {
 	log := env.logger()
 	url, listen, metricsAddress := env.databaseURL(), env.address("LISTEN_ADDRESS", "127.0.0.1:8080"), env.address("METRICS_ADDRESS", "")
@@ -57,14 +57,14 @@ func serveAPI(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer store.Close()
-	// Ingest has connections of its own: while it waits for a lock, keys are
-	// still checked and usage is still read.
+	// Ingest has its own connections: while it waits for a lock, API keys are still checked and usage is
+	// still read.
 	ingest, err := db.OpenForIngest(ctx, url, secret, all.Price)
 	if err != nil {
 		return err
 	}
 	defer ingest.Close()
-	// So has finding out who asks, however busy somebody keeps the others.
+	// Authentication also has its own connections, so that load on the other pools does not delay it.
 	credentials, err := db.OpenSmall(ctx, url, secret, credentialConnections)
 	if err != nil {
 		return err
@@ -120,11 +120,10 @@ func defaultBase(listen string) string {
 type endpoint struct {
 	address string
 	handler http.Handler
-	bounded func(net.Listener) *connections // nil: strangers cannot reach it
+	bounded func(net.Listener) *connections // nil: only trusted networks reach it
 }
 
-// serve answers on every endpoint until ctx ends, then until the requests
-// under way are answered.
+// serve serves all endpoints until ctx ends. Then it waits until the requests in progress are answered.
 func serve(ctx context.Context, log *slog.Logger, endpoints ...endpoint) error {
 	ended := make(chan error, len(endpoints))
 	var servers []*http.Server

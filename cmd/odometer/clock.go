@@ -4,7 +4,7 @@ package main
 
 import "time"
 
-// now is the time.
+// now returns the current time.
 func now() time.Time { return time.Now() }
 
 // aheadOf returns how far now is ahead of the database's time.

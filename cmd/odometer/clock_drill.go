@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// now is the time, ahead by the duration in the file that CLOCK_AHEAD_FILE names.
-// Months pass for a binary with this tag, which tests build for themselves; no
-// other binary has it.
+// now returns the current time plus the duration in the file CLOCK_AHEAD_FILE, so that tests can simulate
+// months. Only the binaries that tests build with the tag drill contain this file.
 func now() time.Time { return time.Now().Add(ahead()) }
 
-// aheadOf returns how far now is ahead of the database's time. With DATABASE_CLOCK_FOLLOWS=true
-// months pass for the database too.
+// aheadOf returns how far now is ahead of the database's time. With DATABASE_CLOCK_FOLLOWS=true, the
+// database's clock counts as shifted by the same duration.
 func aheadOf(database time.Time) time.Duration {
 	if os.Getenv("DATABASE_CLOCK_FOLLOWS") == "true" {
 		return time.Since(database)

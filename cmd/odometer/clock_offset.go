@@ -14,21 +14,21 @@ import (
 
 const (
 	clockEvery   = 10 * time.Second // between two readings of the database's clock
-	clockTimeout = 2 * time.Second  // for a reading; half of it is the error of the offset at most
+	clockTimeout = 2 * time.Second  // of one reading; the error of the offset is at most half of it
 )
 
-// clockWatch compares this process's clock with the database's. Between two readings it adds
-// the time that has passed, which no change of this machine's clock affects.
+// clockWatch compares this process's clock with the database's clock. Between two readings it adds the
+// elapsed monotonic time, which changes of this machine's clock do not affect.
 type clockWatch struct {
 	store *db.DB
 	log   *slog.Logger
 
 	mu       sync.Mutex
 	database time.Time // the last reading
-	read     time.Time // when, by this machine's monotonic clock; zero: never
+	read     time.Time // the time of the last reading, by the monotonic clock; zero: none yet
 }
 
-// watchClock reads the database's clock, and reads it again until ctx ends.
+// watchClock reads the database's clock now and then every clockEvery, until ctx ends.
 func watchClock(ctx context.Context, store *db.DB, log *slog.Logger, metrics prometheus.Registerer) *clockWatch {
 	c := &clockWatch{store: store, log: log}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -53,7 +53,7 @@ func watchClock(ctx context.Context, store *db.DB, log *slog.Logger, metrics pro
 	return c
 }
 
-// compare reads the database's clock, and logs if this process's differs.
+// compare reads the database's clock, and logs an error if the difference exceeds metering.ClockWarning.
 func (c *clockWatch) compare(ctx context.Context) {
 	if err := c.readDatabase(ctx); err != nil && ctx.Err() == nil {
 		c.log.WarnContext(ctx, "the process cannot read the database's clock", "error", err)
@@ -77,7 +77,7 @@ func (c *clockWatch) readDatabase(ctx context.Context) error {
 	return nil
 }
 
-// offset is the process's metering.ClockOffset.
+// offset returns the offset of this process's clock. It is a metering.ClockOffset.
 func (c *clockWatch) offset() (offset time.Duration, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,19 +15,20 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// Connections that the API has at once. One with an unfinished header takes some 40 KB,
-// and one that waits for its next request 20 KB.
+// Limits on the open connections of the API. A connection with an unfinished header takes about 40 KB, and
+// an idle one 20 KB.
 const (
 	mostConnections = 1024
 	mostOfPrefix    = 256 // of an address prefix that is not a trusted proxy
 )
 
-// connections bounds the connections of a listener. A new connection that finds a bound
-// reached closes another one: of its address prefix, or of the prefix that has most; of the
-// trusted proxies only if no other prefix has any. There it is the oldest that still waits
-// for its first request, or else the oldest whose sender was never verified, or else the one
-// that has been idle for longest. One is never closed while a request of a verified sender
-// is under way on it.
+// connections limits the open connections of a listener. At a limit, a new connection replaces an existing
+// one: of the same address prefix, or of the prefix with the most connections. Connections of trusted
+// proxies are closed only if no other prefix has any.
+//
+// The first choice is the oldest connection that waits for its first request, then the oldest without a
+// verified sender, then the one that has been idle for longest. A connection is never closed during a
+// request of a verified sender.
 type connections struct {
 	net.Listener
 
@@ -37,19 +38,19 @@ type connections struct {
 
 	mu        sync.Mutex
 	open      int
-	prefixes  map[string]int // open, by prefix; "": of trusted proxies
+	prefixes  map[string]int // number of open connections by prefix; "": trusted proxies
 	closeable []*connection  // the oldest first
 	noRoom    api.SparseLog
 }
 
-// connection is one that the server has accepted.
+// connection is a connection that the server has accepted.
 type connection struct {
 	net.Conn
 
 	all    *connections
 	prefix string // "": of a trusted proxy
-	known  bool   // has had a request of a verified sender
-	asks   bool   // a request is under way whose sender is not verified
+	known  bool   // a previous request had a verified sender
+	asks   bool   // a request with an unverified sender is in progress
 	gone   bool
 }
 
@@ -62,11 +63,11 @@ func newConnections(listener net.Listener, trusted []netip.Prefix, registry *pro
 	return &connections{Listener: listener, trusted: trusted, closed: closed, log: log, prefixes: make(map[string]int)}
 }
 
-// watch learns from the server and the API what becomes of connections.
+// watch updates the state of connections when the server or the API changes it.
 func (c *connections) watch(server *http.Server) {
 	server.ConnState = func(conn net.Conn, state http.ConnState) {
 		if known, ours := conn.(*connection); ours && state == http.StateIdle {
-			known.setState(api.ConnectionWaits) // it is the youngest again
+			known.setState(api.ConnectionWaits) // it becomes the youngest
 		}
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -77,7 +78,7 @@ func (c *connections) watch(server *http.Server) {
 	}
 }
 
-// Accept returns the next connection for which there is room.
+// Accept returns the next connection within the limits.
 func (c *connections) Accept() (net.Conn, error) {
 	for {
 		accepted, err := c.Listener.Accept()
@@ -104,7 +105,7 @@ func (c *connections) prefixOf(conn net.Conn) string {
 	return api.AddressPrefix(address)
 }
 
-// add reports whether there is room, or was made.
+// add reports whether conn is within the limits, after closing another connection if necessary.
 func (c *connections) add(conn *connection) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +121,8 @@ func (c *connections) add(conn *connection) bool {
 	return true
 }
 
-// largestPrefix returns the prefix that has most connections, of those with one that may be
-// closed; that of proxies if there is none.
+// largestPrefix returns the prefix with the most connections among prefixes with a closeable one, or ""
+// (trusted proxies) if there is none.
 func (c *connections) largestPrefix() (largest string) {
 	most := 0
 	for _, conn := range c.closeable {
@@ -132,8 +133,7 @@ func (c *connections) largestPrefix() (largest string) {
 	return largest
 }
 
-// closeOldest closes a connection of a prefix, and reports whether there was one that may
-// be closed.
+// closeOldest closes a connection of the prefix, and reports whether there was a closeable one.
 func (c *connections) closeOldest(bound, prefix string) bool {
 	c.closed.WithLabelValues(bound).Inc()
 	if n := c.noRoom.Add(time.Now()); n > 0 {
@@ -146,7 +146,7 @@ func (c *connections) closeOldest(bound, prefix string) bool {
 		if oldest >= 0 {
 			conn := c.closeable[oldest]
 			c.remove(conn)
-			_ = conn.Conn.Close() // the server learns of it as it reads
+			_ = conn.Conn.Close() // the server notices at its next read
 			return true
 		}
 	}
@@ -165,7 +165,7 @@ func (c *connections) remove(conn *connection) {
 	c.withdraw(conn)
 }
 
-// withdraw takes a connection from those that may be closed.
+// withdraw removes a connection from the closeable ones.
 func (c *connections) withdraw(conn *connection) {
 	if place := slices.Index(c.closeable, conn); place >= 0 {
 		c.closeable = slices.Delete(c.closeable, place, place+1)
@@ -174,7 +174,7 @@ func (c *connections) withdraw(conn *connection) {
 
 const ranks = 3
 
-// rank is lower for a connection that is closed earlier.
+// rank returns the order in which connections are closed; the lowest is closed first.
 func (conn *connection) rank() int {
 	switch {
 	case conn.known:
@@ -185,8 +185,8 @@ func (conn *connection) rank() int {
 	return 0
 }
 
-// setState makes a connection the youngest of those that may be closed, unless the sender
-// of its request is verified: then it may not be closed.
+// setState makes a connection the youngest of the closeable ones, or removes it from them during a request
+// of a verified sender.
 func (conn *connection) setState(state api.ConnectionState) {
 	c := conn.all
 	c.mu.Lock()
@@ -199,7 +199,7 @@ func (conn *connection) setState(state api.ConnectionState) {
 	}
 }
 
-// Close closes the connection, and makes room.
+// Close closes the connection and frees its place.
 func (conn *connection) Close() error {
 	conn.all.mu.Lock()
 	conn.all.remove(conn)

@@ -29,8 +29,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// environment reads settings and collects what is wrong with them, so that a
-// start names every problem at once. It never repeats a value.
+// environment reads the settings and collects their errors, so that the process reports all of them at
+// once. The errors never contain a value.
 type environment struct {
 	get      func(string) string
 	problems []string
@@ -42,7 +42,7 @@ func (e *environment) problemf(name, format string, args ...any) {
 	}
 }
 
-// err is everything that was wrong, or nil.
+// err returns all errors as one, or nil.
 func (e *environment) err() error {
 	if len(e.problems) == 0 {
 		return nil
@@ -50,8 +50,7 @@ func (e *environment) err() error {
 	return errors.New("the environment is not valid:\n  " + strings.Join(e.problems, "\n  "))
 }
 
-// limitMemory has garbage collected so that the process stays below the limit, unless
-// GOMEMLIMIT has set another.
+// limitMemory sets the soft memory limit of the process, unless GOMEMLIMIT is set.
 func (e *environment) limitMemory(bytes int64) {
 	if e.get("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(bytes)
@@ -70,7 +69,7 @@ func (e *environment) databaseURL() string {
 	return text
 }
 
-// secret is the one from which the keys of the API and of the audit log are derived.
+// secret returns the secret from which the keys of the API and of the audit log are derived.
 func (e *environment) secret() []byte {
 	text := e.get("ODOMETER_SECRET")
 	if text == "" {
@@ -119,7 +118,7 @@ func (e *environment) keyring() db.Keyring {
 	return ring
 }
 
-// address is a place to listen on; absent is its value when unset.
+// address returns an address to listen on; absent is the default.
 func (e *environment) address(name, absent string) string {
 	text := cmp.Or(e.get(name), absent)
 	if text == "" {
@@ -135,7 +134,7 @@ func (e *environment) address(name, absent string) string {
 	return text
 }
 
-// baseURL is a URL that paths are appended to.
+// baseURL returns a URL to which paths are appended, without a trailing slash; absent is the default.
 func (e *environment) baseURL(name, absent string) string {
 	text := strings.TrimRight(cmp.Or(e.get(name), absent), "/")
 	if text == "" {
@@ -147,8 +146,8 @@ func (e *environment) baseURL(name, absent string) string {
 	return text
 }
 
-// stripe is the URL of the Stripe API, "" for its own: another one is for
-// development, where a fake answers there.
+// stripe returns the URL that replaces Stripe's API, or "". A replacement is for development only, for a
+// fake of Stripe.
 func (e *environment) stripe() string {
 	base := e.baseURL("STRIPE_API_BASE", "")
 	if base != "" && !e.flag("ALLOW_LOOPBACK_WEBHOOKS") {
@@ -157,7 +156,7 @@ func (e *environment) stripe() string {
 	return base
 }
 
-// retention is how long events are kept; 0: for ever.
+// retention returns the time for which events are kept; 0: for ever.
 func (e *environment) retention() metering.Retention {
 	text := e.get("EVENT_RETENTION")
 	if text == "" {
@@ -170,7 +169,7 @@ func (e *environment) retention() metering.Retention {
 	return retention
 }
 
-// redis counts for all replicas; nil where there is none.
+// redis returns the client for rate limits that all replicas share, or nil if REDIS_URL is not set.
 func (e *environment) redis() *redis.Client {
 	text := e.get("REDIS_URL")
 	if text == "" {
@@ -183,7 +182,7 @@ func (e *environment) redis() *redis.Client {
 	return shared
 }
 
-// networks are addresses in CIDR notation.
+// networks returns networks in CIDR notation.
 func (e *environment) networks(name string) (networks []netip.Prefix) {
 	for item := range strings.SplitSeq(e.get(name), ",") {
 		if item = strings.TrimSpace(item); item == "" {
@@ -199,7 +198,7 @@ func (e *environment) networks(name string) (networks []netip.Prefix) {
 	return networks
 }
 
-// count is a positive number, or 0 when unset.
+// count returns a positive number, or 0 if the variable is not set.
 func (e *environment) count(name string) int {
 	text := e.get(name)
 	if text == "" {
@@ -212,7 +211,8 @@ func (e *environment) count(name string) int {
 	return n
 }
 
-// workflowsURL is the Temporal UI's list of a namespace's runs; empty when unset.
+// workflowsURL returns the URL of a namespace's workflow list in the Temporal UI, or "" if no UI is
+// configured.
 func (e *environment) workflowsURL(namespace string) string {
 	ui := e.baseURL("TEMPORAL_UI_URL", "")
 	if ui == "" {
@@ -243,9 +243,8 @@ func (e *environment) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// temporal reads the settings that Temporal's own tools read. The client
-// connects when it is first used: the API starts and ingests without Temporal.
-// The SDK's own metrics go to the registry, where there is one.
+// temporal reads the settings that Temporal's own tools use. The client connects at its first use, so that
+// the API starts and ingests without Temporal. If registry is not nil, it receives the metrics of the SDK.
 func (e *environment) temporal(logger *slog.Logger, registry *prometheus.Registry) (lazy client.Client, namespace string) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command odometer is the whole service in one binary: the API, the Temporal
-// worker, and the tools of whoever operates them. It is configured by its
-// environment alone.
+// Command odometer contains the whole service: the API, the Temporal worker and the tools for operators. It
+// is configured by environment variables only.
 package main
 
 import (
@@ -108,7 +107,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	return flag.ErrHelp
 }
 
-// is says whether the command is name; only openapi takes flags.
+// is reports whether args are the command name. Only openapi accepts arguments.
 func is(args []string, name string) bool {
 	return len(args) > 0 && args[0] == name && (len(args) == 1 || name == "openapi")
 }

@@ -13,28 +13,28 @@ import (
 	"go.temporal.io/sdk/contrib/opentelemetry"
 )
 
-const metricsTimeout = 10 * time.Second // to take them
+const metricsTimeout = 10 * time.Second // for one scrape
 
-// newRegistry has what every process says of itself: its build, its memory and
-// what Go does.
+// newRegistry returns a registry with the metrics of every process: build, memory and Go runtime.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewBuildInfoCollector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
-// metricsRoutes are never at the API's own address: whoever reaches that is a client.
+// metricsRoutes returns the handler of /metrics. It has a separate address because clients of the API must
+// not reach it.
 func metricsRoutes(registry *prometheus.Registry) *http.ServeMux {
 	scraped := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(metricsTimeout)) // fails where there is no connection
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(metricsTimeout)) // fails without a connection
 		scraped.ServeHTTP(w, r)
 	})
 	return mux
 }
 
-// sdkMetrics has the registry show what Temporal's SDK measures, by the names in
+// sdkMetrics adds the metrics of Temporal's SDK to the registry, with the names in
 // https://docs.temporal.io/references/sdk-metrics.
 func sdkMetrics(registry *prometheus.Registry) (client.MetricsHandler, error) {
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())

@@ -10,8 +10,8 @@ import (
 
 const readyTimeout = 5 * time.Second
 
-// ready asks /readyz of a process, for images without a shell: it fails unless the
-// process says that it is ready.
+// ready checks /readyz of a process, for container images without a shell. It returns an error unless the
+// process is ready.
 func ready(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("ready needs one argument, the URL of an API or a worker, such as odometer ready http://127.0.0.1:8080")

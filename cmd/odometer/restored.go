@@ -8,8 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/db"
 )
 
-// restored begins another epoch of the ledger, because the database does not
-// know what was reported after its backup was made.
+// restored starts a new epoch of the ledger after a restore, because the database does not contain the
+// reports since its backup.
 func restored(ctx context.Context, env *environment, out io.Writer) error {
 	url := env.databaseURL()
 	if err := env.err(); err != nil {

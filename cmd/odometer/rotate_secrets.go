@@ -8,8 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// rotateSecrets has every secret sealed under the first of the encryption
-// keys, and waits until a worker has done so.
+// rotateSecrets starts a workflow that encrypts every stored secret with the first encryption key, and
+// waits for its end.
 func rotateSecrets(ctx context.Context, env *environment, out io.Writer) error {
 	keyring := env.keyring()
 	temporal, _ := env.temporal(env.logger(), nil)

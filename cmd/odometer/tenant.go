@@ -15,9 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// createTenant makes a tenant, the admin key with which everything else is
-// done over the API, and the owner who signs in. Key and password are shown
-// this once.
+// createTenant creates a tenant, its first admin key and, with -owner-email, its owner. The key and a
+// generated password are printed and not shown again.
 func createTenant(ctx context.Context, env *environment, args []string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("tenant create", flag.ContinueOnError)
 	name := flags.String("name", "", "the tenant's name (required)")
@@ -80,8 +79,8 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	return printTenant(out, *asJSON, tenant.ID.String(), key, *ownerEmail, made)
 }
 
-// newPassword returns that of the tenant's owner, "" without an e-mail, and the
-// password again if it was made here.
+// newPassword returns the owner's password, or "" without an e-mail. made is the password if it was
+// generated.
 func newPassword(email string, fromStdin bool, in io.Reader) (password, made string, err error) {
 	if email == "" {
 		return "", "", nil

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// printVersion says what the binary was built from: the module's version, or
-// "(devel)", and the commit where the build knew it.
+// printVersion prints the module's version, or "(devel)", the commit if the build recorded it, and the Go
+// version.
 func printVersion(out io.Writer) error {
 	info, known := debug.ReadBuildInfo()
 	if !known {

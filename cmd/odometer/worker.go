@@ -16,11 +16,11 @@ import (
 	"github.com/odometer-metering/odometer/worker"
 )
 
-// workerMemoryLimit is of a worker, where GOMEMLIMIT does not say otherwise.
+// workerMemoryLimit is the default memory limit of a worker; GOMEMLIMIT overrides it.
 const workerMemoryLimit = 160 << 20
 
-// runWorker works until ctx ends, and then until the activities under way have
-// ended or handed their work back.
+// runWorker runs the worker until ctx ends. Then it waits until the activities in progress have ended or
+// returned their work.
 func runWorker(ctx context.Context, env *environment) error {
 	log := env.logger()
 	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
@@ -73,8 +73,8 @@ func newEvaluator(store *db.DB, log *slog.Logger) *db.Evaluator {
 	})
 }
 
-// workerRoutes answers for a worker: ready means that it polls its task queues and that its
-// clock is right.
+// workerRoutes returns the endpoints of a worker. It is ready if it polls its task queues and its clock is
+// correct.
 func workerRoutes(started *atomic.Bool, clock metering.ClockOffset, registry *prometheus.Registry) http.Handler {
 	mux := metricsRoutes(registry)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -7,18 +7,18 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// customer is one of ours, and what it is at Stripe.
+// customer is a customer of a tenant, with its subscriptions at Stripe.
 type customer struct {
-	kind          string // as the tables name it
+	kind          string // its name in the tables
 	id            string
-	subscriptions [][]string // the meters of each
-	unsubscribed  []string   // meters without one
+	subscriptions [][]string // the meters of each subscription
+	unsubscribed  []string   // meters without a subscription
 }
 
-// atStripe is the customer's id there.
+// atStripe returns the id of the customer at Stripe.
 func (c customer) atStripe() string { return "cus_" + c.id }
 
-// subscription is the id of the n-th, item that of a meter's.
+// subscription returns the id of the n-th subscription. item returns the id of a meter's subscription item.
 func (c customer) subscription(n int) string { return "sub_" + c.id + []string{"", "_second"}[n] }
 func (c customer) item(meter string) string  { return "si_" + c.id + "_" + meter }
 func (c customer) meters() []string {
@@ -29,9 +29,9 @@ func (c customer) oneOf(all ...customer) bool {
 	return slices.ContainsFunc(all, func(o customer) bool { return o.id == c.id })
 }
 
-// meters go to Stripe by their names: to a meter that adds up, by usage records,
-// to one that keeps a total for each hour, to one that keeps the last, and to one
-// whose summaries are behind.
+// meters are the slugs of the meters, named after the way in which Stripe counts them: a meter that sums,
+// usage records, a meter with hourly totals, a meter that keeps the last value, and a meter with delayed
+// summaries.
 var meters = []string{"calls", "records", "hours", "seats", "slow"}
 
 func one(kind, id string, meters ...string) customer {
@@ -41,7 +41,7 @@ func one(kind, id string, meters ...string) customer {
 	return customer{kind: kind, id: id, subscriptions: [][]string{meters}}
 }
 
-// The customers, by what happens to them.
+// The customers, named after the case that each of them tests.
 var (
 	plain     = one("renewal", "plain", "calls", "records", "hours", "seats")
 	twice     = customer{kind: "two subscriptions", id: "twice", subscriptions: [][]string{{"calls"}, {"hours"}}}
@@ -74,20 +74,21 @@ var customers = []customer{
 	plain, twice, apart, ending, ended, cutOff, classic, flexible, trying, away, slow, paused, kept, voided, raised, lowered, shared, late,
 }
 
-// inAmounts are the customers of a tenant that Stripe charges amounts for.
+// inAmounts are the customers of the tenant that bills amounts.
 var inAmounts = []customer{amounts, amountsEnding, amountsSwapped, amountsLate, amountsOwn}
 
-// away's periods end half a day after the others', so that nobody else is away.
+// laterBy is the delay of away's periods. They end half a day after the other periods, so that the outage
+// affects no other customer.
 const laterBy = 12 * time.Hour
 
-// apartBy is how long before the months the periods of apart's second subscription begin.
+// apartBy is the time by which the periods of apart's second subscription begin before the months.
 const apartBy = 12 * day
 
-// product is what lines name that are charged as amounts.
+// product is the product of the lines that bill amounts.
 const product = "prod_usage"
 
-// seed is a tenant's account at Stripe: a price of 2 cents for each meter, another
-// one to swap to, and the customers with their subscriptions of the first month.
+// seed returns a tenant's account at Stripe: a price of 2 cents for each meter, a second price for swaps,
+// and the customers with their subscriptions of the first month.
 func seed(account stripetest.Account, customers []customer, start, end time.Time) stripetest.Seed {
 	s := stripetest.Seed{
 		Account: account,

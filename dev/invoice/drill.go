@@ -21,8 +21,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// drill is a system of its own: processes, the fake of Stripe, three tenants, and
-// a clock that all of them read.
+// drill is a complete test system: processes, the fake of Stripe, three tenants, and a clock that all of
+// them read.
 type drill struct {
 	testing.TB
 	out       io.Writer
@@ -30,15 +30,15 @@ type drill struct {
 	fake      *stripetest.Fake
 	stripeURL string
 	hooksURL  string    // where the tenants' webhooks are received
-	conn      *pgx.Conn // to see what is still under way
+	conn      *pgx.Conn // to count unfinished work
 	temporal  temporal.Client
 	system    *proc.System
 	api       *proc.Process
 	worker    *proc.Process
-	sent      int // events
+	sent      int // the number of events
 
-	main    *tenant // bills live from the beginning
-	testing *tenant // first with a test key
+	main    *tenant // bills in live mode from the beginning
+	testing *tenant // begins with a test key
 	amounts *tenant // bills amounts
 	months  [3]time.Time
 }
@@ -69,7 +69,7 @@ func serve(t testing.TB, far http.Handler) (url string) {
 	return server.URL
 }
 
-// begin makes it the first hour of a month, starts the processes, and fills the tenants.
+// begin sets the clock to the first hour of a month, starts the processes and creates the tenants.
 func (d *drill) begin() {
 	now := time.Now().UTC()
 	for n := range d.months {
@@ -94,14 +94,14 @@ func (d *drill) tenantOf(c customer) *tenant {
 
 func (d *drill) sayf(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
 
-// at lets time pass until an instant, and lets what Stripe has to say arrive.
+// at advances the clock to an instant and delivers the Stripe events that result.
 func (d *drill) at(at time.Time) {
 	d.Helper()
 	d.clock.To(d, at)
 	d.settle()
 }
 
-// settle delivers Stripe's events and waits until nobody works on any.
+// settle delivers Stripe's events and waits until all events and syncs are finished.
 func (d *drill) settle() {
 	d.Helper()
 	for _, t := range d.tenants() {
@@ -110,7 +110,7 @@ func (d *drill) settle() {
 	d.await()
 }
 
-// deliver sends what has happened at Stripe and was not taken yet, the oldest first.
+// deliver delivers the Stripe events that Odometer has not answered yet, the oldest first.
 func (d *drill) deliver(t *tenant) {
 	d.Helper()
 	for _, event := range d.fake.Happened(t.account.ID, "") {
@@ -129,7 +129,7 @@ func (d *drill) deliver(t *tenant) {
 	}
 }
 
-// await waits until every event of Stripe's is handled and every sync answered.
+// await waits until every Stripe event is handled and every sync is finished.
 func (d *drill) await() {
 	d.Helper()
 	dbtest.Eventually(d, func() error {
@@ -144,7 +144,7 @@ func (d *drill) await() {
 	})
 }
 
-// quiet is a log that nobody reads.
+// quiet is a logger that discards everything.
 type quiet struct{}
 
 func (quiet) Debug(string, ...any) {}

@@ -1,10 +1,10 @@
-// Command invoice lets a month end at the fake of Stripe for customers of every
-// kind, with a real database, a real Temporal server and processes of ours, and
-// shows meter by meter what was used, what Stripe counted, what its final invoices
-// bill, and how that stands. Operators decide on what is disputed, a second month
-// passes, and then every difference has to be billed, waived or decided on by
-// somebody with a name. It ends with 1 where one is not, or where Stripe's invoices
-// do not add up to our charges.
+// Command invoice simulates two month ends at the fake of Stripe, for customers of every kind, with a real
+// database, a real Temporal server and real processes. For each meter it prints the usage, the quantity
+// that Stripe counted, the quantity on the final invoices, and the state of the reconciliation.
+//
+// Operators decide on disputes, and after the second month every difference must be billed, waived or
+// decided on by a named operator. The exit status is 1 if a difference is not, or if Stripe's invoices do
+// not add up to our charges.
 package main
 
 import (

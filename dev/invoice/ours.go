@@ -22,17 +22,17 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// tenant is one of ours, with its account at Stripe and those who look after it.
+// tenant is a tenant of Odometer with its account at Stripe and its operators.
 type tenant struct {
 	id        string
 	api       *client.ClientWithResponses
 	account   stripetest.Account
 	customers []customer
-	delivered map[string]bool // events of Stripe's
+	delivered map[string]bool // ids of Stripe events that Odometer has answered
 	operators []*operator
 }
 
-// operator is a member who decides about discrepancies.
+// operator is a member who decides on discrepancies.
 type operator struct {
 	id, name string
 	api      *client.ClientWithResponses
@@ -43,7 +43,7 @@ const (
 	password      = "correct horse battery staple"
 )
 
-// newTenant makes one that bills all of its meters at a price of 2 cents.
+// newTenant creates a tenant that bills all of its meters at a price of 2 cents.
 func (d *drill) newTenant(mode string, customers []customer) *tenant {
 	d.Helper()
 	id, key := d.system.Tenant(d)
@@ -66,13 +66,13 @@ func (d *drill) newTenant(mode string, customers []customer) *tenant {
 		Url: d.hooksURL, EventTypes: []client.CreateWebhookEventTypes{client.CreateWebhookEventTypesDiscrepancyDetected},
 	})
 	require.NoError(d, expect.Status("create webhook", hook, err, http.StatusCreated))
-	never := client.SaveAutoSync{Enabled: true, Schedule: "0 0 29 2 *"} // the drill says when
+	never := client.SaveAutoSync{Enabled: true, Schedule: "0 0 29 2 *"} // 29 February: the drill triggers each run
 	saved, err := t.api.SaveAutoSyncWithResponse(d.Context(), never)
 	require.NoError(d, expect.Status("save Auto-Sync", saved, err, http.StatusOK))
 	return t
 }
 
-// save has the tenant bill through its account at Stripe.
+// save connects the tenant to its account at Stripe.
 func (d *drill) save(t *tenant) {
 	d.Helper()
 	in := client.SaveProvider{Type: client.SaveProviderTypeStripe, SecretKey: &t.account.Key, WebhookSecret: &t.account.WebhookSecret}
@@ -93,7 +93,7 @@ func (d *drill) connect(token string) *client.ClientWithResponses {
 	return api
 }
 
-// hire makes a member who may decide, and signs it in.
+// hire adds a member with the role billing, and signs it in.
 func (d *drill) hire(t *tenant, name string) {
 	d.Helper()
 	email := strings.ToLower(strings.ReplaceAll(name, " ", ".")) + "@example.com"
@@ -104,7 +104,7 @@ func (d *drill) hire(t *tenant, name string) {
 	t.operators = append(t.operators, &operator{in.JSON200.Member.Id, name, d.connect(*in.JSON200.Token)})
 }
 
-// use sends usage of customers, of all their meters, as of now.
+// use sends one event for each meter of the customers, with the current time.
 func (d *drill) use(t *tenant, value string, of ...customer) {
 	d.Helper()
 	d.useAt(t, d.clock.Now(), value, of...)
@@ -126,7 +126,7 @@ func (d *drill) useAt(t *tenant, at time.Time, value string, of ...customer) {
 	require.EqualValues(d, len(events), answer.JSON200.Accepted)
 }
 
-// autoSync has every tenant's schedule run, and the periods that are due closed.
+// autoSync runs the schedule of every tenant and waits for the syncs and Stripe events that result.
 func (d *drill) autoSync() {
 	d.Helper()
 	var runs []string
@@ -139,7 +139,7 @@ func (d *drill) autoSync() {
 	d.await()
 }
 
-// trigger runs a tenant's schedule, and returns the run's workflow id.
+// trigger runs a tenant's schedule and returns the workflow id of the run.
 func (d *drill) trigger(t *tenant) (run string) {
 	d.Helper()
 	last := func() client.AutoSyncRun {
@@ -160,7 +160,7 @@ func (d *drill) trigger(t *tenant) (run string) {
 	begun, err := t.api.TriggerAutoSyncWithResponse(d.Context())
 	require.NoError(d, expect.Status("begin Auto-Sync", begun, err, http.StatusAccepted))
 	dbtest.Eventually(d, func() error {
-		if run = last().WorkflowId; run == "" || run == before.WorkflowId { // none is known while Temporal does not answer
+		if run = last().WorkflowId; run == "" || run == before.WorkflowId { // empty while Temporal does not answer
 			return errors.New("no run has begun")
 		}
 		return nil
@@ -180,7 +180,7 @@ func (d *drill) close() {
 	d.await()
 }
 
-// alarmed waits until the tenants' webhooks were told of what is disputed.
+// alarmed waits until the webhook receiver has a discrepancy message for the customer of each disputed row.
 func (d *drill) alarmed(rows []row) {
 	d.Helper()
 	for _, r := range rows {
@@ -213,7 +213,7 @@ func (d *drill) alarmed(rows []row) {
 	}
 }
 
-// reconciliations are all of the tenant's, the oldest first.
+// reconciliations returns all reconciliations of the tenant, the newest period first.
 func (d *drill) reconciliations(t *tenant) (all []client.Reconciliation) {
 	d.Helper()
 	size := int64(1000)
@@ -223,7 +223,7 @@ func (d *drill) reconciliations(t *tenant) (all []client.Reconciliation) {
 	return listed.JSON200.Data
 }
 
-// decide has an operator decide about a discrepancy.
+// decide applies an operator's decision to a discrepancy. The verdict is waive, rebill or write off.
 func (d *drill) decide(by *operator, r client.Reconciliation, verdict, reason string) {
 	d.Helper()
 	ctx := d.Context()
@@ -242,7 +242,7 @@ func (d *drill) decide(by *operator, r client.Reconciliation, verdict, reason st
 	require.NoError(d, expect.Status(verdict, answer, err, http.StatusOK))
 }
 
-// lateUsage is what came for a customer's periods once they were closed.
+// lateUsage returns the sum of the usage that arrived after the close of the customer's periods.
 func (d *drill) lateUsage(t *tenant, c customer) (sum metering.Decimal) {
 	d.Helper()
 	listed, err := t.api.ListBillingPeriodsWithResponse(d.Context(), &client.ListBillingPeriodsParams{Customer: c.id})

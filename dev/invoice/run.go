@@ -9,7 +9,7 @@ import (
 
 const day = 24 * time.Hour
 
-// run lets two months pass, and says whether everything is explained in the end.
+// run simulates two months. It returns an error if a difference is not explained in the end.
 func (d *drill) run() error {
 	d.Helper()
 	d.sayf("1. The first month: usage, and what happens to some of the customers. Auto-Sync reports twice.")
@@ -28,7 +28,7 @@ func (d *drill) run() error {
 	return d.prove()
 }
 
-// firstMonth is what happens before the border.
+// firstMonth simulates the usage and the changes at Stripe before the end of the first month.
 func (d *drill) firstMonth() {
 	d.Helper()
 	first, border := d.months[0], d.months[1]
@@ -38,10 +38,10 @@ func (d *drill) firstMonth() {
 	d.useAll("100.25", func(customer) bool { return true })
 	d.autoSync()
 	d.at(first.Add(15 * day))
-	d.use(d.main, "10", classic, flexible, ended, cutOff) // that nobody reports before
+	d.use(d.main, "10", classic, flexible, ended, cutOff) // no report before the change at Stripe includes it
 	d.use(d.amounts, "10", amountsSwapped)
 	d.happen()
-	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of who is cancelled is final
+	d.at(first.Add(15*day + 2*time.Hour)) // the last invoice of the cancelled customer is final
 	d.subscribe(d.testing, "live")
 	d.save(d.testing)
 
@@ -51,10 +51,10 @@ func (d *drill) firstMonth() {
 	d.useAll("70.5", runs)
 	d.autoSync()
 	d.at(border.Add(-time.Hour))
-	d.useAll("9.5", runs) // that is reported while the invoice is a draft
+	d.useAll("9.5", runs) // reported while the invoice is a draft
 }
 
-// happen is what happens at Stripe in the middle of the first month.
+// happen changes subscriptions at Stripe in the middle of the first month.
 func (d *drill) happen() {
 	d.Helper()
 	d.swap(classic)
@@ -69,7 +69,7 @@ func (d *drill) happen() {
 	d.settle()
 }
 
-// firstBorder is what happens until the periods of the first month are closed.
+// firstBorder simulates the time from the end of the first month until its periods are closed.
 func (d *drill) firstBorder() {
 	d.Helper()
 	border := d.months[1]
@@ -83,9 +83,9 @@ func (d *drill) firstBorder() {
 	d.api.Kill(d)
 	d.worker.Kill(d)
 	d.clock.To(d, border.Add(laterBy+time.Minute))
-	d.fake.State() // the draft is made
+	d.fake.State() // Stripe creates the draft
 	d.clock.To(d, border.Add(laterBy+61*time.Minute))
-	d.fake.State() // and final
+	d.fake.State() // Stripe finalizes it
 	d.api.Start(d)
 	d.worker.Start(d)
 	d.settle()
@@ -93,7 +93,8 @@ func (d *drill) firstBorder() {
 	d.closeAt(border)
 }
 
-// closeAt closes the periods that have ended with a month, once their grace is over.
+// closeAt closes the periods that ended with a month, after their grace, and runs Auto-Sync before and
+// after.
 func (d *drill) closeAt(border time.Time) {
 	d.Helper()
 	d.at(border.Add(4 * day))
@@ -101,10 +102,10 @@ func (d *drill) closeAt(border time.Time) {
 	d.close()
 	d.settle()
 	d.at(border.Add(4*day + time.Hour))
-	d.autoSync() // has the invoices listed of those whose last one is not known
+	d.autoSync() // lists the invoices of customers without a known last invoice
 }
 
-// decisions are what operators make of what the rules leave to them.
+// decisions applies the operators' decisions on the discrepancies that the rules do not settle.
 func (d *drill) decisions() {
 	d.Helper()
 	d.hire(d.main, "Ada Byron")
@@ -127,7 +128,7 @@ func (d *drill) decisions() {
 	}
 }
 
-// secondMonth passes with nothing but usage.
+// secondMonth simulates a month of usage, including late usage of the first month.
 func (d *drill) secondMonth() {
 	d.Helper()
 	first, start, border := d.months[0], d.months[1], d.months[2]
@@ -149,7 +150,7 @@ func (d *drill) secondMonth() {
 	d.closeAt(border)
 }
 
-// useAll sends usage of all customers that are meant.
+// useAll sends usage of all customers for which meant returns true.
 func (d *drill) useAll(value string, meant func(customer) bool) {
 	d.Helper()
 	for _, t := range d.tenants() {

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// subscribe tells the fake of Stripe what a tenant has there in a mode.
+// subscribe creates the tenant's account at the fake of Stripe, in test or live mode.
 func (d *drill) subscribe(t *tenant, mode string) {
 	d.Helper()
 	t.account = stripetest.Account{
@@ -23,7 +23,7 @@ func (d *drill) subscribe(t *tenant, mode string) {
 	require.NoError(d, d.fake.Seed(&s))
 }
 
-// stripe is a call of somebody else's to Stripe, who has the tenant's key.
+// stripe calls Stripe with the tenant's key, as a user of the Stripe account does, without Odometer.
 func (d *drill) stripe(t *tenant, method, path string, form url.Values) (answer []byte) {
 	d.Helper()
 	request, err := http.NewRequestWithContext(d.Context(), method, d.stripeURL+path, strings.NewReader(form.Encode()))
@@ -38,7 +38,7 @@ func (d *drill) stripe(t *tenant, method, path string, form url.Values) (answer 
 	return answer
 }
 
-// invoices are a customer's in the tenant's mode.
+// invoices returns the customer's invoices in the tenant's mode.
 func (d *drill) invoices(t *tenant, c customer) (all []stripetest.InvoiceState) {
 	for _, a := range d.fake.State().Accounts {
 		if a.ID != t.account.ID || a.Livemode != strings.Contains(t.account.Key, "_live_") {
@@ -53,7 +53,7 @@ func (d *drill) invoices(t *tenant, c customer) (all []stripetest.InvoiceState) 
 	return all
 }
 
-// lastInvoice is the id of a customer's newest.
+// lastInvoice returns the id of the customer's newest invoice.
 func (d *drill) lastInvoice(c customer) string {
 	d.Helper()
 	all := d.invoices(d.tenantOf(c), c)
@@ -61,7 +61,7 @@ func (d *drill) lastInvoice(c customer) string {
 	return all[len(all)-1].ID
 }
 
-// charged is what the customer's final invoices come to which are not void.
+// charged returns the total of the customer's final invoices, without void ones.
 func (d *drill) charged(t *tenant, c customer) (sum metering.Decimal) {
 	for _, in := range d.invoices(t, c) {
 		if in.Status != "draft" && in.Status != "void" {
@@ -71,22 +71,23 @@ func (d *drill) charged(t *tenant, c customer) (sum metering.Decimal) {
 	return sum
 }
 
-// swap gives the customer's item another price at the same amount.
+// swap replaces the price of the customer's subscription item by another price with the same amount.
 func (d *drill) swap(c customer) {
 	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/subscription_items/"+c.item("calls"), url.Values{"price": {"price_next"}})
 }
 
-// cancel ends the customer's subscription at once, with a last invoice or without.
+// cancel cancels the customer's subscription at once. invoiceNow is "true" for a last invoice, else
+// "false".
 func (d *drill) cancel(c customer, invoiceNow string) {
 	d.stripe(d.tenantOf(c), http.MethodDelete, "/v1/subscriptions/"+c.subscription(0), url.Values{"invoice_now": {invoiceNow}})
 }
 
-// update changes the customer's subscription.
+// update sets one field of the customer's subscription.
 func (d *drill) update(c customer, field, value string) {
 	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/subscriptions/"+c.subscription(0), url.Values{field: {value}})
 }
 
-// edit changes the only line of the customer's draft to so many units at 2 cents.
+// edit changes the quantity and the amount, in cents, of the only line of the customer's draft.
 func (d *drill) edit(c customer, units, cents string) {
 	d.Helper()
 	invoice := d.lastInvoice(c)
@@ -100,7 +101,7 @@ func (d *drill) edit(c customer, units, cents string) {
 	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/invoices/"+invoice+"/lines/"+lines.Data[0].ID, url.Values{"quantity": {units}, "amount": {cents}})
 }
 
-// reportElsewhere is what another program reports of a customer.
+// reportElsewhere sends usage of a customer to Stripe as another program would.
 func (d *drill) reportElsewhere(c customer, units string) {
 	d.stripe(d.tenantOf(c), http.MethodPost, "/v1/billing/meter_events", url.Values{
 		"event_name": {"calls"}, "payload[stripe_customer_id]": {c.atStripe()}, "payload[value]": {units},

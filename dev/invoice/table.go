@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// row is a closed period's meter of a customer.
+// row is the reconciliation of a customer's meter in a closed period.
 type row struct {
 	customer customer
 	tenant   *tenant
@@ -17,7 +17,7 @@ type row struct {
 	client.Reconciliation
 }
 
-// rows are all that are closed, customer by customer, the oldest first.
+// rows returns the rows of all closed periods, by customer, the oldest first.
 func (d *drill) rows() (all []row) {
 	d.Helper()
 	for _, t := range d.tenants() {
@@ -28,7 +28,7 @@ func (d *drill) rows() (all []row) {
 					continue
 				}
 				month := 1
-				if !r.Period.Start.Add(15 * day).Before(d.months[1]) { // its middle
+				if !r.Period.Start.Add(15 * day).Before(d.months[1]) { // the middle of the period
 					month = 2
 				}
 				all = append(all, row{c, t, month, r})
@@ -38,7 +38,7 @@ func (d *drill) rows() (all []row) {
 	return all
 }
 
-// reconciled is a customer's only row of the first month.
+// reconciled returns the customer's only row of the first month.
 func (d *drill) reconciled(c customer) client.Reconciliation {
 	d.Helper()
 	for _, r := range d.rows() {
@@ -64,7 +64,8 @@ func (d *drill) showRows(rows []row) {
 	}
 }
 
-// why is the reason of the rules, and who decided otherwise.
+// why returns the reason for the state of the row, with the operator's name and note if an operator
+// decided.
 func (r row) why() string {
 	for _, o := range r.tenant.operators {
 		if o.id == r.DecidedBy {
@@ -74,9 +75,8 @@ func (r row) why() string {
 	return r.Reason
 }
 
-// explained says whether nobody has to look at the row any more: the invoices
-// agree, what they lack is carried, or waived, or somebody with a name has
-// decided on it.
+// explained reports whether the row needs no further action: the invoices agree, or the difference is
+// rolled forward, waived, or written off by a named operator.
 func (r row) explained() bool {
 	switch r.State {
 	case client.ReconciliationStateAgreed, client.ReconciliationStateCarried, client.ReconciliationStateWaived:
@@ -87,20 +87,20 @@ func (r row) explained() bool {
 	return false
 }
 
-// account is what a customer is to pay by our books, and by Stripe's.
+// account compares the amount that a customer owes by our books with the amount on Stripe's invoices.
 type account struct {
 	customer          customer
-	charges, late, is metering.Decimal // is: what Stripe's invoices come to
-	given             metering.Decimal // up; below 0 is more than was used, and stays billed
+	charges, late, is metering.Decimal // is: the total of Stripe's invoices
+	given             metering.Decimal // charges that were given up; below 0: an excess on the invoices that was left there
 }
 
 func (a account) difference() metering.Decimal { return a.is.Sub(a.charges).Sub(a.late).Add(a.given) }
 
-// price is that of every unit, ours and Stripe's.
+// price is the price of every unit, for Odometer and for Stripe.
 var price = metering.MustDecimal("0.02")
 
-// account adds up a customer's rows. Of what is waived or written off, what
-// Stripe bills stands, more or less than was used.
+// account adds up a customer's rows. For a waived or written-off row, the amount on Stripe's invoice
+// stands, even if it differs from our charge.
 func (d *drill) account(t *tenant, c customer, rows []row) account {
 	d.Helper()
 	a := account{customer: c, late: d.lateUsage(t, c).Mul(price), is: d.charged(t, c)}
@@ -117,7 +117,8 @@ func (d *drill) account(t *tenant, c customer, rows []row) account {
 	return a
 }
 
-// invoiced is what the row's invoices come to: its quantity is of units, or of money.
+// invoiced returns the amount on the row's invoices. The invoiced quantity is in units, or in money if the
+// tenant bills amounts.
 func (d *drill) invoiced(r row) metering.Decimal {
 	d.Helper()
 	billed := d.decimal(r.Invoiced.Quantity)
@@ -127,7 +128,7 @@ func (d *drill) invoiced(r row) metering.Decimal {
 	return billed.Mul(price)
 }
 
-// prove shows both months, and fails where something is left unexplained.
+// prove prints both months, and returns an error if a row or a difference in money is not explained.
 func (d *drill) prove() error {
 	d.Helper()
 	rows := d.rows()

@@ -1,6 +1,6 @@
-// Package lives is how the life of a simulated customer is written down. Where
-// the simulator in billing's tests has lived one, those who have the real parts
-// can live it too, and have to come to the same. Only tests use it.
+// Package lives defines the recorded form of a simulated customer's history. The simulator in the tests of
+// package billing records histories; the tests of the real components replay them and must reach the same
+// outcome. Only tests use this package.
 package lives
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Life is a customer's: what it began with, what was done, and what that came to.
+// Life is the recorded history of one customer: the initial settings, the actions and their outcome.
 type Life struct {
 	Seed            uint64              `json:"seed"`
 	Born            time.Time           `json:"born"`
@@ -29,64 +29,64 @@ type Life struct {
 	Outcome
 }
 
-// Outcome is what a life came to.
+// Outcome is the final state of a life, which every replay must reproduce.
 type Outcome struct {
 	Reports  []Report    `json:"reports"`
 	Periods  []Period    `json:"periods"`
 	Received []Statement `json:"received"`
 }
 
-// Kind is what is done.
+// Kind is the kind of an action.
 type Kind string
 
-// The kinds of actions. The steps of a worker's pass name the pass.
+// The kinds of actions. The steps of a worker's pass are Begin to Dies; each names its pass.
 const (
-	Meter       Kind = "meter"       // made
-	Counted     Kind = "counted"     // a meter's past
-	Version     Kind = "version"     // of a meter, with its past counted at once
-	Scale       Kind = "usage_scale" // of a meter
+	Meter       Kind = "meter"       // creates a meter
+	Counted     Kind = "counted"     // the backfill of a meter is finished
+	Version     Kind = "version"     // creates a meter version and counts its past at once
+	Scale       Kind = "usage_scale" // changes the usage scale of a meter
 	Price       Kind = "price"
-	Assign      Kind = "assign" // a plan, or 0, to the customer
+	Assign      Kind = "assign" // assigns a plan to the customer; plan 0 ends the assignment
 	LatePolicy  Kind = "late_policy"
 	Grace       Kind = "grace"
-	Receiver    Kind = "receiver"    // connected in the place of what was before
-	Counter     Kind = "counter"     // the same, of quantities
-	Resubscribe Kind = "resubscribe" // the customer's subscription at the counter ends, another one begins
-	Link        Kind = "link"        // the customer to the counter's
+	Receiver    Kind = "receiver"    // connects a receiver of statements in place of the previous connection
+	Counter     Kind = "counter"     // connects a provider that counts quantities in place of the previous connection
+	Resubscribe Kind = "resubscribe" // ends the customer's subscription at the counter and begins another
+	Link        Kind = "link"        // links the customer to the counter's customer
 	Unlink      Kind = "unlink"
-	Invoice     Kind = "invoice" // is final, and the counter says so
+	Invoice     Kind = "invoice" // an invoice becomes final, and the counter reports it
 	Use         Kind = "use"
-	Again       Kind = "again" // what was sent before arrives once more
-	Sync        Kind = "sync"  // a whole pass that meets no trouble
+	Again       Kind = "again" // a report that was sent before arrives once more
+	Sync        Kind = "sync"  // a whole pass without failures
 	Begin       Kind = "begin"
 	ReadSide    Kind = "read"
 	Plan        Kind = "plan"
 	Lease       Kind = "lease"
 	Call        Kind = "call"
 	Settle      Kind = "settle"
-	Dies        Kind = "dies"    // the worker of the pass
-	Resolve     Kind = "resolve" // an operator, what is in doubt
+	Dies        Kind = "dies"    // the worker of the pass stops
+	Resolve     Kind = "resolve" // an operator resolves a report with an unknown outcome
 	Close       Kind = "close"
-	Look        Kind = "look" // at who is out of sync
+	Look        Kind = "look" // checks whether the customer is out of sync
 )
 
-// Fate is what meets a call.
+// Fate is the result of a call to a provider.
 type Fate string
 
-// What may meet a call.
+// The fates of a call.
 const (
 	Taken       Fate = "taken"
-	AnswerLost  Fate = "answer_lost"  // it was taken
-	ServerError Fate = "server_error" // it was not
+	AnswerLost  Fate = "answer_lost"  // the provider accepted the report, but the answer was lost
+	ServerError Fate = "server_error" // the provider did not accept the report
 	Refused     Fate = "refused"
-	Late        Fate = "late"        // its time is over
-	SavedError  Fate = "saved_error" // it was taken, and the error comes again
-	Dropped     Fate = "dropped"     // it was taken, and is never counted
-	NoCall      Fate = "no_call"     // what came of it is known without one
+	Late        Fate = "late"        // the lease of the report had ended before the call
+	SavedError  Fate = "saved_error" // the provider accepted the report, and a retry returns the saved error
+	Dropped     Fate = "dropped"     // the provider accepted the report, but never counts it
+	NoCall      Fate = "no_call"     // the outcome was known without a call
 )
 
-// Action is one thing that is done at an instant. Meters, plans, connections
-// and passes count from 1 in the order in which they are first named.
+// Action is one event of a life. Meters, plans, connections and passes are numbered from 1 in the order of
+// their first mention.
 type Action struct {
 	At          time.Time            `json:"at"`
 	Do          Kind                 `json:"do"`
@@ -102,25 +102,25 @@ type Action struct {
 	LatePolicy  metering.LatePolicy  `json:"late_policy,omitempty"`
 	Seconds     int64                `json:"seconds,omitempty"`
 	Connection  int                  `json:"connection,omitempty"`
-	Places      []Place              `json:"places,omitempty"`   // of a counter
+	Places      []Place              `json:"places,omitempty"`   // of a Counter or Resubscribe
 	Currency    string               `json:"currency,omitempty"` // of a subscription at a counter
-	Trial       bool                 `json:"trial,omitempty"`    // its first period is one
-	Time        *time.Time           `json:"time,omitempty"`     // of usage; when the first period of a counter's, or an invoice's, ends
+	Trial       bool                 `json:"trial,omitempty"`    // the first period of the subscription is a trial
+	Time        *time.Time           `json:"time,omitempty"`     // of usage; for a Counter, Resubscribe or Invoice, the end of the first period or of the invoice's period
 	Value       *metering.Decimal    `json:"value,omitempty"`
 	Properties  json.RawMessage      `json:"properties,omitempty"` // of usage
 	Pass        int                  `json:"pass,omitempty"`
 	Excluded    []metering.MeterID   `json:"excluded,omitempty"`
-	Sends       []int64              `json:"sends,omitempty"` // the numbers of what a plan has sent
+	Sends       []int64              `json:"sends,omitempty"` // numbers of the reports that a Plan step has sent
 	Report      int64                `json:"report,omitempty"`
 	ReadFirst   bool                 `json:"read_first,omitempty"`
 	Method      billing.Method       `json:"method,omitempty"` // of a report that goes to a counter
-	Busy        bool                 `json:"busy,omitempty"`   // the report may not be leased
+	Busy        bool                 `json:"busy,omitempty"`   // the report could not be leased
 	Fate        Fate                 `json:"fate,omitempty"`
 	State       billing.State        `json:"state,omitempty"`
 	OutOfSync   bool                 `json:"out_of_sync,omitempty"`
 }
 
-// Place is how a counter takes a meter's quantities: as record, delta or last.
+// Place is the way in which a counter counts a meter: the method is record, delta or last.
 type Place struct {
 	Meter  metering.MeterID     `json:"meter"`
 	Method billing.Method       `json:"method"`
@@ -128,7 +128,7 @@ type Place struct {
 	Price  Tariff               `json:"price"`
 }
 
-// Tariff is a counter's own price, in the smallest unit of the currency.
+// Tariff is the price at a counter, in the smallest unit of the currency.
 type Tariff struct {
 	Flat  metering.Decimal `json:"flat"`
 	UpTo  metering.Decimal `json:"up_to"` // the last unit at First
@@ -136,7 +136,7 @@ type Tariff struct {
 	Rest  metering.Decimal `json:"rest"`
 }
 
-// Report is one that was written down, as it stands in the end.
+// Report is the final state of a billing report.
 type Report struct {
 	Number     int64             `json:"number"`
 	Kind       billing.Kind      `json:"kind"`
@@ -148,7 +148,7 @@ type Report struct {
 	Lines      []Line            `json:"lines"`
 }
 
-// Line is what a report says of a meter, in the order of closed periods and meters.
+// Line is the part of a report about one meter. Lines are ordered by closed period and meter.
 type Line struct {
 	Meter        metering.MeterID `json:"meter"`
 	Closed       *time.Time       `json:"closed,omitempty"`
@@ -162,7 +162,7 @@ type Line struct {
 	Currency     string           `json:"currency"`
 }
 
-// SortLines puts lines into their order.
+// SortLines sorts lines by closed period and meter.
 func SortLines(lines []Line) {
 	slices.SortFunc(lines, func(a, b Line) int {
 		return cmp.Or(closedAt(a).Compare(closedAt(b)), cmp.Compare(a.Meter, b.Meter))
@@ -176,7 +176,7 @@ func closedAt(l Line) (at time.Time) {
 	return at
 }
 
-// Period is one of the customer's, with what it closed at.
+// Period is a billing period of the customer, with the totals at its close.
 type Period struct {
 	Start    time.Time    `json:"start"`
 	End      time.Time    `json:"end"`
@@ -184,7 +184,7 @@ type Period struct {
 	Lines    []ClosedLine `json:"lines,omitempty"`
 }
 
-// ClosedLine is what a closed period came to for a meter.
+// ClosedLine is the total of a closed period for one meter.
 type ClosedLine struct {
 	Meter        metering.MeterID `json:"meter"`
 	Usage        metering.Decimal `json:"usage"`
@@ -196,20 +196,20 @@ type ClosedLine struct {
 	Scale        *int32           `json:"scale,omitempty"`
 }
 
-// Statement is the last one that a receiver has of a period.
+// Statement is the last statement that a receiver has accepted for a period.
 type Statement struct {
 	Connection int       `json:"connection"`
 	Period     time.Time `json:"period"`
 	Number     int64     `json:"number"`
 }
 
-// Text is the outcome, one thing a line, for two to be compared.
+// Text returns the outcome as indented JSON, so that two outcomes can be compared line by line.
 func (o Outcome) Text() (string, error) {
 	text, err := json.MarshalIndent(o, "", " ")
 	return string(text), err
 }
 
-// Encode is the file of a life: an action a line.
+// Encode returns the content of a life's file: JSON with one action per line.
 func (l Life) Encode() ([]byte, error) {
 	actions := l.Actions
 	l.Actions = nil
@@ -228,7 +228,7 @@ func (l Life) Encode() ([]byte, error) {
 	return append(bytes.Replace(whole, []byte(`"actions": null`), all, 1), '\n'), nil
 }
 
-// Load reads the lives of a folder.
+// Load returns the lives of all JSON files in a folder.
 func Load(folder string) (all []Life, err error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {

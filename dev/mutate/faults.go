@@ -13,26 +13,26 @@ import (
 	"strings"
 )
 
-// faults are known ones that the rules once had, or their model of a provider
-// and of the database: each is put back by an edit, and has to be found by lives.
+// faults are known faults that the rules, or the simulated provider and database, once had. Each is put
+// back by edits, and the simulated lives must find it.
 //
 //go:embed faults.json
 var faults []byte
 
-// knownFault is one of them.
+// knownFault is one entry of faults.json.
 type knownFault struct {
 	Name  string `json:"name"`
 	Edits []edit `json:"edits"`
 }
 
-// edit puts something in the place of what stands once in a file.
+// edit replaces a text that occurs exactly once in a file.
 type edit struct {
 	File    string `json:"file"`
 	Was     string `json:"was"`
 	Becomes string `json:"becomes"`
 }
 
-// readFaults are those whose name the expression matches.
+// readFaults returns the known faults with a name that matches the expression.
 func readFaults(chosen *regexp.Regexp) (all []knownFault, err error) {
 	var known []knownFault
 	if err := json.Unmarshal(faults, &known); err != nil {
@@ -46,7 +46,7 @@ func readFaults(chosen *regexp.Regexp) (all []knownFault, err error) {
 	return all, nil
 }
 
-// files are the folder's with the fault in them.
+// files returns the changed files of the folder, by path, with their new content.
 func (f knownFault) files(folder string) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, e := range f.Edits {
@@ -67,7 +67,8 @@ func (f knownFault) files(folder string) (map[string]string, error) {
 	return files, nil
 }
 
-// tryFaults puts the faults back, one at a time, and lives lives until one fails.
+// tryFaults puts back the faults, one at a time, and simulates lives until one fails. It returns an error
+// if a fault is not found.
 func tryFaults(ctx context.Context, folder string, chosen *regexp.Regexp, lives int) error {
 	all, err := readFaults(chosen)
 	if err != nil {
@@ -94,8 +95,7 @@ func tryFaults(ctx context.Context, folder string, chosen *regexp.Regexp, lives 
 
 var seeds = regexp.MustCompile(`SEED=(\d+)`)
 
-// found is the seed of a life that fails with the fault; "": none does. Lives are
-// lived from the seed 1 on.
+// found returns the seed of the first life that fails with the fault, or "" if none does. Seeds begin at 1.
 func (f knownFault) found(ctx context.Context, folder string, lives int) (seed string, err error) {
 	files, err := f.files(folder)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// loaded is the code of a folder with its types, tests left out.
+// loaded is the type-checked code of a folder without its tests.
 type loaded struct {
 	set     *token.FileSet
 	types   *types.Package
@@ -55,7 +55,7 @@ func load(ctx context.Context, folder string) (l loaded, err error) {
 	return l, err
 }
 
-// exportsOf are the files with the types of what the folder imports, by path.
+// exportsOf returns the export data files of the folder's dependencies, by import path.
 func exportsOf(ctx context.Context, folder string) (map[string]string, error) {
 	output, err := exec.CommandContext(ctx, "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", "./"+folder).Output()
 	var exit *exec.ExitError

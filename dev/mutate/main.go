@@ -1,11 +1,10 @@
-// Mutate puts faults into the rules of billing, one at a time, and says which
-// of them its tests notice.
+// Mutate inserts faults into the rules of package billing, one at a time, and reports which of them the
+// tests notice.
 //
-// All faults are made here. Gremlins, the usual tool, sees neither arithmetic
-// nor comparisons that are methods, as all of money and of time are. Of what it
-// sees it takes the conditions of a switch's cases for unreached and leaves
-// them out, and for each fault it builds the tests again and runs them all, the
-// simulated lives included. Here all faults are in one program.
+// It replaces Gremlins, the usual tool, which does not mutate arithmetic and comparisons that are method
+// calls, as for all decimals and times. Gremlins also skips the conditions of switch cases, because it
+// takes them for unreached. For each fault it rebuilds and runs all tests, including the simulated lives;
+// here all faults are in one program.
 package main
 
 import (
@@ -70,7 +69,7 @@ func run(ctx context.Context, folder, only string, lives int) error {
 	return try(ctx, tests, mutants, reasons)
 }
 
-// try puts the mutants into effect and says what came of them.
+// try activates the mutants one at a time, runs the tests and prints the results.
 func try(ctx context.Context, tests tests, mutants []mutant, reasons map[string]reason) error {
 	table := newTally()
 	for _, m := range mutants {

@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// mutant is one fault.
+// mutant is one fault in the code.
 type mutant struct {
-	number   int // from 1 on
+	number   int // from 1
 	kind     string
 	file     string
 	line     int
-	function string // "": it is in none
+	function string // "": outside a function
 	was      string // the expression
 	becomes  string
 }
 
-// key is what a mutant is known by however lines move.
+// key identifies a mutant independently of line numbers.
 func (m mutant) key() string {
 	return strings.Join([]string{filepath.Base(m.file), m.function, m.was, m.becomes}, "\t")
 }
@@ -47,21 +47,21 @@ const (
 	ofInstants   = "boundary of instants"
 )
 
-// swap is what is taken for something, and the kind of fault that this is.
+// swap is a replacement, and the kind of fault that it makes.
 type swap struct{ kind, other string }
 
-// methods are taken for each other.
+// methods are the methods that are replaced, by name.
 var methods = map[string]swap{
 	"Add": {ofAddition, "Sub"}, "Sub": {ofAddition, "Add"},
 	"Before": {ofOrder, "After"}, "After": {ofOrder, "Before"},
 	"IsNegative": {ofSign, "IsZero"}, "IsZero": {ofSign, "IsNegative"},
 }
 
-// roundings are functions and methods whose result is taken as it was before
-// they were called: the first argument, or what the method is called on.
+// roundings are functions and methods that are removed: the call is replaced by its first argument, or by
+// the receiver.
 var roundings = []string{"RoundMoney", "Units", "Round"}
 
-// operators are taken for each other.
+// operators are the operators that are replaced.
 var operators = map[token.Token][]swap{
 	token.LSS: {{ofBoundary, "<="}, {ofNegation, ">="}}, token.LEQ: {{ofBoundary, "<"}, {ofNegation, ">"}},
 	token.GTR: {{ofBoundary, ">="}, {ofNegation, "<="}}, token.GEQ: {{ofBoundary, ">"}, {ofNegation, "<"}},
@@ -72,19 +72,18 @@ var operators = map[token.Token][]swap{
 	token.INC: {{ofSteps, "--"}}, token.DEC: {{ofSteps, "++"}},
 }
 
-// mutator makes the faults of a folder.
+// mutator creates the mutants of a folder.
 type mutator struct {
 	loaded
-	source   []byte   // of the file that is looked at
-	imports  []string // of it, and those that types of its faults need
-	sites    []site   // in it
-	function string   // that is looked at
+	source   []byte   // of the current file
+	imports  []string // of the current file, and packages for the types of its faults
+	sites    []site   // in the current file
+	function string   // the current function
 	mutants  []mutant
 }
 
-// mutantsOf makes every fault of the folder's files, tests left out, those of
-// a kind together. The files are as they are with all faults, of which none is
-// in effect.
+// mutantsOf returns all mutants of the folder's files without tests, sorted by kind, and the files with all
+// faults in them. No fault is active until it is chosen.
 func mutantsOf(ctx context.Context, folder string) (mutants []mutant, files map[string]string, err error) {
 	l, err := load(ctx, folder)
 	if err != nil {
@@ -141,7 +140,7 @@ func (m *mutator) operator(n ast.Node, at token.Pos, operator token.Token) {
 	}
 }
 
-// call makes the fault that a call can have.
+// call adds the mutants of a call.
 func (m *mutator) call(n *ast.CallExpr) {
 	selector, isMethod := n.Fun.(*ast.SelectorExpr)
 	var name string
@@ -166,8 +165,8 @@ func (m *mutator) call(n *ast.CallExpr) {
 	}
 }
 
-// has says whether what the expression is has a method that takes the arguments
-// and that can stand in the place of another.
+// has reports whether the type of x has a method that accepts the arguments, so that it can replace another
+// method.
 func (m *mutator) has(x ast.Expr, method string, arguments []ast.Expr) bool {
 	object, _, _ := types.LookupFieldOrMethod(m.info.TypeOf(x), true, nil, method)
 	function, ok := object.(*types.Func)
@@ -187,8 +186,7 @@ func (m *mutator) is(x ast.Expr, typ string) bool {
 	return types.Default(t).String() == typ || t.Underlying().String() == typ
 }
 
-// add makes the fault of the node that has something else from one position to
-// another.
+// add adds a mutant of the node, in which the code between two positions is replaced.
 func (m *mutator) add(kind string, n ast.Node, from, until token.Pos, with string) {
 	position := m.set.Position(from)
 	mutated := string(m.source[m.at(n.Pos()):m.at(from)]) + with + string(m.source[m.at(until):m.at(n.End())])
@@ -202,7 +200,7 @@ func (m *mutator) add(kind string, n ast.Node, from, until token.Pos, with strin
 	m.sites[i].faults = append(m.sites[i].faults, fault{made.number, mutated})
 }
 
-// typeOf is the type of an expression as its file names it; of a statement it is none.
+// typeOf returns the type of an expression as its file names it, or "" for a statement.
 func (m *mutator) typeOf(n ast.Node) string {
 	x, ok := n.(ast.Expr)
 	if !ok {
@@ -225,5 +223,5 @@ func (m *mutator) text(n ast.Node) string {
 	return oneLine(string(m.source[m.at(n.Pos()):m.at(n.End())]))
 }
 
-// oneLine is the code without the line breaks in it.
+// oneLine returns the code without line breaks.
 func oneLine(code string) string { return strings.Join(strings.Fields(code), " ") }

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// accepted are the faults that no test notices, and why: for each a line with
-// the file, the function, what was there, what is there instead and the reason,
-// between tabs. One that is equivalent behaves like what was there.
+// accepted contains the faults that no test notices. Each line has five fields, separated by tabs: the
+// file, the function, the original code, the mutated code and the reason. The reason of a mutant that
+// behaves like the original begins with "equivalent: ".
 //
 //go:embed accepted.txt
 var accepted string
 
-// reason is why no test notices a fault.
+// reason is the reason why no test notices a fault.
 type reason string
 
 func (r reason) equivalent() bool { return strings.HasPrefix(string(r), "equivalent: ") }
 
-// readReasons returns the reasons by the key of their mutants. Each has to be
-// one of the mutants'.
+// readReasons returns the reasons by the keys of their mutants. It returns an error if a line matches no
+// mutant.
 func readReasons(of []mutant) (map[string]reason, error) {
 	reasons := make(map[string]reason)
 	for line := range strings.Lines(accepted) {

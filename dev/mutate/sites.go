@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// site is where a file is another one with faults.
+// site is a part of a file that is rewritten.
 type site struct {
 	from, until int
-	typ         string // of the expression; "": it is a statement
+	typ         string // of the expression; "": a statement
 	faults      []fault
-	instead     string // where it has no faults: what is there
+	instead     string // replacement of a site without faults
 }
 
-// fault is what stands at a site while a mutant is in effect.
+// fault is the code at a site while a mutant is active.
 type fault struct {
 	mutant int
 	code   string
 }
 
-// choice is the file that says which mutant is in effect: the one that the
-// environment names.
+// choice returns the file that selects the active mutant by the environment variable MUTANT.
 func choice(pkg string) string {
 	return "package " + pkg + `
 
@@ -35,7 +34,7 @@ var mutant, _ = strconv.Atoi(os.Getenv("MUTANT"))
 `
 }
 
-// rewritten is the source with all faults at its sites, which may lie in each other.
+// rewritten returns the source with all faults at its sites, which may be nested.
 func rewritten(source []byte, sites []site) string {
 	slices.SortFunc(sites, func(a, b site) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.until, a.until)) })
 	var render func(from, until int) string
@@ -55,8 +54,8 @@ func rewritten(source []byte, sites []site) string {
 	return render(0, len(source))
 }
 
-// with is the code of a site that has another one as long as none of its mutants
-// is in effect.
+// with returns the code of a site. It runs a fault if the fault's mutant is active, otherwise the given
+// code.
 func (s site) with(otherwise string) string {
 	if s.instead != "" {
 		return s.instead

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// leastNoticed is the share of each kind of fault that has to be noticed, in percent.
+// leastNoticed is the minimum share of noticed faults of each kind, in percent.
 const leastNoticed = 90
 
-// count is how many faults of a kind there were. One that is accepted as
-// equivalent is none: it is not among those that were tried.
+// count is the result for one kind of fault. Mutants accepted as equivalent are not among those tried.
 type count struct{ tried, noticed, accepted int }
 
 func (c count) percent() int {
@@ -21,17 +20,17 @@ func (c count) percent() int {
 	return 100 * c.noticed / c.tried
 }
 
-// tally is what came of the mutants, by kind.
+// tally contains the results of the mutants, by kind.
 type tally struct {
 	kinds      []string
 	counts     map[string]count
 	unaccepted int // survived without a reason
-	unfounded  int // have a reason, and are noticed
+	unfounded  int // noticed in spite of a reason
 }
 
 func newTally() *tally { return &tally{counts: make(map[string]count)} }
 
-// add notes whether a fault was noticed, and why it need not be.
+// add adds the result of a mutant and prints it.
 func (t *tally) add(m mutant, noticed bool, why reason) {
 	if !slices.Contains(t.kinds, m.kind) {
 		t.kinds = append(t.kinds, m.kind)
@@ -57,8 +56,8 @@ func (t *tally) add(m mutant, noticed bool, why reason) {
 	fmt.Printf("%-9s %s\n", came, m)
 }
 
-// print prints the table. It fails where too few of a kind were noticed, where one
-// survived that is not accepted, and where one is accepted that is noticed.
+// print prints the table. It returns an error if too few faults of a kind were noticed, if a mutant
+// survived without a reason, or if a mutant with a reason was noticed.
 func (t *tally) print() error {
 	fmt.Printf("\n| fault | tried | noticed | accepted | %% |\n|---|---|---|---|---|\n")
 	var short []string

@@ -11,22 +11,22 @@ import (
 	"strconv"
 )
 
-// The tests that live lives. The others take no time.
+// The tests that simulate or replay lives. The other tests are fast.
 const (
 	simulated = "^(TestPropertyLives|TestEveryAmountHasItsWorking|TestRecordedLives)$"
 	recorded  = "^TestRecordedLives$"
 	noticing  = "^(TestPropertyLives|TestEveryAmountHasItsWorking)$"
 )
 
-// tests are those of a folder, with all faults in one program.
+// tests is the test program of a folder, which contains all faults.
 type tests struct {
 	folder string
 	lives  int
-	dir    string // of the program
+	dir    string // contains the program
 }
 
-// build makes the program. The tree stays as it is: the compiler is given other
-// files in the place of its own.
+// build compiles the test program. It leaves the tree unchanged and passes the rewritten files to the
+// compiler as an overlay.
 func build(ctx context.Context, folder string, files map[string]string, lives int) (t tests, err error) {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
@@ -61,8 +61,8 @@ func build(ctx context.Context, folder string, files map[string]string, lives in
 
 func (t tests) program() string { return filepath.Join(t.dir, "tests") }
 
-// notice says whether the tests notice the mutant of the number; 0 is none.
-// Lives are lived where the others notice nothing.
+// notice reports whether the tests notice a mutant; 0 is none. Lives are simulated only if the fast tests
+// notice nothing.
 func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error) {
 	if noticed, err := t.noticeQuickly(ctx, mutant); err != nil || noticed || t.lives == 0 {
 		return noticed, err
@@ -73,13 +73,13 @@ func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error)
 	return t.run(ctx, mutant, 10+t.lives/20, "-test.run", noticing)
 }
 
-// noticeQuickly says whether those notice it that take no time.
+// noticeQuickly reports whether the fast tests notice the mutant.
 func (t tests) noticeQuickly(ctx context.Context, mutant int) (noticed bool, err error) {
 	return t.run(ctx, mutant, 10, "-test.skip", simulated)
 }
 
-// run says whether the tests fail. Those do as well that use more seconds of the
-// processor, or more memory, than they may: the fault has made something endless.
+// run reports whether the tests fail. They also fail if they exceed the limit of processor time or memory,
+// because the fault can cause an endless loop.
 func (t tests) run(ctx context.Context, mutant, seconds int, arguments ...string) (failed bool, err error) {
 	bounded := fmt.Sprintf(`ulimit -v 4000000; ulimit -t %d; exec "$0" -test.failfast -test.short "$@"`, seconds)
 	command := exec.CommandContext(ctx, "sh", append([]string{"-c", bounded, t.program()}, arguments...)...)

@@ -1,8 +1,9 @@
-// Command outage shows an outage of Stripe on the system that `make up` runs,
-// and proves what came of it: it sends usage of the demo tenant that bills
-// through Stripe, lets the fake of Stripe fail in three ways, kills the worker
-// in the middle, and shows what waits. When everything has settled, it compares
-// what the fake would bill with our totals. It ends with 1 if any differs.
+// Command outage demonstrates an outage of Stripe on the system that `make up` runs. It sends usage of the
+// demo tenant that bills through Stripe, makes the fake of Stripe fail in three ways, kills the worker in
+// between, and prints the waiting runs.
+//
+// When all runs have ended, it compares the fake's bills with our totals. The exit status is 1 if any
+// differs.
 package main
 
 import (
@@ -48,7 +49,7 @@ func demonstrate(ctx context.Context) error {
 	return o.run(ctx)
 }
 
-// config is what the outage is told by the file that `make up` writes.
+// config contains the fields of the file that `make up` writes.
 type config struct {
 	BaseURL         string `json:"base_url"`
 	TenantID        string `json:"stripe_tenant_id"`
@@ -70,16 +71,16 @@ func configure(path string) (config, error) {
 	return c, nil
 }
 
-// worker is the process that is killed.
+// worker is the worker process, which the demonstration kills and starts again.
 type worker interface {
 	Kill(ctx context.Context) error
 	Start(ctx context.Context) error
 }
 
-// local is the worker that `make up` runs.
+// local controls the worker that `make up` runs.
 type local struct{}
 
-// Kill ends it as a crash would.
+// Kill kills the worker with SIGKILL, as a crash would, and waits for its end.
 func (local) Kill(ctx context.Context) error {
 	text, err := os.ReadFile(".dev/run/worker.pid")
 	if err != nil {
@@ -104,7 +105,7 @@ func (local) Kill(ctx context.Context) error {
 	})
 }
 
-// Start starts what is not running.
+// Start starts the processes of `make up` that are not running.
 func (local) Start(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "dev/up", "start").CombinedOutput(); err != nil {
 		return fmt.Errorf("start the worker: %w: %s", err, out)
@@ -112,7 +113,7 @@ func (local) Start(ctx context.Context) error {
 	return nil
 }
 
-// quiet is a log that nobody reads.
+// quiet is a logger that discards everything.
 type quiet struct{}
 
 func (quiet) Debug(string, ...any) {}

@@ -20,18 +20,18 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// outage is one demonstration.
+// outage is one run of the demonstration.
 type outage struct {
 	config
 	api       *client.ClientWithResponses
 	temporal  temporal.Client
 	worker    worker
 	out       io.Writer
-	customers []client.Customer // those that Stripe knows
-	sent      int               // events
+	customers []client.Customer // those with an id at Stripe
+	sent      int               // the number of events
 }
 
-// timeLimit is how long anything may take to come about.
+// timeLimit is the maximum time to wait for any condition.
 const timeLimit = 3 * time.Minute
 
 func newOutage(c config, t temporal.Client, w worker, out io.Writer) (*outage, error) {
@@ -45,7 +45,7 @@ func newOutage(c config, t temporal.Client, w worker, out io.Writer) (*outage, e
 func (o *outage) run(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{o.findCustomers, o.goDown, o.loseAnswers, o.hang, o.prove} {
 		if err := step(ctx); err != nil {
-			// The fake must not stay broken for whoever comes next.
+			// The fake must not keep failing after this run.
 			return errors.Join(err, o.behave(context.WithoutCancel(ctx), stripetest.Behaviour{}))
 		}
 	}
@@ -67,7 +67,7 @@ func (o *outage) findCustomers(ctx context.Context) error {
 	return nil
 }
 
-// goDown makes Stripe answer 503.
+// goDown makes Stripe return 503 to all requests.
 func (o *outage) goDown(ctx context.Context) error {
 	o.sayf("1. Stripe answers 503 to everything.")
 	const always = 1_000_000
@@ -89,7 +89,7 @@ func (o *outage) goDown(ctx context.Context) error {
 	return o.showAnswers(answers)
 }
 
-// loseAnswers lets Stripe come back and take everything, but not always say so.
+// loseAnswers makes Stripe accept requests again, but lose some of its answers.
 func (o *outage) loseAnswers(ctx context.Context) error {
 	o.sayf("2. Stripe is back. It takes the next meter events, but its answers to the first 4 are lost.")
 	err := o.behave(ctx, stripetest.Behaviour{DropAnswer: true, Times: 4, Path: "/v1/billing/meter_events"})
@@ -104,8 +104,7 @@ func (o *outage) loseAnswers(ctx context.Context) error {
 	return o.settle(ctx)
 }
 
-// hang makes Stripe take usage records and never answer. The worker is killed
-// while it waits.
+// hang makes Stripe accept usage records without answering. The worker is killed while it waits.
 func (o *outage) hang(ctx context.Context) error {
 	const calls = 2
 	o.sayf("3. Stripe hangs: it takes the next %d usage records and keeps the connections open.", calls)
@@ -147,7 +146,7 @@ func (o *outage) hang(ctx context.Context) error {
 	return o.settle(ctx)
 }
 
-// records is how many usage records Stripe has taken.
+// records returns the number of usage records that Stripe has accepted.
 func (o *outage) records(ctx context.Context) (taken int, err error) {
 	state, err := o.state(ctx)
 	for _, r := range state.Requests {
@@ -158,8 +157,7 @@ func (o *outage) records(ctx context.Context) (taken int, err error) {
 	return taken, err
 }
 
-// use sends usage of every customer, some of it in fractions, which Stripe
-// does not take.
+// use sends usage of every customer, some of it in fractions, which Stripe does not accept.
 func (o *outage) use(ctx context.Context) error {
 	values := []struct {
 		kind  string
@@ -184,7 +182,7 @@ func (o *outage) use(ctx context.Context) error {
 	return nil
 }
 
-// answer is what the API said to one who asked for a sync.
+// answer is the API's answer to one request for a sync.
 type answer struct {
 	customer string
 	status   int
@@ -193,7 +191,7 @@ type answer struct {
 	err      error
 }
 
-// syncAll asks for a sync of every customer at once, and does not wait.
+// syncAll requests a sync of every customer at once. It returns without waiting for the answers.
 func (o *outage) syncAll(ctx context.Context) <-chan answer {
 	answers := make(chan answer, len(o.customers))
 	var asking sync.WaitGroup
@@ -232,7 +230,7 @@ func (o *outage) showAnswers(answers <-chan answer) error {
 	return nil
 }
 
-// behave says how the fake of Stripe answers its next calls.
+// behave sets the behaviour of the fake of Stripe for its next calls.
 func (o *outage) behave(ctx context.Context, b stripetest.Behaviour) error {
 	body, err := json.Marshal(b)
 	if err != nil {
@@ -253,7 +251,7 @@ func (o *outage) behave(ctx context.Context, b stripetest.Behaviour) error {
 	return nil
 }
 
-// eventually tries until it succeeds, and says what is still wrong at the deadline.
+// eventually repeats try until it succeeds. After atMost it returns the last error.
 func eventually(ctx context.Context, atMost time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()

@@ -16,16 +16,16 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// line is one customer's usage of one meter: ours, and what Stripe would bill.
+// line compares one customer's usage of one meter with the quantity that Stripe would bill.
 type line struct {
 	customer, meter string
 	usage, billed   metering.Decimal
-	calls, most     int // accepted by Stripe: all of them, and of one idempotency key
+	calls, most     int // accepted by Stripe: in total, and the most for one idempotency key
 }
 
 func (l line) right() bool { return l.billed.Equal(billing.Units(l.usage, 0)) && l.most <= 1 }
 
-// prove compares every line, and fails where one differs.
+// prove prints every line, and returns an error if one is wrong.
 func (o *outage) prove(ctx context.Context) error {
 	o.sayf("4. Usage by our API, in whole units as Stripe takes it, and what Stripe would bill:\n")
 	var lines []line
@@ -54,7 +54,7 @@ func (o *outage) prove(ctx context.Context) error {
 	return nil
 }
 
-// lines are a customer's, one for each item that Stripe bills.
+// lines returns the customer's lines, one for each item that Stripe bills.
 func (o *outage) lines(ctx context.Context, c client.Customer) ([]line, error) {
 	last := o.sync(ctx, c.ExternalId)
 	if last.err != nil {
@@ -106,7 +106,7 @@ func itemsOf(state stripetest.State, customer string) (items []stripetest.ItemSt
 	return items
 }
 
-// meterOf is the slug of our meter whose usage the item is reported.
+// meterOf returns the slug of the meter that is reported to the item.
 func meterOf(lines []client.SyncLine, item stripetest.ItemState) string {
 	for _, e := range lines {
 		if e.Target != nil && (*e.Target == item.Item || *e.Target == item.Meter) {
@@ -116,7 +116,7 @@ func meterOf(lines []client.SyncLine, item stripetest.ItemState) string {
 	return ""
 }
 
-// usage is ours of the period that the item bills.
+// usage returns the usage in Odometer of the period that the item bills.
 func (o *outage) usage(ctx context.Context, l line, item stripetest.ItemState) (metering.Decimal, error) {
 	summary, err := o.api.GetUsageSummaryWithResponse(ctx,
 		&client.GetUsageSummaryParams{Customer: l.customer, Start: &item.PeriodStart, End: &item.PeriodEnd})
@@ -131,9 +131,9 @@ func (o *outage) usage(ctx context.Context, l line, item stripetest.ItemState) (
 	return metering.Decimal{}, errors.New("no meter of ours is reported to " + item.Item)
 }
 
-// accepted counts the calls that reported an item to Stripe, in all and at the most
-// of one idempotency key. What was answered from memory was not accepted again.
-// The demo's meters have the names of their events behind "mtr_".
+// accepted counts the calls that reported an item to Stripe: in total, and the most with one idempotency
+// key. Replayed answers are not counted. The meters of the demo have the id "mtr_" followed by the event
+// name.
 func accepted(requests []stripetest.Request, customer string, item stripetest.ItemState) (calls, most int) {
 	of := map[string]int{}
 	for _, r := range requests {

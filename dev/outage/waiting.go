@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// waiting is a run that waits for Stripe.
+// waiting is a workflow run that waits for Stripe.
 type waiting struct {
 	id, run  string
 	activity string
@@ -23,7 +23,7 @@ type waiting struct {
 	failure  string
 }
 
-// open returns the tenant's syncs that have not ended.
+// open returns the tenant's runs of SyncCustomer and AutoSync that have not ended.
 func (o *outage) open(ctx context.Context) (runs []waiting, err error) {
 	listed, err := o.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("OdometerTenant = %q and ExecutionStatus = 'Running' and WorkflowType in ('SyncCustomer', 'AutoSync')", o.TenantID),
@@ -37,7 +37,7 @@ func (o *outage) open(ctx context.Context) (runs []waiting, err error) {
 	return runs, nil
 }
 
-// waiting returns the runs in which Stripe is tried again.
+// waiting returns the open runs with an activity that has failed and is retried.
 func (o *outage) waiting(ctx context.Context) (tried []waiting, err error) {
 	runs, err := o.open(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (o *outage) waiting(ctx context.Context) (tried []waiting, err error) {
 	return tried, nil
 }
 
-// showWaiting prints every customer's run and Auto-Sync's, once all of them wait.
+// showWaiting waits until the runs of all customers and of Auto-Sync are retrying, and prints them.
 func (o *outage) showWaiting(ctx context.Context) error {
 	var runs []waiting
 	err := eventually(ctx, timeLimit, func() (err error) {
@@ -84,7 +84,8 @@ func (o *outage) linkTo(r waiting) string {
 	return fmt.Sprintf("%s/namespaces/%s/workflows/%s/%s", o.TemporalUIURL, temporal.DefaultNamespace, url.PathEscape(r.id), r.run)
 }
 
-// retryNow does what an operator does who knows that Stripe is back.
+// retryNow sends the update retry-now to every open run, as an operator does when Stripe is available
+// again.
 func (o *outage) retryNow(ctx context.Context) (sent int, err error) {
 	runs, err := o.open(ctx)
 	if err != nil {
@@ -107,7 +108,7 @@ func (o *outage) retryNow(ctx context.Context) (sent int, err error) {
 	return sent, nil
 }
 
-// settle waits until no run is open and nobody waits for an answer.
+// settle waits until no run is open.
 func (o *outage) settle(ctx context.Context) error {
 	err := eventually(ctx, timeLimit, func() error {
 		runs, err := o.open(ctx)

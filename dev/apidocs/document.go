@@ -80,7 +80,7 @@ type schema struct {
 	AdditionalProperties additional        `json:"additionalProperties"`
 }
 
-// name returns the name of the schema that is referred to.
+// name returns the name of the referenced schema.
 func (s schema) name() string { return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:] }
 
 // references returns the names of the schemas that s refers to directly.

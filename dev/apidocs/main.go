@@ -1,11 +1,11 @@
-// Apidocs writes the reference parts of docs/api from the OpenAPI document. A page says by
-// markers which operations and messages it has:
+// Apidocs writes the reference parts of docs/api from the OpenAPI document. Markers in a page select its
+// operations and messages:
 //
 //	<!-- generated: operations /v1/events -->
 //	<!-- end -->
 //
-// Each operation and each message has to be on exactly one page. Apidocs also writes the JSON
-// Schema of statements beside the pages.
+// Each operation and each message must be on exactly one page. Apidocs also writes the JSON Schema of
+// statements to the same folder.
 package main
 
 import (

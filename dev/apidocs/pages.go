@@ -20,7 +20,7 @@ var (
 // index is the page that links to all others.
 const index = "README.md"
 
-// page is what the markers of one file ask for.
+// page is a page of the reference with the contents that its markers select.
 type page struct {
 	name       string
 	text       string
@@ -31,15 +31,15 @@ type page struct {
 	hasObjects bool
 }
 
-// site is all pages, and on which of them each object stands.
+// site is the set of all pages.
 type site struct {
 	document openAPI
 	pages    []*page
-	owner    map[string]string // file names by names of schemas
+	owner    map[string]string // file name of the page by name of schema
 	sent     map[string]bool   // schemas of request bodies
 }
 
-// generate returns the pages with their generated parts written anew.
+// generate returns the pages with new generated parts.
 func generate(document openAPI, texts map[string]string) (map[string]string, error) {
 	s := &site{document: document, owner: make(map[string]string), sent: make(map[string]bool)}
 	names, err := inIndexOrder(texts)
@@ -83,7 +83,7 @@ func inIndexOrder(texts map[string]string) ([]string, error) {
 	return slices.SortedFunc(maps.Keys(texts), func(a, b string) int { return cmp.Compare(place[a], place[b]) }), nil
 }
 
-// placeOperations gives each operation to the page with the longest matching path.
+// placeOperations assigns each operation to the page with the longest matching path.
 func (s *site) placeOperations() (err error) {
 	prefixes := make(map[string]*page)
 	for _, p := range s.pages {
@@ -148,8 +148,8 @@ func (s *site) placeMessages() (err error) {
 	return err
 }
 
-// placeObjects gives each object to the page whose operations are nearest to it by
-// references, and to the first of several in the order of the index.
+// placeObjects assigns each object to the page with the shortest chain of references from its operations.
+// If several are equal, the first one in the order of the index gets the object.
 func (s *site) placeObjects() {
 	reached := make([]map[string]bool, len(s.pages))
 	edges := make([][]string, len(s.pages))
@@ -178,7 +178,7 @@ func (s *site) placeObjects() {
 	}
 }
 
-// roots returns the objects that the operations and messages of a page name.
+// roots returns the objects that the operations and messages of a page refer to directly.
 func (s *site) roots(p *page) (names []string) {
 	for _, o := range p.operations {
 		if o.RequestBody != nil {
@@ -210,7 +210,7 @@ func (s *site) roots(p *page) (names []string) {
 	return slices.Compact(names)
 }
 
-// markSent marks a schema that requests have, and those that it refers to.
+// markSent marks a schema of a request body, and all schemas that it refers to.
 func (s *site) markSent(name string) {
 	if s.sent[name] {
 		return
@@ -223,7 +223,7 @@ func (s *site) markSent(name string) {
 
 func isSuccess(status string) bool { return status[0] == '2' || status[0] == '3' }
 
-// write returns the text of a page with its generated parts written anew.
+// write returns the text of a page with new generated parts.
 func (s *site) write(p *page) (string, error) {
 	var err error
 	text := marker.ReplaceAllStringFunc(p.text, func(found string) string {
@@ -250,7 +250,8 @@ func (s *site) write(p *page) (string, error) {
 	return text, err
 }
 
-// checkHeadings refuses two headings with one anchor: links could not tell them apart.
+// checkHeadings returns an error if two headings have the same anchor, because links could not distinguish
+// them.
 func checkHeadings(name, text string) error {
 	seen := make(map[string]bool)
 	for _, found := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {

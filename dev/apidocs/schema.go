@@ -12,7 +12,7 @@ const statementSchema = "usage.statement.schema.json"
 
 const components = "#/components/schemas/"
 
-// messageSchema returns a JSON Schema of a message that refers to no other file.
+// messageSchema returns a self-contained JSON Schema of a message.
 func messageSchema(document []byte, message string) (string, error) {
 	var parsed struct {
 		Webhooks   map[string]pathItem `json:"webhooks"`

@@ -95,7 +95,7 @@ func (s *site) contentOf(p *page, b body) string {
 	return strings.Join(texts, " or ")
 }
 
-// parameters is the table of the parameters in the path and in the query.
+// parameters returns the table of the parameters in the path and in the query.
 func (s *site) parameters(p *page, o operation) string {
 	var text strings.Builder
 	for _, in := range []string{"path", "query"} {
@@ -124,7 +124,7 @@ func (s *site) messagesPart(p *page) string {
 	return text.String()
 }
 
-// objectsPart is a table of the fields of each object of a page.
+// objectsPart returns the tables of the fields of each object of a page.
 func (s *site) objectsPart(p *page) string {
 	var text strings.Builder
 	for i, name := range p.objects {
@@ -157,7 +157,7 @@ func (s *site) objectsPart(p *page) string {
 	return text.String()
 }
 
-// objectTitle returns the heading of an object. It is no heading that a page has besides.
+// objectTitle returns the heading of an object, which differs from all other headings of a page.
 func objectTitle(name string) string { return "The " + name + " object" }
 
 func yes(is bool) string {
@@ -223,7 +223,7 @@ func (s *site) meaning(f schema, description string) string {
 	return cell(strings.Join(parts, "\n"))
 }
 
-// listsAll reports whether a text names all values already.
+// listsAll reports whether a text already contains all values.
 func listsAll(text string, values []any) bool {
 	return !slices.ContainsFunc(values, func(value any) bool { return !strings.Contains(text, fmt.Sprint(value)) })
 }
@@ -236,7 +236,7 @@ func listed(values []any) string {
 	return quoted(texts)
 }
 
-// bounds states the least and the greatest number, length or count of items.
+// bounds returns the text of the minimum and maximum number, length or item count.
 func bounds(f schema) string {
 	switch {
 	case f.Minimum != nil && f.Maximum != nil:
@@ -257,7 +257,7 @@ func bounds(f schema) string {
 	return ""
 }
 
-// errorsPart is the table of error codes.
+// errorsPart returns the table of error codes.
 func errorsPart() string {
 	var text strings.Builder
 	text.WriteString("| status | `code` | meaning and fix | retry unchanged? |\n|---|---|---|---|\n")
@@ -274,7 +274,7 @@ func errorsPart() string {
 	return text.String()
 }
 
-// sentences joins texts, each of which ends with a full stop.
+// sentences joins texts and ends each of them with a full stop.
 func sentences(texts ...string) string {
 	var ended []string
 	for _, text := range texts {
@@ -290,11 +290,11 @@ func sentences(texts ...string) string {
 	return strings.Join(ended, " ")
 }
 
-// width is that of the documents' lines, in characters.
+// width is the maximum line length of the documents, in characters.
 const width = 100
 
-// wrapped breaks each line of a text into lines of that width. The later lines of an item of
-// a list are indented. No line begins with a mark that Markdown reads as a list or a heading.
+// wrapped breaks the lines of a text at width. It indents the continuation lines of list items, and begins
+// no line with a Markdown mark of a list or a heading.
 func wrapped(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -323,8 +323,8 @@ func wrapped(text string) string {
 
 var mark = regexp.MustCompile(`^([-+*>]|#+|\d+[.)])$`)
 
-// cell returns a text on one line, as a cell of a table needs it. The items of a list, and the
-// text after a list, start with a line break of HTML.
+// cell returns a text on one line, for a cell of a table. The items of a list, and the text after a list,
+// start with an HTML line break.
 func cell(text string) string {
 	var out strings.Builder
 	inList := false

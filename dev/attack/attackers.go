@@ -16,18 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// orders is the variable that makes a process of this program the attackers'.
+// orders is the environment variable that makes a process of this program the attackers.
 const orders = "ATTACKERS_ORDERS"
 
-// attackers are a process of its own, of the lowest priority: in the world they have
-// machines of their own, so that what they burn themselves is to be taken from nobody.
+// attackers is the task of a separate process with the lowest priority. Real attackers have their own
+// machines, so the attackers' own work must not slow down the API.
 type attackers struct {
 	Target target        `json:"target"`
-	Pause  time.Duration `json:"pause"` // between an attacker's attempts
-	Name   string        `json:"name"`  // of the one attack that they make; "": they make all but madeAlone
+	Pause  time.Duration `json:"pause"` // between the attempts of an attacker
+	Name   string        `json:"name"`  // name of the only attack; "": all attacks except madeAlone
 }
 
-// attack begins the attack of a name, or with "" all but madeAlone; end ends them, waits for that, and returns how many attempts there were.
+// attack starts the attackers: one attack by name, or with "" all except madeAlone. end stops them and
+// returns the number of their attempts.
 func (d *drill) attack(name string, pause time.Duration) (end func() (attempts int)) {
 	text, err := json.Marshal(attackers{Target: d.target, Pause: pause, Name: name})
 	require.NoError(d, err)
@@ -49,9 +50,8 @@ func (d *drill) attack(name string, pause time.Duration) (end func() (attempts i
 	}
 }
 
-// attackIfOrdered makes this process the attackers', if it was started as that: it
-// attacks until its standard input ends, says how many attempts it made, and ends,
-// with 1 where one was answered with an error of the API's own.
+// attackIfOrdered runs the attackers if orders is set, until standard input ends. Then it prints the number
+// of attempts and exits. The status is 1 if the API has answered an attack with status 500.
 func attackIfOrdered() {
 	text, is := os.LookupEnv(orders)
 	if !is {

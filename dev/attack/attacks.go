@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// attacker does something over and over until ctx ends.
+// attacker is a kind of attack, which is repeated until ctx ends.
 type attacker struct {
 	name  string
-	times int // side by side
+	times int // attackers in parallel
 	again func(ctx context.Context, g target, n int)
 }
 
-// madeAlone are attacks that are not made together with the others: an API then needs up to
-// 183 MiB, because the bounds of bodies, answers and hashes do not know of each other.
+// madeAlone are attacks that do not run together with the others. Together they need up to 183 MiB of
+// memory, because the limits of bodies, answers and password hashes are independent of each other.
 var madeAlone = []string{newcomers, hourlyUsage, unratedTotals, signInsOfNobody}
 
 const (
@@ -33,13 +33,14 @@ const (
 )
 
 const (
-	atFullSpeed = 20 * time.Millisecond // between an attacker's attempts
-	hold        = 5 * time.Second       // for which a socket is kept as it is
+	atFullSpeed = 20 * time.Millisecond // between the attempts of an attacker
+	hold        = 5 * time.Second       // for which a connection is kept open
 )
 
-// attacks are what was found to stop others. Each is made alone, and all but madeAlone at once.
+// attacks are requests that once impaired other tenants. Each runs alone, and all except madeAlone run
+// together.
 var attacks = []attacker{
-	// A stranger.
+	// From one address, without a credential.
 	{"a stranger's batches that stop before they begin", 8, func(ctx context.Context, g target, n int) {
 		g.stall(ctx, strangerAddress, "POST /v1/events/batch", forged(g.OurID)+"Content-Length: 8388608\r\n", "")
 	}},
@@ -56,7 +57,7 @@ var attacks = []attacker{
 	{"a stranger's guesses of a key", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, tenant{Address: strangerAddress, Key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
 	}},
-	// Strangers at many addresses.
+	// From many addresses, without a credential.
 	{"signed bodies of many addresses that dribble", 40, dribbleSigned},
 	{"headers of many connections without an end", 8, leaveHeadersUnfinished},
 	{"idle connections", 8, keepConnectionsIdle},
@@ -66,7 +67,7 @@ var attacks = []attacker{
 		g.try(ctx, tenant{Address: fmt.Sprintf("100.65.0.%d", n)}, "POST", "/v1/auth/login", body)
 	}},
 	{"forged provider events", 8, forgeProviderEvents},
-	// Another tenant.
+	// From another tenant.
 	{"batches in chunks that stop", 4, func(ctx context.Context, g target, _ int) {
 		chunk := fmt.Sprintf("%x\r\n%s\r\n", 3<<20, strings.Repeat(" ", 3<<20))
 		g.stall(ctx, theirAddress, "POST /v1/events/batch", "Authorization: Bearer "+g.Ingest+"\r\nTransfer-Encoding: chunked\r\n", chunk)
@@ -118,7 +119,7 @@ var attacks = []attacker{
 		g.try(ctx, g.Theirs, "POST", "/v1/meters", fmt.Sprintf(`{"slug":%q,"event_type":"call","aggregation":"count","group_by":["p"]}`, slug))
 		g.try(ctx, g.Theirs, "POST", "/v1/meters/"+slug+"/archive", "")
 	}},
-	{"guesses of a password beside a tenant", 4, func(ctx context.Context, g target, _ int) { // what is hashed here is hashed in the turn of its address
+	{"guesses of a password beside a tenant", 4, func(ctx context.Context, g target, _ int) { // passwords are hashed in turns by address
 		g.try(ctx, g.Theirs, "POST", "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"not the password"}`, g.Email))
 	}},
 	{"tests of a webhook", 4, func(ctx context.Context, g target, _ int) {
@@ -130,7 +131,7 @@ var attacks = []attacker{
 	{"backfills by a property of 16 KB", 1, regroup},
 }
 
-// batchOf makes a batch of 1,000 events.
+// batchOf returns a batch of 1,000 events.
 func batchOf(event func(i int) string) string {
 	events := make([]string, 1000)
 	for i := range events {
@@ -139,7 +140,7 @@ func batchOf(event func(i int) string) string {
 	return `{"events":[` + strings.Join(events, ",") + `]}`
 }
 
-// sendNewcomers sends events, each of a new customer and a new group of twenty meters.
+// sendNewcomers sends a batch of events, each with a new customer and a new group of twenty meters.
 func sendNewcomers(ctx context.Context, g target, _ int) {
 	long := strings.Repeat("x", 300)
 	g.try(ctx, g.Theirs, "POST", "/v1/events/batch", batchOf(func(int) string {
@@ -148,7 +149,7 @@ func sendNewcomers(ctx context.Context, g target, _ int) {
 	}))
 }
 
-// leaveList reads nothing of a list of large items.
+// leaveList requests a list of large items and does not read the answer.
 func leaveList(ctx context.Context, g target, n int) {
 	lists := []string{"/v1/customers?page_size=200", "/v1/events?page_size=200", "/v1/audit-log?page_size=1000"}
 	g.stall(ctx, theirAddress, "GET "+lists[n%len(lists)], "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
@@ -159,7 +160,7 @@ func readGroups(ctx context.Context, g target, n int) {
 	g.try(ctx, g.Theirs, "GET", fmt.Sprintf("/v1/usage?customer=acme&meter=wide%d&page_size=10000", n), "")
 }
 
-// makeGroups sends events that are new groups of twenty meters, some with keys that are too long.
+// makeGroups sends events with new groups of twenty meters, some with keys beyond the limit.
 func makeGroups(ctx context.Context, g target, n int) {
 	now := time.Now().UnixNano()
 	var events []string
@@ -169,52 +170,52 @@ func makeGroups(ctx context.Context, g target, n int) {
 	g.try(ctx, g.Theirs, "POST", "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`)
 }
 
-// regroup has the past of a meter counted by a property of 16 KB.
+// regroup changes a meter so that its events are counted again by a property of 16 KB.
 func regroup(ctx context.Context, g target, n int) {
 	g.try(ctx, g.Theirs, "PATCH", "/v1/meters/calls", fmt.Sprintf(`{"group_by":["p","q%d"]}`, n))
 }
 
 const (
 	manyAddresses   = 1000
-	manyPrefixes    = 200 // that connect themselves
+	manyPrefixes    = 200 // addresses that connect directly, without a proxy
 	manyConnections = 250 // of one attacker at once
 )
 
-// oneOfMany is another address each time.
+// oneOfMany returns a random one of manyAddresses.
 func oneOfMany() string {
 	n := rand.IntN(manyAddresses)
 	return fmt.Sprintf("100.64.%d.%d", n/256, n%256)
 }
 
-// dribbleSigned sends a megabyte of a signed batch under a cookie of its own, and no more.
+// dribbleSigned sends one megabyte of a batch with a forged signature and a unique cookie, and then stops.
 func dribbleSigned(ctx context.Context, g target, _ int) {
 	headers := forged(g.OurID) + fmt.Sprintf("Cookie: a=%d\r\nContent-Length: 8388608\r\n", rand.Int())
 	g.stall(ctx, oneOfMany(), "POST /v1/events/batch", headers, strings.Repeat(" ", 1<<20))
 }
 
-// leaveHeadersUnfinished opens connections and sends 60 KB of a header on each.
+// leaveHeadersUnfinished opens connections and sends 60 KB of an unfinished header on each.
 func leaveHeadersUnfinished(ctx context.Context, g target, _ int) {
 	g.openMany(ctx, "GET /healthz HTTP/1.1\r\nHost: odometer\r\nX-Padding: "+strings.Repeat("x", 60<<10))
 }
 
-// keepConnectionsIdle makes one request on each of many connections, and no other.
+// keepConnectionsIdle sends one request on each of many connections, and keeps them open.
 func keepConnectionsIdle(ctx context.Context, g target, _ int) {
 	g.openMany(ctx, "GET /healthz HTTP/1.1\r\nHost: odometer\r\n\r\n")
 }
 
-// guessSignIns guesses the password of a member of ours.
+// guessSignIns guesses the password of a member of the well-behaved tenant.
 func guessSignIns(ctx context.Context, g target, _ int) {
 	body := fmt.Sprintf(`{"email":%q,"password":"guess %d"}`, g.Email, rand.Int())
 	g.try(ctx, tenant{Address: oneOfMany()}, "POST", "/v1/auth/login", body)
 }
 
-// forgeProviderEvents sends an event that Stripe has not signed.
+// forgeProviderEvents sends an event without Stripe's signature.
 func forgeProviderEvents(ctx context.Context, g target, _ int) {
 	g.try(ctx, tenant{Address: oneOfMany()}, "POST", "/v1/provider-webhooks/stripe/"+g.OurID, `{"id":"evt_1","type":"invoice.created"}`)
 }
 
-// openMany opens connections from an address that is no proxy's, sends the same on each,
-// and closes them after a while.
+// openMany opens connections from an address that is not a proxy, sends the text on each, and closes them
+// after hold.
 func (g target) openMany(ctx context.Context, text string) {
 	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 0, byte(1+rand.IntN(manyPrefixes)))}}
 	for range manyConnections {
@@ -224,7 +225,7 @@ func (g target) openMany(ctx context.Context, text string) {
 		}
 		defer conn.Close()
 		_ = conn.SetWriteDeadline(time.Now().Add(hold))
-		_, _ = io.WriteString(conn, text) // the API may close it
+		_, _ = io.WriteString(conn, text) // an error means that the API has closed the connection
 	}
 	wait(ctx, hold)
 }
@@ -238,13 +239,13 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// forged are the headers of a signature that nobody made.
+// forged returns the headers of a forged signature.
 func forged(tenant string) string {
 	return fmt.Sprintf("Authorization: HMAC v1:%s=\r\nX-Timestamp: %d\r\nX-Request-Id: forged\r\nX-Tenant-Id: %s\r\n",
 		strings.Repeat("A", 43), time.Now().Unix(), tenant)
 }
 
-// stall sends the beginning of a request, reads no answer, and goes away after a while.
+// stall sends the beginning of a request, reads no answer, and closes the connection after hold.
 func (g target) stall(ctx context.Context, address, path, headers, body string) {
 	conn, err := net.Dial("tcp", g.Address)
 	if err != nil {
@@ -261,10 +262,10 @@ func (g target) stall(ctx context.Context, address, path, headers, body string) 
 	}
 }
 
-// brokenAnswers counts the answers that no attack may get.
+// brokenAnswers is the number of answers with status 500.
 var brokenAnswers atomic.Int64
 
-// try makes a request, whatever comes of it.
+// try sends a request, ignores errors, and counts an answer with status 500.
 func (g target) try(ctx context.Context, who tenant, method, path, body string) {
 	status, _, err := g.send(ctx, who, method, path, body)
 	if err == nil && status == http.StatusInternalServerError {

@@ -27,7 +27,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
-// Addresses of the documentation (RFC 5737), as a load balancer would say them.
+// Documentation addresses (RFC 5737), as a load balancer puts them into X-Forwarded-For.
 const (
 	ourAddress   = "203.0.113.1"
 	theirAddress = "198.51.100.1"
@@ -39,29 +39,29 @@ const (
 	password = "correct horse battery staple"
 	event    = `{"event_type":"call","customer_id":"acme"}`
 
-	hookSecret = "whsec_YXR0YWNrYXR0YWNrYXR0YWNrYXR0YWNr" // of our receiver of statements
+	hookSecret = "whsec_YXR0YWNrYXR0YWNrYXR0YWNrYXR0YWNr" // of the receiver of our statements
 )
 
-// tenant is one side of the drill.
+// tenant is a tenant of the drill.
 type tenant struct {
 	ID      string `json:"id"`
 	Key     string `json:"key"`
 	Address string `json:"address"`
 }
 
-// target is an API, and what those who attack it have and know.
+// target is an API, with the credentials and identifiers that the attackers have.
 type target struct {
 	URL     string `json:"url"`
-	Address string `json:"address"` // what of the URL is dialled
+	Address string `json:"address"` // HOST:PORT of the URL
 	OurID   string `json:"our_id"`
-	Email   string `json:"email"` // of a member of ours
+	Email   string `json:"email"` // of a member of the well-behaved tenant
 	Theirs  tenant `json:"theirs"`
-	Third   tenant `json:"third"`  // another one of theirs
-	Ingest  string `json:"ingest"` // an ingest key of theirs
-	Hook    string `json:"hook"`   // a webhook of theirs
+	Third   tenant `json:"third"`  // a second tenant of the attackers
+	Ingest  string `json:"ingest"` // a key of Theirs with the scope ingest_only
+	Hook    string `json:"hook"`   // a webhook of Theirs
 }
 
-// drill is an API with a well-behaved tenant, and another.
+// drill is an API with a well-behaved tenant and the attackers' tenants.
 type drill struct {
 	testing.TB
 	target
@@ -69,7 +69,7 @@ type drill struct {
 	api    *proc.Process
 	worker *proc.Process
 	ours   tenant
-	secret string // ours, to sign with
+	secret string // HMAC secret of the well-behaved tenant
 }
 
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
@@ -118,7 +118,7 @@ func newDrill(t testing.TB) *drill {
 	return d
 }
 
-// fill gives the other tenant large events, and both others large and many customers.
+// fill adds large events to Theirs and Third, and many customers, some of them large.
 func (d *drill) fill(database string) {
 	conn, err := pgx.Connect(d.Context(), database)
 	require.NoError(d, err)
@@ -139,8 +139,7 @@ func (d *drill) fill(database string) {
 	}
 }
 
-// requireMemory prints the memory that the processes have needed at most, which is an
-// error if it is too much.
+// requireMemory prints the peak memory of the processes, and fails if it exceeds the maximum.
 func (d *drill) requireMemory() {
 	_, api := d.api.Memory(d)
 	_, worker := d.worker.Memory(d)
@@ -150,7 +149,7 @@ func (d *drill) requireMemory() {
 	}
 }
 
-// made is what answers say of what was made.
+// made contains the fields of a created resource.
 type made struct {
 	ID     string `json:"id"`
 	Key    string `json:"key"`
@@ -167,7 +166,7 @@ func (d *drill) must(who tenant, method, path, body string) (answer made) {
 	return answer
 }
 
-// send makes a request; headers are names and values in turn.
+// send sends a request. headers are alternating names and values.
 func (g target) send(ctx context.Context, who tenant, method, path, body string, headers ...string) (status int, text []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, g.URL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -190,13 +189,13 @@ func (g target) send(ctx context.Context, who tenant, method, path, body string,
 	return response.StatusCode, text, err
 }
 
-// seen is what the well-behaved tenant has seen.
+// seen contains the measurements of the well-behaved tenant.
 type seen struct {
 	mu     sync.Mutex
 	took   []time.Duration
-	synced []time.Duration // how long syncs took, each until its end
-	heavy  []time.Duration // how long heavy requests took
-	slow   []string        // right answers that took longer than longest
+	synced []time.Duration // durations of syncs
+	heavy  []time.Duration // durations of heavy requests
+	slow   []string        // correct answers after more than longest
 	failed []string
 }
 
@@ -205,7 +204,7 @@ func (s *seen) p99() time.Duration {
 	return sorted[(len(sorted)*99+99)/100-1]
 }
 
-// String returns the figures that a row prints.
+// String returns the figures of a row of the output.
 func (s *seen) String() string {
 	return fmt.Sprintf("p99 %s, sync p50 %s, heavy p50 %s, %d failed", shown(s.p99()), shown(median(s.synced)), shown(median(s.heavy)), len(s.failed))
 }
@@ -213,17 +212,17 @@ func (s *seen) String() string {
 // Requests of the well-behaved tenant.
 const (
 	pace       = time.Second / 12
-	signInPace = 120 // one in so many is a sign-in
-	syncPace   = 12  // one in so many is a sync
+	signInPace = 120 // every n-th request is a sign-in
+	syncPace   = 12  // every n-th request is a sync
 	longest    = time.Second
 
-	syncPath  = "/v1/billing/sync"                 // its duration depends on the provider: it counts apart
-	heavyPath = "/v1/meters/calls/pricing/preview" // reads all customers, in turns: it counts apart
-	heavyPace = 60                                 // one in so many is one
+	syncPath  = "/v1/billing/sync"                 // measured separately, because its duration depends on the provider
+	heavyPath = "/v1/meters/calls/pricing/preview" // measured separately, because it reads all customers, one request at a time
+	heavyPace = 60                                 // every n-th request is heavy
 	newPrice  = `{"overage_rate":2}`
 )
 
-// watch makes our requests for a while, twelve a second, however long each takes.
+// watch sends twelve requests of the well-behaved tenant per second, without waiting for earlier answers.
 func (d *drill) watch(lasts time.Duration) *seen {
 	s := new(seen)
 	var requests sync.WaitGroup
@@ -241,7 +240,7 @@ func (d *drill) watch(lasts time.Duration) *seen {
 	return s
 }
 
-// behave makes one request, notes how long it took, and whether it failed.
+// behave sends the n-th request, and records its duration and whether it failed.
 func (d *drill) behave(s *seen, n int) {
 	who, method, path, body, headers := d.ours, "POST", "/v1/events", event, []string(nil)
 	want := http.StatusOK

@@ -1,9 +1,9 @@
-// Command attack measures what a well-behaved tenant notices of everything that
-// strangers and another tenant can think of, on loopback. It makes one attack after the other
-// for EACH seconds, only those with ATTACK in their names if it is set. Then it makes ROUNDS
-// rounds of SECONDS seconds alone and as many under all attacks at once, except madeAlone. It
-// ends with 1 where the tenant's requests fail or take much longer than alone, or where a process
-// needs more memory than it may.
+// Command attack measures the effect of attacks on a well-behaved tenant, over loopback. First it runs each
+// attack alone for EACH seconds, or only attacks with ATTACK in their names. Then it runs ROUNDS rounds:
+// SECONDS seconds without attacks, and SECONDS seconds with all attacks except madeAlone.
+//
+// The exit status is 1 if the tenant's requests fail or take much longer than without attacks, or if a
+// process needs more memory than allowed.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// What is allowed under attack.
+// The p99 under attack may be timesAlone times the p99 without attacks, or fastEnough if that is more.
 const (
 	timesAlone = 5
 	fastEnough = 50 * time.Millisecond
@@ -52,7 +52,7 @@ func number(name string, absent int) int {
 	return n
 }
 
-// measureEach makes one attack after the other.
+// measureEach runs the attacks one after the other.
 func (d *drill) measureEach(lasts time.Duration) {
 	alone := d.watch(lasts)
 	fmt.Printf("%-50s %s\n", "alone", alone)
@@ -72,7 +72,7 @@ func (d *drill) measureEach(lasts time.Duration) {
 	}
 }
 
-// measureAll makes all attacks at once.
+// measureAll runs all attacks except madeAlone together.
 func (d *drill) measureAll(rounds int, lasts time.Duration) {
 	var alone, attacked []time.Duration
 	for round := range rounds {

@@ -18,7 +18,7 @@ import (
 const (
 	alertsOfCustomer = 100
 
-	crossingRate      = 10 // a second
+	crossingRate      = 10 // per second
 	crossingsPerRound = 100
 	notifiedP99       = 3_000 // milliseconds
 
@@ -26,13 +26,14 @@ const (
 	evaluatedWithin   = 60_000 // milliseconds
 )
 
-// The events of these differ in their customers: those of watched have alerts.
+// The customers of watched have alerts; those of unwatched send events of the same type and have none.
 var (
 	watched   = shape{eventType: "watched", customers: 10, name: "watched-%d"}
 	unwatched = shape{eventType: "watched", customers: 10, name: "unwatched-%d"}
 )
 
-// alerts compares the ingest of customers with 100 alerts each with that of customers without.
+// alerts compares the ingest for customers with 100 alerts each with the ingest for customers without
+// alerts.
 func alerts(_ context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.createMeter(watched.eventType, watched.eventType); err != nil {
 		return nil, err
@@ -65,9 +66,9 @@ func alerts(_ context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{compare("ingest-100-alerts-vs-none", "events/s", with, without, 0.9, never)}, nil
 }
 
-// notifications measures the time from the answer to an event that reaches a threshold until the
-// webhook receives the message, and how long the evaluator takes for 10,000 customers that reach
-// one at once.
+// notifications measures the time from the answer to an event that reaches a threshold until the webhook
+// receives the message. It also measures the evaluation of 10,000 customers that reach a threshold at the
+// same time.
 func notifications(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	n, err := b.newNotified(ctx)
 	if err != nil {
@@ -85,16 +86,16 @@ func notifications(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{delays, evaluated}, nil
 }
 
-// notified is a tenant with a webhook. Its receiver sends each message to arrived.
+// notified is a tenant with a webhook. Its receiver sends an arrival for each message to arrived.
 type notified struct {
 	*bench
 
 	receiver *httptest.Server
-	webhook  string // its id
+	webhook  string // id of the webhook
 	arrived  chan arrival
 }
 
-// arrival is a message at the receiver. The customer is empty for a test message.
+// arrival is the receipt of a message. The customer is empty for a test message.
 type arrival struct {
 	customer string
 	at       time.Time
@@ -128,7 +129,7 @@ func (n *notified) receive(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// delays compares the notifications of crossings with test messages, which wait for no evaluation.
+// delays compares notifications of crossings with test messages, which need no evaluation.
 func (n *notified) delays() (figure.Figure, error) {
 	if err := n.watch("crossing"); err != nil {
 		return figure.Figure{}, err
@@ -150,7 +151,8 @@ func (n *notified) delays() (figure.Figure, error) {
 	return bounded("alert-webhook-p99", "ms", crossed, tested, notifiedP99, never), nil
 }
 
-// watch creates a meter, and an alert of all customers. Their first event reaches its threshold.
+// watch creates a meter and an alert for all customers. The first event of a customer reaches the
+// threshold.
 func (n *notified) watch(slug string) error {
 	if err := n.createMeter(slug, slug); err != nil {
 		return err
@@ -162,8 +164,8 @@ func (n *notified) watch(slug string) error {
 	return nil
 }
 
-// cross sends an event of each of many customers, and returns how long after its answer each
-// notification arrived.
+// cross sends an event of each of crossingsPerRound customers. It returns the times from the answers until
+// the notifications arrived.
 func (n *notified) cross(customers string) ([]time.Duration, error) {
 	answered := make(map[string]time.Time)
 	ticker := time.NewTicker(time.Second / crossingRate)
@@ -188,7 +190,7 @@ func (n *notified) cross(customers string) ([]time.Duration, error) {
 	return delays, nil
 }
 
-// test returns how long after its answer a test message arrives.
+// test returns the time from the answer to a test request until its message arrived.
 func (n *notified) test() (time.Duration, error) {
 	if err := n.call(http.MethodPost, "/v1/webhooks/"+url.PathEscape(n.webhook)+"/test", "", http.StatusAccepted, nil); err != nil {
 		return 0, fmt.Errorf("send test message: %w", err)
@@ -207,8 +209,8 @@ func (n *notified) next() (arrival, error) {
 	}
 }
 
-// evaluations measures the time from the first event of 10,000 customers that reach a threshold
-// until the last one has fired. The baseline is COPY of the same events.
+// evaluations measures the time from the first event of 10,000 customers until the alert has fired for all
+// of them. The baseline is COPY of the same events.
 func (n *notified) evaluations(ctx context.Context) (figure.Figure, error) {
 	var fired, copied []float64
 	for round := range rounds {
@@ -239,7 +241,7 @@ func (n *notified) evaluations(ctx context.Context) (figure.Figure, error) {
 	return bounded("alerts-of-10k-customers", "ms", fired, copied, evaluatedWithin, never), nil
 }
 
-// untilFired returns when the alert has fired for each customer, or fails after five minutes.
+// untilFired waits until the alert has fired for each customer, for at most five minutes.
 func (n *notified) untilFired(ctx context.Context, alert string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

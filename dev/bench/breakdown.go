@@ -18,8 +18,8 @@ var breakdownRows string
 //go:embed breakdown_reads.sql
 var breakdownReads string
 
-// breakdown measures the first pages of breakdowns beside plain SQL that computes the same rows
-// of the same rollups.
+// breakdown measures the first pages of breakdowns. The baseline is plain SQL that computes the same rows
+// from the same rollups.
 func breakdown(ctx context.Context, b *bench) (figures []figure.Figure, err error) {
 	if err := b.fillBreakdown(ctx); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (b *bench) fillBreakdown(ctx context.Context) error {
 	return nil
 }
 
-// timeBreakdown measures a first page, and compares the total of all pages.
+// timeBreakdown measures the first page, and checks its number of rows and the total of all pages.
 func (b *bench) timeBreakdown(path, total string) (time.Duration, error) {
 	var page struct {
 		Data  []json.RawMessage

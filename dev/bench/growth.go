@@ -26,9 +26,9 @@ var growthRows string
 var allUsage string
 
 const (
-	eventsPerCustomer = 1000 // of those that growth.sql makes
-	bytesPerFilled    = 600  // what an event takes with its key, its part of the rollups, and their WAL
-	readsPerRound     = 200  // of each kind
+	eventsPerCustomer = 1000 // of customers that growth.sql creates
+	bytesPerFilled    = 600  // disk space for an event, its key, its share of the rollups, and their WAL
+	readsPerRound     = 200  // of each read
 )
 
 // growth compares a database of 10^7 events with smaller ones.
@@ -36,7 +36,7 @@ func growth(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return grown(ctx, b, 10_000_000)
 }
 
-// large is growth by hand.
+// large is growth with LARGE_EVENTS events, which is run by hand only.
 func large(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	events, err := strconv.Atoi(os.Getenv("LARGE_EVENTS"))
 	if err != nil || events < eventsPerCustomer {
@@ -54,9 +54,9 @@ func large(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return grown(ctx, b, events)
 }
 
-// grown compares batches and reads in a database of so many events with those in one of
-// 10^6 and of 10^5. Each customer has as many events in all of them, so that the answers
-// are as large; there are more customers.
+// grown compares batches with those in a database of 10^6 events, and reads with those in one of 10^5. Each
+// customer has the same number of events in all databases, so answers have the same size; a larger database
+// has more customers.
 func grown(ctx context.Context, b *bench, events int) ([]figure.Figure, error) {
 	if err := b.grow(ctx, events); err != nil {
 		return nil, fmt.Errorf("fill: %w", err)
@@ -69,12 +69,12 @@ func grown(ctx context.Context, b *bench, events int) ([]figure.Figure, error) {
 	return append(ingest, reads...), err
 }
 
-// power is a number of events as figures are named by it: 1e7.
+// power returns a number of events in the notation of figure names, such as 1e7.
 func power(events int) string {
 	return strings.Replace(strconv.FormatFloat(float64(events), 'e', -1, 64), "e+0", "e", 1)
 }
 
-// grow makes the past of a meter by SQL, of customers filled-1 and so on.
+// grow creates the earlier events of a meter with SQL, for the customers filled-1, filled-2 and so on.
 func (b *bench) grow(ctx context.Context, events int) error {
 	if err := b.createMeter("completions", thousandCustomers.eventType, thousandCustomers.groupBy...); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (b *bench) grow(ctx context.Context, events int) error {
 	if err := b.call(http.MethodPut, "/v1/meters/completions/pricing", `{"base_price":1.5,"included_units":10,"overage_rate":0.125}`, http.StatusOK, nil); err != nil {
 		return fmt.Errorf("set price: %w", err)
 	}
-	first := shape{eventType: thousandCustomers.eventType, customers: 1}.events(100) // of every model, whose group it registers
+	first := shape{eventType: thousandCustomers.eventType, customers: 1}.events(100) // events of all models, to register their groups
 	if _, err := load(b.coalesced, 1, [][]byte{batchRequest(b.key, first)}); err != nil {
 		return err
 	}
@@ -92,13 +92,13 @@ func (b *bench) grow(ctx context.Context, events int) error {
 	if _, err := b.conn.Exec(ctx, fmt.Sprintf(prepare, events/eventsPerCustomer)); err != nil {
 		return err
 	}
-	for back := eventsPerCustomer/10 - 1; back >= 0; back-- { // in the order of time, ten events of each customer
+	for back := eventsPerCustomer/10 - 1; back >= 0; back-- { // in order of time, ten events for each customer per step
 		if _, err := b.conn.Exec(ctx, step, back); err != nil {
 			return err
 		}
 	}
 	for statement := range strings.SplitSeq(finish, ";\n") {
-		if _, err := b.conn.Exec(ctx, statement); err != nil { // one by one: vacuum stands alone
+		if _, err := b.conn.Exec(ctx, statement); err != nil { // one at a time, because vacuum cannot run in a transaction
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (b *bench) grow(ctx context.Context, events int) error {
 	return b.checkFilled()
 }
 
-// checkFilled reads what the events of one customer come to.
+// checkFilled checks the total usage of one customer.
 func (b *bench) checkFilled() error {
 	var answer struct{ Total float64 }
 	end := time.Now().UTC()
@@ -123,10 +123,10 @@ func (b *bench) checkFilled() error {
 	return nil
 }
 
-// ingestAgainst compares batches with those into a smaller database: with keys in the
-// order of time, and at random. The latter come to pages of the keys' index that nobody
-// has touched since the checkpoint, each of which goes to the WAL as a whole, the first time.
-// So they are measured once there have been a fiftieth as many events since.
+// ingestAgainst compares batches with those in a smaller database, with ordered and with random keys.
+// Random keys change pages of the key index that have not changed since the last checkpoint. The first
+// change of such a page writes the whole page to the WAL. So random keys are measured after a warm-up of a
+// fiftieth of all events.
 func (b *bench) ingestAgainst(ctx context.Context, events, fewer int) ([]figure.Figure, error) {
 	smaller, err := b.smaller(ctx, fewer)
 	if err != nil {
@@ -150,8 +150,8 @@ func (b *bench) ingestAgainst(ctx context.Context, events, fewer int) ([]figure.
 	}, nil
 }
 
-// besideEachOther are rounds of batches into one database and another, after so many that
-// warm up.
+// besideEachOther returns the rates of alternating rounds of batches into both databases, after warmUps
+// rounds.
 func besideEachOther(ours, other *bench, s shape, warmUps int) (rates, others []float64, err error) {
 	for round := range warmUps + rounds {
 		of, err := ours.batchRate(s)
@@ -172,7 +172,7 @@ func besideEachOther(ours, other *bench, s shape, warmUps int) (rates, others []
 	return rates, others, nil
 }
 
-// batchRate is how many events a second a round of batches stores.
+// batchRate returns the events per second that a round of batches stores.
 func (b *bench) batchRate(s shape) (float64, error) {
 	var requests [][]byte
 	for range batchesPerRound {
@@ -194,11 +194,11 @@ func (b *bench) smaller(ctx context.Context, events int) (*bench, error) {
 	return smaller, nil
 }
 
-// read is something that is asked of a customer's usage.
+// read is a read request about a customer's usage.
 type read struct {
 	name, route string
 	query       url.Values
-	span        bool // of a range, and not of the current period
+	span        bool // a time range, otherwise the current period
 }
 
 var (
@@ -222,9 +222,9 @@ func (r read) path(customer int, start, end time.Time) string {
 	return r.route + "?" + query.Encode()
 }
 
-// readsAgainst compares the reads that 99 of 100 are as fast as with those of a smaller
-// database. Each is of another customer, and of 30 days that begin and end within an hour.
-// All usage has been read before, so that it is in memory as far as there is room.
+// readsAgainst compares the p99 of reads with that in a smaller database. Each read is for a random
+// customer, and its range of 30 days begins and ends within an hour. All usage has been read before, so it
+// is in memory as far as there is room.
 func (b *bench) readsAgainst(ctx context.Context, events, fewer int) (figures []figure.Figure, err error) {
 	smaller, err := b.smaller(ctx, fewer)
 	if err != nil {
@@ -271,7 +271,7 @@ func (b *bench) readP99(r read, events int) (float64, error) {
 	return milliseconds(p99(took)), nil
 }
 
-// p99 is what 99 of 100 take at most.
+// p99 returns the 99th percentile. It sorts took.
 func p99(took []time.Duration) time.Duration {
 	slices.Sort(took)
 	return took[(len(took)*99+99)/100-1]

@@ -16,32 +16,32 @@ import (
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
 
-// The amount of the load.
+// The size of the load.
 const (
 	batchEvents       = 1000
 	batchesPerRound   = 80
 	tenants           = 1000
-	tenantsBatch      = 250 // events in a batch of each of them
+	tenantsBatch      = 250 // events in the batch of each tenant
 	batchConnections  = 4
 	singlesPerRound   = 20_000
 	uncoalescedSingle = 4_000
 	singleConnections = 64
-	manyConnections   = 256 // as many requests of one tenant as a process has under way
+	manyConnections   = 256 // the number of requests that a process handles at once for one tenant
 )
 
-// shape is whose events are sent, and how many meters count them.
+// shape describes the events of a measurement and the meters that count them.
 type shape struct {
-	figure    string // the name of its figure
+	figure    string // the name of the figure
 	eventType string
 	customers int
 	meters    int
 	groupBy   []string
-	reach     float64 // of COPY
-	former    float64 // what was measured before usage was appended
-	bytes     bool    // are figures too
-	name      string  // of a customer, as a format of its number; customer-%d where empty
-	ordered   bool    // keys are of version 7, in the order of time, and not at random
-	calls     bool    // events are calls of a language model, with nested properties
+	reach     float64 // minimum ratio to COPY
+	former    float64 // the ratio before usage was appended; never: not measured
+	bytes     bool    // also measure bytes of WAL and disk
+	name      string  // format of a customer's id by number; "": customer-%d
+	ordered   bool    // keys of UUID version 7, ordered by time; otherwise random keys
+	calls     bool    // the events are calls of a language model, with nested properties
 }
 
 var (
@@ -54,7 +54,7 @@ var (
 
 var models = []string{"small", "medium", "large", "vision"}
 
-// event is one event, in the forms that the two sides take it in.
+// event is one event, from which both a request and a row for COPY are made.
 type event struct {
 	eventType, key string
 	properties     string // a JSON object
@@ -91,7 +91,7 @@ func (s shape) key() string {
 	return uuid.NewString()
 }
 
-// suffix tells figures of ordered keys from those of others.
+// suffix returns the suffix of figures with ordered keys, or "".
 func (s shape) suffix() string {
 	if s.ordered {
 		return "-keys-in-order"
@@ -106,8 +106,8 @@ func (e event) fields() map[string]any {
 	}
 }
 
-// batchAgainstCopy compares batches of 1,000 keyed events over HTTP with COPY of
-// the same rows into the same hypertable by one connection.
+// batchAgainstCopy compares batches of 1,000 events with keys over HTTP with COPY of the same rows into the
+// same hypertable over one connection.
 func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure, error) {
 	for i := range s.meters {
 		if err := b.createMeter(fmt.Sprintf("%s-%d", s.eventType, i), s.eventType, s.groupBy...); err != nil {
@@ -133,7 +133,7 @@ func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure,
 	return figures, nil
 }
 
-// tenantsAgainstCopy is batchAgainstCopy with a batch of each of 1,000 tenants.
+// tenantsAgainstCopy compares one batch of each of 1,000 tenants with COPY of the same rows.
 func (b *bench) tenantsAgainstCopy(ctx context.Context) (figure.Figure, error) {
 	keys, err := b.createTenants(ctx, tenants)
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *bench) tenantsAgainstCopy(ctx context.Context) (figure.Figure, error) {
 		}
 	}
 	s := thousandCustomers
-	s.customers = 10 // each
+	s.customers = 10 // for each tenant
 	ours, copied, err := b.alternate(ctx, func() (batches [][]event, requests [][]byte) {
 		for _, key := range keys {
 			batch := s.events(tenantsBatch)
@@ -156,7 +156,7 @@ func (b *bench) tenantsAgainstCopy(ctx context.Context) (figure.Figure, error) {
 	return compare("ingest-1000-tenants-vs-copy", "events/s", ours.rate, copied.rate, 0.3, never), err
 }
 
-// alternate sends batches over HTTP and copies the rows that they are, round by round.
+// alternate measures rounds of batches over HTTP, each followed by COPY of the same rows.
 func (b *bench) alternate(ctx context.Context, prepare func() ([][]event, [][]byte)) (ours, copied written, err error) {
 	for round := range rounds + 1 { // the first warms up
 		batches, requests := prepare()
@@ -175,11 +175,10 @@ func (b *bench) alternate(ctx context.Context, prepare func() ([][]event, [][]by
 	return ours, copied, nil
 }
 
-// written is what rounds of batches came to: events a second, and bytes of the
-// database server for each event.
+// written is the result of rounds of batches: events per second, and bytes of WAL and of disk per event.
 type written struct{ rate, wal, disk []float64 }
 
-// measure asks the server for its whole WAL, so nobody else may use it meanwhile.
+// measure reads the WAL position of the whole server, so no other client may write meanwhile.
 func (w *written) measure(ctx context.Context, conn *pgx.Conn, events int, write func() (time.Duration, error)) error {
 	var wal, disk [2]int64
 	look := func(i int) error {
@@ -224,7 +223,7 @@ func (b *bench) copyRows(batches [][]event) [][][]any {
 	return rows
 }
 
-// copy writes one transaction per batch.
+// copy writes each batch in one transaction.
 func (b *bench) copy(ctx context.Context, rows [][][]any) (time.Duration, error) {
 	defer withoutCollecting()()
 	start := time.Now()
@@ -236,8 +235,8 @@ func (b *bench) copy(ctx context.Context, rows [][][]any) (time.Duration, error)
 	return time.Since(start), nil
 }
 
-// singleAgainstUncoalesced compares so many clients that send one event a request
-// with the same server when every request has a transaction of its own.
+// singleAgainstUncoalesced compares clients that send one event per request with the same load on a server
+// that uses one transaction per request.
 func (b *bench) singleAgainstUncoalesced(name string, clients int, former float64) (figure.Figure, error) {
 	var ours, baseline []float64
 	for round := range rounds + 1 {
@@ -274,8 +273,8 @@ func (b *bench) singleRequestsOf(s shape, n int) [][]byte {
 
 func doNothing(http.ResponseWriter, *http.Request) {}
 
-// orientation prints what the machine does with less: a handler that does
-// nothing, and one that makes a plain INSERT.
+// orientation prints the rates of two simpler handlers on this machine: one that does nothing, and one with
+// a plain INSERT.
 func (b *bench) orientation(ctx context.Context) error {
 	for _, floor := range []struct {
 		name    string

@@ -18,26 +18,25 @@ import (
 )
 
 const (
-	paceSeconds  = 8 // of a round
-	floorSeconds = 2 // of the same round, without storing anything
+	paceSeconds  = 8 // per round
+	floorSeconds = 2 // per round, with a handler that stores nothing
 
-	// pacedConnections are more than are busy at once, so that no event waits for the
-	// load to have one free, and fewer than a process takes requests of one tenant.
+	// pacedConnections exceeds the number of connections in use at once, so that no event waits for a free
+	// one. It is below the number of requests that a process handles at once for one tenant.
 	pacedConnections = 200
 
 	quietP99     = 10
 	busyP99      = 30
-	busyHistory  = 1_000_000 // events that are exported and backfilled
+	busyHistory  = 1_000_000 // events that are exported and counted by backfills
 	busyCustomer = busyHistory / eventsPerCustomer
 
-	// workConnections are the worker's to the database, as docs/operating/scale.md has them
-	// where it shares two cores with everything else.
+	// workConnections is the number of the worker's database connections. docs/operating/scale.md
+	// recommends it for a worker that shares two cores with all other processes.
 	workConnections = "1"
 )
 
-// latency measures how long 99 of 100 single events take at half of the rate at which
-// the server is saturated: with nothing else to do, and beside an export, a backfill, an
-// Auto-Sync and the folds.
+// latency measures the p99 of single events at half of the saturation rate: on an idle server, and during
+// an export, a backfill, an Auto-Sync and folds.
 func latency(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.grow(ctx, busyHistory); err != nil {
 		return nil, fmt.Errorf("fill: %w", err)
@@ -69,7 +68,7 @@ func latency(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	}, nil
 }
 
-// saturation is the median of how many single events a second are stored.
+// saturation returns the median of the single events per second that the server can store.
 func (b *bench) saturation() (float64, error) {
 	var rates []float64
 	for round := range rounds + 1 { // the first warms up
@@ -85,8 +84,8 @@ func (b *bench) saturation() (float64, error) {
 	return rates[len(rates)/2], nil
 }
 
-// latencies are the p99 of each round, beside what begin starts and its result ends; floor
-// is that of the same requests at the same rate where a handler does nothing with them.
+// latencies returns the p99 of each round while the work of begin runs. floor is the p99 of the same
+// requests at the same rate to a handler that does nothing.
 func (b *bench) latencies(rate float64, begin func(round int) (end func() error, err error)) (stored, floor []float64, err error) {
 	idle := httptest.NewServer(http.HandlerFunc(doNothing))
 	defer idle.Close()
@@ -100,15 +99,15 @@ func (b *bench) latencies(rate float64, begin func(round int) (end func() error,
 		if err := errors.Join(err1, err2, end()); err != nil {
 			return nil, nil, err
 		}
-		stored, floor = append(stored, milliseconds(p99(took))), append(floor, milliseconds(p99(nothing))) // which sorts them
+		stored, floor = append(stored, milliseconds(p99(took))), append(floor, milliseconds(p99(nothing))) // p99 sorts its argument
 		fmt.Printf("round %d: half of the events within %.1f ms, 99 of 100 within %.1f ms; where a handler does nothing %.1f and %.1f ms\n", round+1,
 			milliseconds(took[len(took)/2]), stored[round], milliseconds(nothing[len(nothing)/2]), floor[round])
 	}
 	return stored, floor, nil
 }
 
-// pace sends requests at a rate whether or not those before are answered, as far as there
-// are connections, and returns how long each took from when it was due.
+// pace sends requests at a rate without waiting for earlier answers, as long as connections are free. It
+// returns the time from the due time to the answer of each request.
 func pace(address string, connections int, rate float64, requests [][]byte) ([]time.Duration, error) {
 	defer withoutCollecting()()
 	return sendPaced(address, connections, rate, requests)
@@ -154,19 +153,19 @@ func sendPaced(address string, connections int, rate float64, requests [][]byte)
 	return took, nil
 }
 
-// work is what goes on beside single events.
+// work is the load that runs in parallel with single events.
 type work struct {
 	*bench
 
 	receiver *httptest.Server
-	received atomic.Int64 // statements
+	received atomic.Int64 // number of statements
 }
 
-// newWork starts a worker, and a receiver of what it reports.
+// newWork starts a worker, and a receiver for its statements.
 func (b *bench) newWork(ctx context.Context) (*work, error) {
 	w := &work{bench: b}
 	w.receiver = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // nobody looks at it
+		_, _ = io.Copy(io.Discard, r.Body) // the content is not needed
 		w.received.Add(1)
 	}))
 	if err := b.startWorker(ctx); err != nil {
@@ -181,7 +180,7 @@ func (b *bench) newWork(ctx context.Context) (*work, error) {
 	return w, nil
 }
 
-// begin starts a backfill, an Auto-Sync of every customer, and exports one after the other.
+// begin starts a backfill, an Auto-Sync of every customer, and a sequence of exports.
 func (w *work) begin(round int) (end func() error, err error) {
 	used := shape{eventType: thousandCustomers.eventType, customers: busyCustomer, name: "filled-%d"}
 	if _, err := load(w.coalesced, 1, [][]byte{batchRequest(w.key, used.events(batchEvents))}); err != nil {

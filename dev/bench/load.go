@@ -13,10 +13,9 @@ import (
 	"time"
 )
 
-// load sends prepared requests over so many connections, each taking the next
-// one as soon as its former is answered, and returns the time until the last
-// answer. It writes bytes made outside the clock and reads answers with
-// net/http, because a client that shares the machine's cores must cost little.
+// load sends prepared requests over a number of connections and returns the time until the last answer.
+// Each connection sends the next request when the previous one is answered. Requests are encoded before the
+// measurement, and only answers are parsed, because the client shares the machine's cores with the server.
 func load(address string, connections int, requests [][]byte) (time.Duration, error) {
 	pending := make(chan []byte, len(requests))
 	for _, r := range requests {
@@ -50,8 +49,8 @@ func load(address string, connections int, requests [][]byte) (time.Duration, er
 	return took, nil
 }
 
-// withoutCollecting collects garbage now, and not again until collect is called: it takes
-// the cores from the server that is measured.
+// withoutCollecting runs the garbage collector, and disables it until collect is called. Otherwise it would
+// take processor time from the measured server.
 func withoutCollecting() (collect func()) {
 	runtime.GC()
 	percent := debug.SetGCPercent(-1)
@@ -68,7 +67,7 @@ func sendAll(conn net.Conn, pending <-chan []byte) error {
 	return nil
 }
 
-// send returns when the request is answered.
+// send sends a request and waits for the answer. It returns an error unless the answer is a success.
 func send(conn net.Conn, reader *bufio.Reader, request []byte) error {
 	if _, err := conn.Write(request); err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -87,7 +86,7 @@ func send(conn net.Conn, reader *bufio.Reader, request []byte) error {
 	return nil
 }
 
-// rawRequest is a POST as it goes over the wire.
+// rawRequest returns a POST request in its wire format.
 func rawRequest(path, key string, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, key, len(body))

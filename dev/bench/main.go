@@ -1,11 +1,10 @@
-// Bench measures ingest side by side with its baselines, in alternating rounds
-// on one machine, and prints the ratios with their spread. It also measures the time of
-// single events, the effect of 100 times as many events, the time of breakdowns, revenue
-// and bills of many customers, and the cost of quotas and alerts. The words batches,
-// properties, tenants, single, latency, growth, breakdown, revenue, quotas, alerts and
-// notifications measure that alone; large, which is by hand only, is growth with
-// LARGE_EVENTS events. It needs a database server in
-// TEST_DATABASE_URL: make bench, make bench-large.
+// Bench measures ingest against its baselines, in alternating rounds on one machine, and prints the ratios
+// with their spread. It also measures the latency of single events, the effect of 100 times as many events,
+// breakdowns, revenue and bills of many customers, and the cost of quotas and alerts.
+//
+// Arguments select measurements: batches, properties, tenants, single, latency, growth, breakdown, revenue,
+// quotas, alerts and notifications. large, which must be selected, is growth with LARGE_EVENTS events.
+// Bench needs a database server in TEST_DATABASE_URL: make bench, make bench-large.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 
 const rounds = 5
 
-// never is in the place of a former figure that was not measured.
+// never is the previous value of a figure that was not measured before.
 const never = 0
 
 func main() {
@@ -71,7 +70,7 @@ func run(ctx context.Context, only []string) error {
 	return nil
 }
 
-// inItsOwn measures a part in a database that has nothing of the others.
+// inItsOwn runs a measurement in a new database.
 func inItsOwn(ctx context.Context, binary string, measure func(context.Context, *bench) ([]figure.Figure, error)) ([]figure.Figure, error) {
 	b, err := open(ctx, binary)
 	if err != nil {
@@ -116,21 +115,21 @@ func single(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{few, many}, err
 }
 
-// compare prints each figure with what it is to reach, and what it was once.
+// compare prints a figure with the minimum of its ratio, and the previous value.
 func compare(name, unit string, ours, baseline []float64, reach, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, to reach %.2f%s\n", f, reach, formerly("%.2f", former))
 	return f
 }
 
-// within prints each figure with the most that its ratio may be, and what it was once.
+// within prints a figure with the maximum of its ratio, and the previous value.
 func within(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, at most %.2g allowed%s\n", f, most, formerly("%.2g", former))
 	return f
 }
 
-// bounded prints each figure with the most that it may be itself, and what it was once.
+// bounded prints a figure with its maximum, and the previous value.
 func bounded(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, at most %.0f %s%s\n", f, most, unit, formerly("%.0f", former))

@@ -8,18 +8,18 @@ import (
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
 
-// Calls of a language model, by the meters that count them. The events differ in their type only.
+// Calls of a language model, by the meters that count them. The events differ only in their type.
 var (
 	callsByValue    = shape{eventType: "by-value", customers: 10, calls: true}
 	callsByProperty = shape{eventType: "by-property", customers: 10, calls: true}
 	callsByEight    = shape{eventType: "by-eight", customers: 10, calls: true}
 )
 
-// paths are the values that meters read from a call.
+// paths are the properties of a call that meters sum.
 var paths = []string{"usage.prompt_tokens", "usage.completion_tokens", "usage.total_tokens", "cost"}
 
-// properties compares ingest by meters with paths and filters: one with a meter that sums the
-// value of the same events, and eight with one.
+// properties compares ingest with meters that use paths and filters: one such meter with a meter that sums
+// the value of the same events, and eight such meters with one.
 func properties(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.createMeter("by-value", callsByValue.eventType); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func properties(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	}, nil
 }
 
-// createSelecting creates a meter of a property and two filters, which every call meets.
+// createSelecting creates a meter with a value property and two filters. Every call meets the filters.
 func (b *bench) createSelecting(slug, eventType, property string) error {
 	body := fmt.Sprintf(`{"slug":%q,"event_type":%q,"value_property":%q,"filters":[
 		{"property":"provider","operator":"eq","values":["example"]},{"property":"stream","operator":"eq","values":[true]}]}`, slug, eventType, property)

@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	quotaRate        = 200 // checks or reservations a second
+	quotaRate        = 200 // checks or reservations per second
 	quotaConnections = 50  // more than are busy at that rate
 
 	checkP99   = 10 // milliseconds
 	reserveP99 = 15
 )
 
-// limited has the customers of a plan with two hard quotas. The meter of the quotas counts their
-// events.
+// limited describes events of customers with a plan that has two hard quotas. The meter of the quotas
+// counts the events.
 var limited = shape{eventType: "limited", customers: 1000}
 
-// quotas measures how long checks and reservations take beside single events of the same
-// customers, at a quarter of the rate at which the server is saturated. The baseline is a
-// handler that does nothing, beside the same events.
+// quotas measures the p99 of checks and reservations while single events of the same customers are sent at
+// a quarter of the saturation rate. The baseline is a handler that does nothing, during the same load.
 func quotas(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.createMeter(tenCustomers.eventType, tenCustomers.eventType); err != nil {
 		return nil, err
@@ -76,8 +75,8 @@ func (b *bench) limitCustomers() error {
 	return nil
 }
 
-// quotaLatencies returns the p99 of requests about random customers in each round, and that of
-// the same requests to a handler that does nothing.
+// quotaLatencies returns the p99 of requests about random customers in each round, and the p99 of the same
+// requests to a handler that does nothing.
 func (b *bench) quotaLatencies(path, body string, ingest float64) (took, nothing []float64, err error) {
 	idle := httptest.NewServer(http.HandlerFunc(doNothing))
 	defer idle.Close()
@@ -102,8 +101,8 @@ func (b *bench) quotaLatencies(path, body string, ingest float64) (took, nothing
 	return took, nothing, nil
 }
 
-// besideIngest sends requests at quotaRate while single events are stored at another rate, and
-// returns how long each request took.
+// besideIngest sends requests at quotaRate while single events are sent at the rate ingest. It returns the
+// duration of each request.
 func (b *bench) besideIngest(address string, requests [][]byte, ingest float64) ([]time.Duration, error) {
 	events := b.singleRequestsOf(limited, int(ingest*paceSeconds))
 	defer withoutCollecting()()

@@ -19,11 +19,11 @@ var revenueRows string
 const (
 	revenueCustomers = 100_000
 	revenueMeters    = 3
-	revenueSeconds   = 10 // at most
+	revenueSeconds   = 10 // maximum
 )
 
-// revenue measures how long the revenue of 100,000 customers takes over HTTP,
-// beside what it may take, and the export of their bills.
+// revenue measures the duration of the revenue of 100,000 customers over HTTP against its maximum, and the
+// export of their bills.
 func revenue(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.fillRevenue(ctx); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func revenue(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{f, export}, err
 }
 
-// exportStatements measures the export of the previous month's bills, for each customer, beside
-// reading bills one by one.
+// exportStatements measures the export of the previous month's bills, per customer. The baseline is reading
+// bills one at a time.
 func (b *bench) exportStatements(ctx context.Context) (figure.Figure, error) {
 	const exported, read = 1000, 200
 	var periods []int64
@@ -61,7 +61,7 @@ func (b *bench) exportStatements(ctx context.Context) (figure.Figure, error) {
 			return figure.Figure{}, fmt.Errorf("export: %w", err)
 		}
 		took := time.Since(began)
-		if want := 1 + exported*9/10*revenueMeters; lines != want { // a tenth has other periods
+		if want := 1 + exported*9/10*revenueMeters; lines != want { // a tenth of the customers has other billing periods
 			return figure.Figure{}, fmt.Errorf("the export has %d lines, and not %d", lines, want)
 		}
 		began = time.Now()

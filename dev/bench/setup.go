@@ -28,12 +28,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// bench is a database of its own, the API processes on it, and the tenant that they
-// serve.
+// bench is a database with the API processes that use it, and the tenant of the measurements.
 type bench struct {
-	coalesced, uncoalesced string // HOST:PORT; the second gives each request a transaction of its own
+	coalesced, uncoalesced string // HOST:PORT; uncoalesced uses one transaction per request
 	key                    string
-	copyTenant             int64 // COPY's rows belong to nobody, so that no total is wrong
+	copyTenant             int64 // tenant of COPY's rows, which does not exist, so that the totals of real tenants stay correct
 	conn                   *pgx.Conn
 	pool                   *pgxpool.Pool
 	processes              []*exec.Cmd
@@ -44,7 +43,7 @@ type bench struct {
 
 const startTimeout = 30 * time.Second
 
-// open makes a database, and starts an API process on it.
+// open creates a database and starts an API process that uses it.
 func open(ctx context.Context, binary string) (*bench, error) {
 	server := os.Getenv("TEST_DATABASE_URL")
 	if server == "" {
@@ -62,7 +61,7 @@ func open(ctx context.Context, binary string) (*bench, error) {
 	return b, nil
 }
 
-// build makes the program in a folder, and returns its path.
+// build builds the binary in a folder and returns its path.
 func build(ctx context.Context, folder string) (string, error) {
 	binary := filepath.Join(folder, "odometer")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/odometer").CombinedOutput(); err != nil {
@@ -122,7 +121,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.conn, err = pgx.Connect(ctx, b.database); err != nil {
 		return err
 	}
-	// The rate limit is not what is measured.
+	// Rate limits must not affect the measurements.
 	if _, err := b.pool.Exec(ctx, `update tenants set requests_per_minute = 1000000000`); err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (b *bench) start(ctx context.Context) error {
 	return err
 }
 
-// makeNamespace makes what keeps the runs of one database apart from those of others.
+// makeNamespace creates a Temporal namespace for the runs of one database.
 func makeNamespace(ctx context.Context, temporal string) (string, error) {
 	registrar, err := client.NewNamespaceClient(client.Options{HostPort: temporal})
 	if err != nil {
@@ -143,13 +142,13 @@ func makeNamespace(ctx context.Context, temporal string) (string, error) {
 	})
 }
 
-// withoutCoalescing starts a second API process, in which every request has a transaction of its own.
+// withoutCoalescing starts a second API process that uses one transaction per request.
 func (b *bench) withoutCoalescing(ctx context.Context) (err error) {
 	b.uncoalesced, err = b.serve(ctx, "api", append(b.environment, "DATABASE_URL="+withConnections(b.database, "64"), "INGEST_GROUP_EVENTS=1", "INGEST_LANES=64"))
 	return err
 }
 
-// withConnections bounds the pool of whoever opens the URL.
+// withConnections limits the connection pool of programs that open the URL.
 func withConnections(address, most string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -169,11 +168,11 @@ func command(ctx context.Context, environment []string, binary string, args ...s
 
 func random() string {
 	var b [32]byte
-	rand.Read(b[:]) // never fails, or ends the program
+	rand.Read(b[:]) // never returns an error
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// serve starts a process on a free port, and returns its address once it answers.
+// serve starts a process on a free port, waits until it answers, and returns its address.
 func (b *bench) serve(ctx context.Context, role string, environment []string) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -204,13 +203,13 @@ func (b *bench) serve(ctx context.Context, role string, environment []string) (s
 	return "", fmt.Errorf("the %s did not start", role)
 }
 
-// startWorker starts a worker with workConnections to the database.
+// startWorker starts a worker with workConnections database connections.
 func (b *bench) startWorker(ctx context.Context) error {
 	_, err := b.serve(ctx, "worker", append(b.environment, "DATABASE_URL="+withConnections(b.database, workConnections)))
 	return err
 }
 
-// createTenants makes tenants with keys of theirs, as the program does, and returns the keys.
+// createTenants creates tenants directly in the database and returns their admin keys.
 func (b *bench) createTenants(ctx context.Context, n int) (keys []string, err error) {
 	secret, err := base64.StdEncoding.DecodeString(b.secret)
 	if err != nil {
@@ -257,7 +256,7 @@ func (b *bench) createMeterOf(key, slug, eventType string, groupBy ...string) er
 	return nil
 }
 
-// call has the API answer with a status, and reads the answer where it is wanted.
+// call sends a request, requires the status, and decodes the answer unless it is nil.
 func (b *bench) call(method, path, body string, status int, answer any) error {
 	return b.callAs(b.key, method, path, body, status, answer)
 }
@@ -275,7 +274,7 @@ func (b *bench) callAs(key, method, path, body string, status int, answer any) e
 	}
 	defer response.Body.Close()
 	if response.StatusCode != status {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what there is of it
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // as much as can be read
 		return fmt.Errorf("the API answered %s: %s", response.Status, text)
 	}
 	if answer == nil {
@@ -286,7 +285,7 @@ func (b *bench) callAs(key, method, path, body string, status int, answer any) e
 
 func (b *bench) close() {
 	for _, p := range b.processes {
-		_ = p.Process.Kill() // nothing of this run is kept
+		_ = p.Process.Kill() // the database of this run is not used again
 		_ = p.Wait()
 	}
 	if b.pool != nil {

@@ -1,4 +1,4 @@
-// Package browser opens Chromium or Chrome, whichever is there.
+// Package browser opens Chromium or Chrome.
 package browser
 
 import (
@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Open returns a context of a tab of a browser of its own, which calls nobody by
-// itself. cancel ends the browser.
+// Open returns the context of a tab in a new browser without background network requests. cancel closes the
+// browser.
 func Open(ctx context.Context) (tab context.Context, cancel func()) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("disable-background-networking", true))
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)

@@ -14,18 +14,17 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Complaints are what a tab's developer tools would show in red, and requests
-// to another origin than the API's and others that are expected.
+// Complaints collects the errors of a tab: console errors, exceptions, failed requests, and requests to
+// origins other than the API and the expected ones.
 type Complaints struct {
 	api    string
-	others []string // where pages may lead
+	others []string // other origins that pages may open
 
 	mu   sync.Mutex
 	errs []error
 }
 
-// Listen collects the complaints of a tab that shows pages of the API, and goes
-// to nobody but it and others.
+// Listen collects the complaints of a tab that may request only the API and the other origins.
 func Listen(ctx context.Context, api string, others ...string) (*Complaints, error) {
 	c := &Complaints{api: api, others: others}
 	return c, chromedp.Listen(ctx, c.hear)
@@ -65,14 +64,14 @@ func (c *Complaints) add(err error) {
 	c.errs = append(c.errs, err)
 }
 
-// Forgive forgets what was complained of a path at the API, whose refusal is meant.
+// Forgive removes the complaints about a path of the API, for a refusal that is expected.
 func (c *Complaints) Forgive(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.errs = slices.DeleteFunc(c.errs, func(err error) bool { return strings.Contains(err.Error(), c.api+path) })
 }
 
-// Err is all that was complained of so far.
+// Err returns all complaints so far as one error, or nil.
 func (c *Complaints) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package contract says whether what the service sends is what its OpenAPI
-// document describes.
+// Package contract checks that the messages of the service match its OpenAPI document.
 package contract
 
 import (
@@ -27,9 +26,8 @@ var document = sync.OnceValues(func() (*openapi3.T, error) {
 	return described, nil
 })
 
-// Close makes the schemas of a document refuse fields that they do not name.
-// Clients accept more in a response; a test must notice a field that is missing
-// in the document.
+// Close makes the schemas of a document reject fields that they do not name. Clients accept additional
+// fields in a response, but a test must notice a field that the document lacks.
 func Close(document *openapi3.T) {
 	for _, schema := range document.Components.Schemas {
 		open := schema.Value.AdditionalProperties.Has != nil || schema.Value.AdditionalProperties.Schema != nil
@@ -39,7 +37,7 @@ func Close(document *openapi3.T) {
 	}
 }
 
-// Message says how a message differs from what the document describes of its type.
+// Message returns an error if the message differs from the document's schema for its type.
 func Message(body []byte) error {
 	described, err := document()
 	if err != nil {

@@ -20,11 +20,11 @@ const (
 
 type customer struct {
 	externalID, name string
-	size             int    // how busy it is; 0 has no usage
-	stripeID         string // "" where Stripe does not know it
+	size             int    // activity at its maximum; 0: no usage
+	stripeID         string // "": not at Stripe
 }
 
-// customers have names as the world has them.
+// customers have names with the characters and scripts that occur in practice.
 var customers = []customer{
 	{"acme", "Acme Corporation", 40, ""},
 	{"initech/eu-west", "Initech Ltd. (EU)", 25, ""},
@@ -38,10 +38,10 @@ var customers = []customer{
 
 type meter struct {
 	client.CreateMeter
-	price client.SetPricing // without any amount: none
+	price client.SetPricing // empty: no price
 }
 
-// meters: the first one's price is the one that the answers in tries are worked out with.
+// meters are the meters of the first tenant. The answers in tries depend on the price of the first one.
 var meters = []meter{
 	{
 		client.CreateMeter{Slug: "api-calls", EventType: apiRequest, Name: new("API calls")},
@@ -61,8 +61,8 @@ func number(literal string) *json.Number { return new(json.Number(literal)) }
 
 const month = 31 * 24 * time.Hour
 
-// usage returns the customers' events of the full hours from start to now. An
-// hour's events are the same whenever they are made.
+// usage returns the customers' events of the full hours from start to now. The events of an hour are the
+// same in every run.
 func usage(of []customer, start, now time.Time) []client.Event {
 	var events []client.Event
 	last := now.UTC().Truncate(time.Hour)
@@ -74,8 +74,8 @@ func usage(of []customer, start, now time.Time) []client.Event {
 	return events
 }
 
-// busy is how much of a customer's full activity an hour sees, in percent:
-// office hours, quieter at night and on weekends.
+// busy returns the activity in an hour as a percentage of the maximum: high in office hours, lower at night
+// and on weekends.
 func busy(hour time.Time) int {
 	percent := 20
 	if h := hour.Hour(); h >= 7 && h < 19 {

@@ -1,8 +1,6 @@
-// Command demo fills two tenants with what makes a new system worth looking
-// at: customers, meters, prices, usage and a billing provider, which is a
-// webhook for one and Stripe for the other. Then it says where everything is
-// and what to try. It is a client of the public API and of the fake of Stripe,
-// and nothing else; running it again adds only what has come since.
+// Command demo fills two tenants with customers, meters, prices, usage and a billing provider: a webhook
+// for one and Stripe for the other. Then it prints all addresses and commands to try. It uses only the
+// public API and the fake of Stripe. Running it again adds only the usage since the previous run.
 package main
 
 import (
@@ -25,8 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/expect"
 )
 
-// config is what the demo is told: the file that `make up` writes, or the
-// environment, which wins.
+// config is the configuration from the file that `make up` writes. Environment variables override it.
 type config struct {
 	BaseURL        string `json:"base_url"`
 	AdminKey       string `json:"admin_key"`
@@ -121,8 +118,8 @@ func connect(url, key string) (*client.ClientWithResponses, error) {
 	}))
 }
 
-// nextMinute repeats, in the next minute, what was too much for this one: whoever
-// tries the system out may have used it up.
+// nextMinute repeats requests that exceed the rate limit, because other clients may have used up the limit
+// of the current minute.
 type nextMinute struct{}
 
 func (nextMinute) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -164,8 +161,8 @@ func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []
 	return nil
 }
 
-// makeMeters comes before any customer, so that no meter has a past to count, and no
-// price changes a billing period that has begun.
+// makeMeters runs before any customer is created, so that no meter needs a backfill and no price changes a
+// billing period that has begun.
 func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []meter) error {
 	for _, m := range list {
 		made, err := api.CreateMeterWithResponse(ctx, nil, m.CreateMeter)
@@ -187,8 +184,7 @@ func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []met
 	return nil
 }
 
-// saveProvider keeps a provider that is there already, so that what was synced
-// stays with it.
+// saveProvider leaves an equal provider unchanged, so that earlier syncs stay with its connection.
 func saveProvider(ctx context.Context, api *client.ClientWithResponses, p client.SaveProvider, same func(*client.Provider) bool) error {
 	found, err := api.GetBillingProviderWithResponse(ctx)
 	if err := expect.Status("read provider", found, err, http.StatusOK, http.StatusConflict); err != nil {
@@ -201,7 +197,8 @@ func saveProvider(ctx context.Context, api *client.ClientWithResponses, p client
 	return expect.Status("save provider", saved, err, http.StatusOK)
 }
 
-// sendUsage sends those of the events that are not there, of all that there then are.
+// sendUsage sends the events that the API does not have. It returns the number of all events and of those
+// added.
 func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (all, added int64, err error) {
 	there, err := countThere(ctx, api, events)
 	if err != nil {
@@ -213,7 +210,7 @@ func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []cl
 			return 0, 0, err
 		}
 		result := answer.JSON200
-		if result.Rejected > 0 { // part of the month is older than the customers' first billing periods, which is warned about
+		if result.Rejected > 0 { // events before the first billing periods only produce warnings
 			return 0, 0, fmt.Errorf("send usage: %d events were rejected: %v", result.Rejected, result.Warnings)
 		}
 		added += result.Accepted - result.Duplicates
@@ -221,8 +218,8 @@ func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []cl
 	return int64(len(events)), added, nil
 }
 
-// countThere says how many of the events the API has. They are sent in their order,
-// and a batch is taken as a whole: those that are there come before all others.
+// countThere returns the number of events that the API already has. Events are sent in order and in atomic
+// batches, so they are a prefix of all events.
 func countThere(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (int, error) {
 	var failed error
 	there := sort.Search(len(events), func(i int) bool {

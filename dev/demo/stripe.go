@@ -24,8 +24,8 @@ var subscribers = []customer{
 	{"tailspin", "Tailspin Toys", 4, ""},
 }
 
-// stripeMeters go to Stripe by the mapping, by lookup key, by a price's
-// metadata and by a meter's; the last one goes nowhere.
+// stripeMeters are mapped to Stripe by the configured mapping, by lookup key, by a price's metadata and by
+// a meter's metadata. The last one is not mapped.
 var stripeMeters = []meter{
 	{
 		client.CreateMeter{Slug: "api-calls", EventType: apiRequest, Name: new("API calls")},
@@ -48,7 +48,7 @@ var stripeMeters = []meter{
 	},
 }
 
-// inYen is the plan of who pays in yen: the prices that Stripe has for them.
+// inYen contains the plan prices of customers that pay in yen. They equal the prices at Stripe.
 var inYen = map[string]client.SetPlanPricing{
 	"tokens": {OverageRate: number("0.002"), Currency: new("JPY")},
 	"images": {OverageRate: number("6"), Currency: new("JPY")},
@@ -56,8 +56,8 @@ var inYen = map[string]client.SetPlanPricing{
 
 var stripeMapping = map[string]string{"api-calls": "price_calls"}
 
-// seed is the account at Stripe: a legacy metered price, told by usage records,
-// and prices on meters that add up, keep a total for each day, and keep the last.
+// seed returns the account at Stripe: a legacy metered price with usage records, and prices with meters
+// that sum, keep a total for each day, and keep the last value.
 func seed(a stripetest.Account) stripetest.Seed {
 	named := func(slug string) map[string]string { return map[string]string{"meter_slug": slug} }
 	s := stripetest.Seed{
@@ -97,8 +97,8 @@ func pricesOf(c customer) []string {
 	return []string{"calls", "tokens", "images", "completions"}
 }
 
-// stripeAccount belongs to the tenant: another one has another, where nothing
-// is billed yet.
+// stripeAccount returns the account of the tenant. A new tenant gets a new account, in which nothing is
+// billed yet.
 func stripeAccount(c config) stripetest.Account {
 	mark := fmt.Sprintf("%x", sha256.Sum256([]byte(c.StripeAdminKey)))[:8]
 	return stripetest.Account{
@@ -136,7 +136,7 @@ func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64,
 	if err != nil {
 		return 0, 0, err
 	}
-	// What came before this month is on an invoice already.
+	// Usage before this month has already been invoiced.
 	month := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 	all, added, err = sendUsage(ctx, api, usage(subscribers, month, now))
 	if err != nil || added == 0 {
@@ -169,8 +169,8 @@ func makeYen(ctx context.Context, api *client.ClientWithResponses) error {
 	return nil
 }
 
-// assignYen assigns the plan from the start of the customer's first billing period, which
-// has begun: so it is confirmed.
+// assignYen assigns the plan from the start of the customer's first billing period. The period has begun,
+// so the change must be confirmed.
 func assignYen(ctx context.Context, api *client.ClientWithResponses, customer string) error {
 	has, err := api.GetCustomerPlanWithResponse(ctx, customer, nil)
 	if err := expect.Status("read customer's plan", has, err, http.StatusOK); err != nil || has.JSON200.Plan != nil {
@@ -185,7 +185,7 @@ func assignYen(ctx context.Context, api *client.ClientWithResponses, customer st
 	return expect.Status("assign the plan to the customer", assigned, err, http.StatusOK)
 }
 
-// subscribe tells the fake what Stripe knows.
+// subscribe creates the seeded objects at the fake of Stripe.
 func subscribe(ctx context.Context, url string, s stripetest.Seed) error {
 	body, err := json.Marshal(s)
 	if err != nil {
@@ -207,8 +207,8 @@ func subscribe(ctx context.Context, url string, s stripetest.Seed) error {
 	return nil
 }
 
-// autoSync turns Auto-Sync on, and has it begin now; or within the hour, where
-// Temporal is too busy to say that it has.
+// autoSync turns Auto-Sync on and starts a run. If Temporal is too busy to confirm the run, the schedule
+// runs within the hour.
 func autoSync(ctx context.Context, api *client.ClientWithResponses) error {
 	found, err := api.GetAutoSyncWithResponse(ctx)
 	if err := expect.Status("read Auto-Sync", found, err, http.StatusOK); err != nil {

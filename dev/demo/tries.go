@@ -8,12 +8,12 @@ import (
 	"text/template"
 )
 
-// try is a command and the answer it gives, on any day and however often: the
-// customer is a new one each time.
+// try is a command and its answer, which is the same on any day because the command uses a new customer
+// each time.
 type try struct{ Says, Command, Answer string }
 
-// tries stand in README.md word for word; a test runs them. 1250 calls cost
-// 25 + (1250 - 1000) × 0.02 = 30.
+// tries are also in README.md, word for word, and a test runs them. 1250 calls cost 25 + (1250 - 1000) ×
+// 0.02 = 30.
 var tries = []try{
 	{
 		"Send an event. Send it again, and it counts as a duplicate.",
@@ -35,8 +35,7 @@ curl -s $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Con
 	},
 }
 
-// stripeTries follow tries, with the same customer. A usage record takes whole
-// units, at 2 cents each.
+// stripeTries continue tries with the same customer. A usage record has whole units, at 2 cents each.
 var stripeTries = []try{
 	{
 		"Subscribe the customer to a price at Stripe, and link it in the second tenant.",
@@ -86,14 +85,14 @@ And with Stripe:
 
 func indent(lines string) string { return "   " + strings.ReplaceAll(lines, "\n", "\n   ") }
 
-// stripeExport is what stripeTries need besides.
+// stripeExport returns the shell variables that stripeTries need in addition.
 func stripeExport(c config) string {
 	a := stripeAccount(c)
 	return fmt.Sprintf(`export ODOMETER_STRIPE_KEY=%s STRIPE_URL=%s STRIPE_ACCOUNT='{"id":"%s","key":"%s"}'`,
 		c.StripeAdminKey, c.StripeURL, a.ID, a.Key)
 }
 
-// explain says where everything is and what to try.
+// explain prints all addresses and the commands to try.
 func explain(c config, out io.Writer) error {
 	type numbered struct {
 		Number int

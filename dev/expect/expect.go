@@ -1,4 +1,4 @@
-// Package expect judges what the API answers to the programs in dev.
+// Package expect checks the API's answers to the programs in dev.
 package expect
 
 import (
@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// Answer is one of the generated client's.
+// Answer is a response of the generated client.
 type Answer interface {
 	StatusCode() int
 	GetBody() []byte
 }
 
-// Status is an error unless the answer has one of the statuses. what says whose
-// answer it is.
+// Status returns an error unless the answer has one of the statuses. what describes the request.
 func Status(what string, answer Answer, err error, statuses ...int) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)

@@ -1,5 +1,5 @@
-// Command helm lints a chart and prints what it renders with some values, as
-// JSON, after every object was decoded strictly into its type in Kubernetes.
+// Command helm lints a chart, renders it with the given values, decodes every object strictly into its
+// Kubernetes type, and prints the result as JSON.
 //
 //	helm CHART RELEASE [VALUES.yaml…]
 package main
@@ -32,7 +32,7 @@ import (
 
 const namespace = "production"
 
-// rendered is what a release is made of: hooks, which come first, and the rest.
+// rendered is the rendered release: hooks, which run first, other objects, and notes.
 type rendered struct {
 	Hooks   []json.RawMessage `json:"hooks"`
 	Objects []json.RawMessage `json:"objects"`
@@ -60,14 +60,14 @@ func run(folder, name string, files []string) (*rendered, error) {
 	if err := strictly(lint.RunAll(folder, linted, namespace)); err != nil {
 		return nil, err
 	}
-	values, err := merged(files) // anew: the linter fills defaults in, where null had taken them away
+	values, err := merged(files) // again: the linter adds defaults for values that were removed with null
 	if err != nil {
 		return nil, err
 	}
 	return render(folder, name, values)
 }
 
-// merged are the values of all files, later ones before former ones.
+// merged returns the merged values of all files. Later files override earlier ones.
 func merged(files []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, file := range files {
@@ -80,7 +80,7 @@ func merged(files []string) (map[string]any, error) {
 	return values, nil
 }
 
-// strictly is lint --strict: a warning is an error. That there is no icon is neither.
+// strictly returns warnings as errors, as lint --strict does. A missing icon is less than a warning.
 func strictly(linter support.Linter) (err error) {
 	for _, message := range linter.Messages {
 		if message.Severity >= support.WarningSev {
@@ -131,7 +131,7 @@ func render(folder, name string, values map[string]any) (*rendered, error) {
 	return out, nil
 }
 
-// kinds are the types that Kubernetes and the Prometheus Operator declare.
+// kinds decodes the types that Kubernetes and the Prometheus Operator declare.
 type kinds struct{ codecs serializer.CodecFactory }
 
 func newKinds() (kinds, error) {
@@ -144,8 +144,8 @@ func newKinds() (kinds, error) {
 	return kinds{serializer.NewCodecFactory(scheme, serializer.EnableStrict)}, nil
 }
 
-// decode refuses a kind that nobody declares, and a field that is unknown, of
-// another type, or there twice.
+// decode returns an error if the manifest has an unknown kind, or a field that is unknown, repeated or of
+// the wrong type.
 func (k kinds) decode(manifest string) (json.RawMessage, error) {
 	if _, _, err := k.codecs.UniversalDeserializer().Decode([]byte(manifest), nil, nil); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ type tenant struct {
 	operators []*operator
 }
 
-// operator is a member who decides on discrepancies.
+// operator is a member that decides on discrepancies.
 type operator struct {
 	id, name string
 	api      *client.ClientWithResponses

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clock is a clock that tests put ahead, for the processes of a System, a worker in the test's
-// process and the fake of Stripe together. Between two calls of To it runs as time.Now does.
+// Clock is a test clock that can be set ahead. The processes of a System, a worker in the test's process
+// and the fake of Stripe share it. Between two calls of To it runs at normal speed.
 type Clock struct {
-	path string // the file from which processes read the difference to time.Now
+	path string // the file from which processes read the difference from time.Now
 
 	mu    sync.Mutex
 	ahead time.Duration
@@ -34,7 +34,7 @@ func (c *Clock) Now() time.Time {
 	return time.Now().Add(c.ahead).UTC()
 }
 
-// To puts the clock ahead to an instant. The test fails if that instant has passed.
+// To sets the clock ahead to an instant. The test fails if the clock is already later.
 func (c *Clock) To(t testing.TB, at time.Time) {
 	t.Helper()
 	c.mu.Lock()

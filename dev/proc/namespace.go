@@ -18,10 +18,9 @@ import (
 
 var namespaces atomic.Int64
 
-// Namespace makes a Temporal namespace of the test's own. Ids of tenants begin
-// at 1 in every database, so that two tests in one namespace would meet in the
-// same workflow. It has the search attributes, as a worker needs them. Where Temporal does not
-// answer, it returns "default".
+// Namespace creates a Temporal namespace for the test, with the search attributes that a worker needs.
+// Tenant ids begin at 1 in every database, so tests in one namespace would share workflow ids. If Temporal
+// does not answer, Namespace returns "default".
 func Namespace(t testing.TB, address string) string {
 	t.Helper()
 	name := BareNamespace(t, address)
@@ -39,10 +38,10 @@ func Namespace(t testing.TB, address string) string {
 	return name
 }
 
-// shortestRetention is the least that Temporal allows.
+// shortestRetention is the minimum that Temporal allows.
 const shortestRetention = 24 * time.Hour
 
-// BareNamespace is Namespace without search attributes.
+// BareNamespace creates a namespace like Namespace, but without search attributes.
 func BareNamespace(t testing.TB, address string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
@@ -66,7 +65,7 @@ func BareNamespace(t testing.TB, address string) string {
 	return name
 }
 
-// awaitNamespace waits until the server's caches know the namespace.
+// awaitNamespace waits until the server knows the namespace.
 func awaitNamespace(t testing.TB, address, name string) {
 	t.Helper()
 	dbtest.Eventually(t, func() error {

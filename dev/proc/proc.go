@@ -1,5 +1,5 @@
-// Package proc runs the odometer binary for tests that need processes of
-// their own: to kill, to restart, to put side by side, or to measure.
+// Package proc runs the odometer binary for tests that need separate processes: to kill, restart, compare
+// or measure them.
 package proc
 
 import (
@@ -32,14 +32,14 @@ type System struct {
 	Namespace string // of Temporal
 
 	binary   string
-	database string // as its owner connects to it
+	database string // URL of the owner
 	env      []string
 }
 
-// Config configures a System. Env is added to their environment.
+// Config configures a System. Env is added to the environment of its processes.
 type Config struct {
 	DatabaseURL     string // migrated by New
-	TemporalAddress string // may be one that does not answer
+	TemporalAddress string // may be an address that does not answer
 	Env             []string
 	Clock           *Clock // nil: the processes read the machine's clock
 }
@@ -62,7 +62,8 @@ func New(t testing.TB, config Config) *System {
 	return s
 }
 
-// With is the system with more in the environment of what it starts; of two values, the later holds.
+// With returns the system with additional environment variables for the processes that it starts. Later
+// values override earlier ones.
 func (s *System) With(env ...string) *System {
 	return &System{s.Namespace, s.binary, s.database, append(slices.Clip(s.env), env...)}
 }
@@ -73,11 +74,10 @@ func randomKey() string {
 	return base64.StdEncoding.EncodeToString(key[:])
 }
 
-// binaryFolder makes a folder for the binaries of this process alone.
+// binaryFolder creates a folder for the binaries of this process.
 var binaryFolder = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "odometer-test-*") })
 
-// build returns the path of the binary. The first process of a test run builds it, the others
-// use it too.
+// build returns the path of the binary. The first process of a test run builds it; the others reuse it.
 func build(t testing.TB, tags string) string {
 	t.Helper()
 	in := os.Getenv("TEST_BINARIES") // dev/up test removes it
@@ -109,7 +109,7 @@ func build(t testing.TB, tags string) string {
 	return path
 }
 
-// Run executes one command of the binary to its end and returns what it printed.
+// Run executes a command of the binary and returns its standard output.
 func (s *System) Run(t testing.TB, args ...string) string {
 	t.Helper()
 	command := exec.Command(s.binary, args...)
@@ -123,11 +123,10 @@ func (s *System) Run(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// Tenant makes a tenant that may send as much as it likes, and returns its id
-// and its admin key.
+// Tenant creates a tenant without an effective rate limit, and returns its id and its admin key.
 func (s *System) Tenant(t testing.TB) (id, key string) { return s.LimitedTenant(t, math.MaxInt32) }
 
-// LimitedTenant makes a tenant that may send so many requests with events a minute.
+// LimitedTenant creates a tenant with a limit on requests with events per minute.
 func (s *System) LimitedTenant(t testing.TB, limit int) (id, key string) {
 	t.Helper()
 	var made struct {
@@ -140,11 +139,11 @@ func (s *System) LimitedTenant(t testing.TB, limit int) (id, key string) {
 	return made.ID, made.Key
 }
 
-// Process is one api or worker. It is killed at the end of the test.
+// Process is an API or worker process. It is killed at the end of the test.
 type Process struct {
-	Address    string // HOST:PORT of its HTTP server; the same after a restart
-	URL        string // the same as a URL
-	MetricsURL string // where its metrics are; a worker's are at the same address
+	Address    string // HOST:PORT of its HTTP server; unchanged by a restart
+	URL        string // URL of Address
+	MetricsURL string // URL of its metrics; a worker serves them at Address
 
 	system  *System
 	name    string // the binary's command
@@ -189,14 +188,14 @@ func (s *System) start(t testing.TB, command, role string) *Process {
 	return p
 }
 
-// Ports that systems do not give to outgoing connections by default.
+// Ports that are not used for outgoing connections by default.
 const (
 	firstPort = 10_000
 	lastPort  = 32_767
 )
 
-// FreeAddress returns a HOST:PORT at which nothing listens. A connection cannot take its port before
-// the caller listens.
+// FreeAddress returns a HOST:PORT without a listener. No outgoing connection can take its port before the
+// caller listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for {
@@ -257,7 +256,7 @@ func (p *Process) Kill(t testing.TB) {
 	<-p.ended
 }
 
-// Stop asks the process to end and waits until it has.
+// Stop sends SIGTERM and waits until the process has ended.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGTERM)
@@ -282,14 +281,14 @@ func (p *Process) Restart(t testing.TB) {
 	p.Start(t)
 }
 
-// Log returns the end of what the process has written.
+// Log returns the last bytes of the process's output.
 func (p *Process) Log(t testing.TB) string {
 	t.Helper()
 	text := p.Output(t)
 	return text[max(0, len(text)-logTail):]
 }
 
-// Output returns all that the process has written, before and after restarts.
+// Output returns the output of the process, before and after restarts.
 func (p *Process) Output(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(p.log.Name())
@@ -301,13 +300,13 @@ func (p *Process) Output(t testing.TB) string {
 
 const logTail = 8 << 10
 
-// Bytes of RSS that the processes may need, whatever clients send and read.
+// Maximum RSS of the processes in bytes, under any load.
 const (
 	MostOfAPI    = 150 << 20
 	MostOfWorker = 256 << 20
 )
 
-// Memory returns the bytes the process holds, now and at the most since it started.
+// Memory returns the current and the peak RSS of the process, in bytes.
 func (p *Process) Memory(t testing.TB) (now, peak int64) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// program is a command that uses what tests use, as if it were one.
+// program is a testing.TB for commands that use test helpers.
 type program struct {
-	testing.TB // nil: it has what commands call, and no more
+	testing.TB // nil: only the methods below can be called
 	ctx        context.Context
 
 	mu       sync.Mutex
@@ -21,8 +21,8 @@ type program struct {
 	cleanups []func()
 }
 
-// Run does what a command does with the help of packages for tests, cleans up
-// after it, and returns why it failed, if it did.
+// Run calls do outside a test, so that a command can use test helpers. It runs the cleanups and returns the
+// failures.
 func Run(ctx context.Context, do func(testing.TB)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &program{ctx: ctx}
@@ -34,7 +34,7 @@ func Run(ctx context.Context, do func(testing.TB)) error {
 	return p.failure
 }
 
-// alone calls a function in a goroutine of its own, which FailNow ends.
+// alone calls a function in a separate goroutine, because FailNow ends the goroutine.
 func (p *program) alone(do func()) {
 	ended := make(chan struct{})
 	go func() {

@@ -1,12 +1,11 @@
-// Package receiver is the far end of a webhook, for trying and testing
-// deliveries: it verifies Standard Webhooks signatures, keeps what it got, and
-// misbehaves when asked to.
+// Package receiver is a webhook endpoint for trying and testing deliveries. It verifies Standard Webhooks
+// signatures, stores the deliveries, and can be told to fail:
 //
-//	GET    /received   what came, oldest first
-//	DELETE /received   forget it
+//	GET    /received   return the deliveries, oldest first
+//	DELETE /received   delete the deliveries
 //	POST   /behave     {"status":503,"times":3,"delay_ms":0,"drop_answer":false}
 //
-// Any other path takes deliveries.
+// Any other path accepts deliveries.
 package receiver
 
 import (
@@ -23,10 +22,10 @@ import (
 
 const (
 	maxBody = 1 << 20
-	maxKept = 10_000 // then the oldest go: it may run for weeks
+	maxKept = 10_000 // then the oldest are deleted, because it may run for weeks
 )
 
-// A Delivery is one request as it came, also when it was answered with an error.
+// A Delivery is one received request, including those answered with an error.
 type Delivery struct {
 	At             time.Time         `json:"at"`
 	Path           string            `json:"path"`
@@ -35,12 +34,12 @@ type Delivery struct {
 	SignatureValid bool              `json:"signature_valid"`
 }
 
-// Behaviour is how the next deliveries are answered.
+// Behaviour defines the answers to the next deliveries.
 type Behaviour struct {
-	Status     int  `json:"status"`      // 0: as if nothing had been asked
-	Times      int  `json:"times"`       // how many deliveries; 0 ends it
-	DelayMS    int  `json:"delay_ms"`    // wait before answering
-	DropAnswer bool `json:"drop_answer"` // keep the delivery, then cut the connection
+	Status     int  `json:"status"`      // 0: the usual answer
+	Times      int  `json:"times"`       // number of deliveries; 0 ends the behaviour
+	DelayMS    int  `json:"delay_ms"`    // delay of the answer
+	DropAnswer bool `json:"drop_answer"` // store the delivery, then close the connection without an answer
 }
 
 type receiver struct {
@@ -51,8 +50,8 @@ type receiver struct {
 	behaviour Behaviour
 }
 
-// New returns a receiver that verifies with secret ("whsec_" and base64). It
-// panics on a malformed one, which no request could put right.
+// New returns a receiver that verifies signatures with secret ("whsec_" and base64). It panics if the
+// secret is malformed.
 func New(secret string) http.Handler {
 	webhook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -72,7 +71,7 @@ func (r *receiver) list(w http.ResponseWriter, _ *http.Request) {
 	received := append([]Delivery{}, r.received...)
 	r.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(received) // fails only when the reader has gone
+	_ = json.NewEncoder(w).Encode(received) // fails only if the client has disconnected
 }
 
 func (r *receiver) forget(w http.ResponseWriter, _ *http.Request) {
@@ -119,7 +118,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	}
 	switch {
 	case b.DropAnswer:
-		panic(http.ErrAbortHandler) // net/http's way to cut a connection without an answer
+		panic(http.ErrAbortHandler) // closes the connection without an answer
 	case b.Status != 0:
 		w.WriteHeader(b.Status)
 	case !delivery.SignatureValid:
@@ -129,7 +128,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// keep records the delivery and says how to answer it.
+// keep stores the delivery and returns the behaviour for its answer.
 func (r *receiver) keep(d Delivery) Behaviour {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,5 @@
-// Command stripefake runs the stateful fake of Stripe on LISTEN_ADDRESS. It
-// begins empty: POST /_seed says what it knows. With JOURNAL, a file, it knows
-// after a restart what it knew before.
+// Command stripefake runs the stateful fake of Stripe on LISTEN_ADDRESS. It begins empty: POST /_seed adds
+// objects. With JOURNAL, a file, it keeps its state across restarts.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package words knows the words that the project does not use any more, and
-// finds them in identifiers and in text. docs/glossary.md explains those that it uses.
+// Package words finds the project's retired terms in identifiers and in text. docs/glossary.md explains the
+// current terms.
 package words
 
 import (
@@ -8,24 +8,24 @@ import (
 	"unicode"
 )
 
-// Where a word is not used.
+// Where is the scope in which a word is retired.
 type Where int
 
-// Anywhere is identifiers, columns, fields and text; Fields is the names of
-// columns and of what the API shows.
+// Anywhere covers identifiers, columns, fields and text. Fields covers the names of columns and of fields
+// of the API.
 const (
 	Anywhere Where = iota
 	Fields
 )
 
-// Word is one that is not used any more.
+// Word is a retired term and its replacement.
 type Word struct {
-	Retired string // its parts, such as "events per minute"
+	Retired string // lower-case words, such as "events per minute"
 	Use     string
 	Where   Where
 }
 
-// Retired has the words in the forms in which they occurred.
+// Retired lists the terms in the forms in which they occurred.
 var Retired = []Word{
 	{"telling", "report", Anywhere},
 	{"tellings", "reports", Anywhere},
@@ -98,8 +98,7 @@ var Retired = []Word{
 	{"member reset asked", "password reset requested", Anywhere},
 }
 
-// In names the retired words of an identifier or of a text, in the order of
-// Retired.
+// In returns the retired terms in an identifier or a text, in the order of Retired.
 func In(text string, where Where) []string {
 	parts := Parts(text)
 	var found []string
@@ -112,8 +111,8 @@ func In(text string, where Where) []string {
 	return found
 }
 
-// Parts are the words of a text in lower case, and those that an identifier is
-// made of: ClosedAt, closed_at and "closed at" have the same.
+// Parts returns the words of a text or an identifier in lower case. ClosedAt, closed_at and "closed at"
+// have the same parts.
 func Parts(text string) []string {
 	var parts []string
 	letters := []rune(text)
@@ -133,8 +132,8 @@ func Parts(text string) []string {
 	return parts
 }
 
-// begins says whether the letter i begins a word behind another letter: the S
-// of ClosedSpan, and that of HMACSecret.
+// begins reports whether the letter at i begins a new word after another letter, such as the S of
+// ClosedSpan and of HMACSecret.
 func begins(letters []rune, i int) bool {
 	if !unicode.IsUpper(letters[i]) {
 		return false

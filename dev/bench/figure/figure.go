@@ -1,5 +1,4 @@
-// Package figure is how measurements are told: beside their baseline, with
-// their spread, and all in one file.
+// Package figure compares measurements with their baselines, and stores the results in a file.
 package figure
 
 import (
@@ -12,8 +11,8 @@ import (
 	"slices"
 )
 
-// Figure is what came of rounds in which both sides were measured. Ours and
-// Baseline are medians, and so is Ratio, of the rounds' ratios.
+// Figure is the result of rounds in which the program and its baseline were measured. Ours and Baseline are
+// medians. Ratio is the median of the rounds' ratios.
 type Figure struct {
 	Name     string  `json:"name"`
 	Ours     float64 `json:"ours"`
@@ -25,7 +24,7 @@ type Figure struct {
 	rounds          int
 }
 
-// Compare makes a figure of each round's pair.
+// Compare returns the figure of rounds. The values of a round have the same index in ours and baseline.
 func Compare(name, unit string, ours, baseline []float64) Figure {
 	ratios := make([]float64, len(ours))
 	for i := range ours {
@@ -42,13 +41,13 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// String is the figure with the lowest and the highest ratio.
+// String returns the figure with its lowest and highest ratio.
 func (f Figure) String() string {
 	return fmt.Sprintf("%-30s ours %s, baseline %s %s; ratio %.2g (%.2g to %.2g in %d rounds)",
 		f.Name, short(f.Ours), short(f.Baseline), f.Unit, f.Ratio, f.lowest, f.highest, f.rounds)
 }
 
-// short has the digits that a measurement deserves.
+// short returns a value with one decimal below 100, and without decimals otherwise.
 func short(value float64) string {
 	if value < 100 {
 		return fmt.Sprintf("%.1f", value)
@@ -56,7 +55,7 @@ func short(value float64) string {
 	return fmt.Sprintf("%.0f", value)
 }
 
-// Keep puts figures into a file, in the place of those with the same names.
+// Keep adds figures to a file. They replace those with the same names.
 func Keep(path string, figures ...Figure) error {
 	var kept []Figure
 	text, err := os.ReadFile(path)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// billing connects RECEIVER, syncs a customer, turns Auto-Sync on and looks at
-// where invoices and their differences are.
+// billing connects RECEIVER, syncs a customer, turns Auto-Sync on, and opens the screens of syncs, invoices
+// and reconciliation.
 func (w walk) billing(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/billing/provider"), see("No provider is connected"), w.judged("provider-stripe"),

@@ -9,8 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// customers looks at a customer's usage, bills and syncs, and changes what the
-// customer is.
+// customers opens the screens of a customer, and changes, archives and erases customers.
 func (w walk) customers(ctx context.Context) error {
 	if err := do(ctx, w.to("/customers"), press("Customer 00"), see("Point at the chart")); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (w walk) ownPrice(ctx context.Context) error {
 	)
 }
 
-// unbroken gives a customer the longest name that has no space, and looks at where it is shown.
+// unbroken gives a customer the longest name without a space, and tests the screens that show it.
 func (w walk) unbroken(ctx context.Context, of string) error {
 	name := strings.Repeat("W", 200)
 	err := do(ctx, w.to(of+"/details"), fill("Name", name), press("Save the customer"), miss("Customer 00"))
@@ -110,7 +109,7 @@ func (w walk) lastPeriod(ctx context.Context) error {
 	}`)(ctx)
 }
 
-// here looks at the screen that is shown, by its address, once a part of it is there.
+// here waits for an element of the current screen, then tests the screen at its URL.
 func (w walk) here(name, part string) act {
 	return func(ctx context.Context) error {
 		if err := chromedp.Do(ctx, chromedp.WaitNotPresent("[data-loading]")); err != nil {
@@ -124,22 +123,22 @@ func (w walk) here(name, part string) act {
 	}
 }
 
-// fewRows waits until the hours that were listed before give way to weeks.
+// fewRows waits until the hourly rows are replaced by weekly ones.
 func fewRows(ctx context.Context) error {
 	return until(ctx, `document.querySelectorAll("main tbody tr").length < 30`)
 }
 
-// usageOfHours asks for 10,000 hours.
+// usageOfHours returns the query of a chart with 10,000 hours.
 func usageOfHours() string {
 	to := time.Now().UTC()
 	return "?by=hour&range=days&from=" + to.AddDate(0, 0, -417).Format(time.DateOnly) + "&to=" + to.Format(time.DateOnly)
 }
 
-// slowest is how long a chart of 10,000 points may take, in the median, until it
-// shows what is pointed at: on a busy machine ten times as long as on an idle one.
+// slowest is the maximum median time until a chart of 10,000 points shows the value under the pointer. A
+// busy machine needs ten times as long as an idle one.
 const slowest = 150 * time.Millisecond
 
-// pointing moves over the chart, and fails where what it shows comes late.
+// pointing moves the pointer over the chart, and returns an error if the values appear too slowly.
 func (w walk) pointing(ctx context.Context) error {
 	const moves = `(async () => {
 		const over = document.querySelector(".u-over"), {left, top, width, height} = over.getBoundingClientRect();

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// developers makes, rotates and revokes what programs need, and sends messages
-// to a webhook.
+// developers creates, rotates and revokes API keys and HMAC secrets, and sends messages to a webhook.
 func (w walk) developers(ctx context.Context) error {
 	for _, kind := range []struct{ name, thing, submit string }{
 		{"api-keys", "an API key", "Create the key"},

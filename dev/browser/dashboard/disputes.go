@@ -9,10 +9,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// disputes does what an operator does about a customer for whom Stripe has
-// another price than ours: is led to the invoice that is held for it, has it made
-// final all the same, and decides on what is not billed once it is void. Stripe is that of
-// the newcomer with that mark.
+// disputes does the steps of an operator about a customer with a different price at Stripe: it opens the
+// held invoice from the overview, releases it, and decides on the unbilled usage after the invoice is void.
+// It uses the Stripe account of the newcomer with the mark.
 func (w walk) disputes(ctx context.Context, mark string) error {
 	customer := "old-price-" + mark
 	err := do(ctx,
@@ -24,7 +23,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 	if err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
-	const inAPeriod = 90 * time.Second // for what has to be done before the period ends, on a busy machine
+	const inAPeriod = 90 * time.Second // the time for the steps before the period ends, on a busy machine
 	end := time.Now().Add(inAPeriod).Truncate(time.Second)
 	err = do(ctx,
 		w.subscribeAtOldPrice(customer, mark, end),
@@ -39,7 +38,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.look(ctx, screen{"bill-stripe", bill, "tfoot td"}); err != nil { // while the period goes on
+	if err := w.look(ctx, screen{"bill-stripe", bill, "tfoot td"}); err != nil { // during the period
 		return err
 	}
 	invoice, err := w.draft(ctx, customer, end)
@@ -55,7 +54,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 	return nil
 }
 
-// released is led from the overview to the invoice, and has it made final.
+// released opens the held invoice from the overview and releases it.
 func (w walk) released(ctx context.Context, invoice string) error {
 	err := do(ctx, w.reread("/billing/holds", "disagrees"), w.to("/overview"), see(invoice), press("Woodgrove Bank"), see("Held invoices"), see("Finding"))
 	if err != nil {
@@ -78,8 +77,7 @@ func (w walk) released(ctx context.Context, invoice string) error {
 		w.reread(hold, "until the end of the year by"), see("released"), w.judged("hold-released"))
 }
 
-// decided voids the invoice, closes the period by Auto-Sync, and decides on its line
-// in every way.
+// decided voids the invoice, closes the period by Auto-Sync, and applies every decision to its line.
 func (w walk) decided(ctx context.Context, mark, invoice string) error {
 	err := do(ctx,
 		w.reread("/billing/holds?state=released", invoice), w.voided(invoice),
@@ -115,11 +113,11 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 		see("written off"), w.judged("reconciliation-decided"))
 }
 
-// reread waits for a text on a screen, which is opened anew from time to time: what
-// comes by itself may take a while on a busy machine.
+// reread waits for a text on a screen and reopens the screen regularly, because a busy machine may need
+// long to show new content.
 func (w walk) reread(path, text string) act {
 	return func(ctx context.Context) error {
-		const mostWait = 5 * time.Second // beyond that a screen may not ask again by itself
+		const mostWait = 5 * time.Second // without reopening; after it the screen may have stopped polling
 		there := fmt.Sprintf(`document.querySelector("main").innerText.includes(%q)`, text)
 		deadline := time.Now().Add(5 * stepTimeout)
 		for {
@@ -138,8 +136,8 @@ func (w walk) reread(path, text string) act {
 	}
 }
 
-// subscribeAtOldPrice has the customer subscribe at Stripe until an instant, to
-// another price than ours.
+// subscribeAtOldPrice creates a subscription of the customer at Stripe that ends at an instant and has a
+// different price from ours.
 func (w walk) subscribeAtOldPrice(customer, mark string, end time.Time) act {
 	return func(ctx context.Context) error {
 		return w.seed(ctx, fmt.Sprintf(`{"account":{"id":"acct_newcomer","key":%q},
@@ -149,8 +147,7 @@ func (w walk) subscribeAtOldPrice(customer, mark string, end time.Time) act {
 	}
 }
 
-// voided has somebody void the customer's invoice at Stripe, whose messages about it
-// do not arrive.
+// voided voids the customer's invoice at Stripe directly. Stripe's events about it are not delivered.
 func (w walk) voided(invoice string) act {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.stripe+"/v1/invoices/"+invoice+"/void", http.NoBody)
@@ -162,8 +159,7 @@ func (w walk) voided(invoice string) act {
 	}
 }
 
-// draft waits until the period has ended and Stripe has made the draft of its
-// invoice, of which it tells us.
+// draft waits until the period has ended, and delivers Stripe's event about the draft of its invoice.
 func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoice string, err error) {
 	select {
 	case <-ctx.Done():
@@ -193,7 +189,8 @@ func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoic
 	return "", fmt.Errorf("%s has none", customer)
 }
 
-// tell has Stripe send a message, again where it was not answered with 2xx, as Stripe does.
+// tell makes the fake of Stripe send an event, and repeats it until it is answered with 2xx, as Stripe
+// does.
 func (w walk) tell(ctx context.Context, message string) error {
 	for deadline := time.Now().Add(5 * stepTimeout); ; {
 		var answered struct{ Status int }
@@ -209,7 +206,7 @@ func (w walk) tell(ctx context.Context, message string) error {
 	}
 }
 
-// copied is the address for Stripe's messages, as it is copied from the provider's screen.
+// copied returns the URL for Stripe's events that the provider's screen shows.
 func (w walk) copied(ctx context.Context) (address string, err error) {
 	if err := w.to("/billing/provider")(ctx); err != nil {
 		return "", err

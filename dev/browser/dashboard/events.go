@@ -2,8 +2,7 @@ package main
 
 import "context"
 
-// events searches an event, opens it, stops the list from following what comes, and
-// dismisses a conflict.
+// events searches for an event, opens it, pauses the live list, and dismisses a conflict.
 func (w walk) events(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/events"), see("refreshed every 2 seconds"), see("customer-00"),

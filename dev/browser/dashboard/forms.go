@@ -9,7 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// forms leaves a form with typed text by a link and by the back button, loses the session over it, and keeps the text each time.
+// forms checks that a form keeps its unsaved text: on a link, on the back button, and after the session
+// ends.
 func (w walk) forms(ctx context.Context) error {
 	return do(ctx,
 		w.to("/meters"), press("Create a meter"), fill("Slug", "never-made"), press("Customers"), see("are not saved"), w.judged("form-left"), press("Keep editing"), miss("are not saved"),
@@ -26,7 +27,7 @@ func back(ctx context.Context) error {
 	return err
 }
 
-// clearCookies ends the session for the browser, while its page stays.
+// clearCookies ends the session in the browser while the page stays open.
 func clearCookies(ctx context.Context) error {
 	_, err := chromedp.Call(ctx, network.ClearBrowserCookies, cdp.Empty{})
 	return err

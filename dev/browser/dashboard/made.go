@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 )
 
-// made are the calls that may change something which pages have made of the API.
+// made collects the calls of pages to the API, except GET requests.
 type made struct {
 	api string
 
@@ -35,7 +35,7 @@ func (m *made) hear(event any) {
 	m.calls[sent.Request.Method+" "+where.EscapedPath()] = true
 }
 
-// keep adds them to a file, a line each.
+// keep appends the calls to a file, one per line.
 func (m *made) keep(path string) error {
 	if path == "" {
 		return nil
@@ -46,7 +46,7 @@ func (m *made) keep(path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(file, strings.Join(slices.Sorted(maps.Keys(m.calls)), "\n")) // at once, since others do the same
+	_, err = fmt.Fprintln(file, strings.Join(slices.Sorted(maps.Keys(m.calls)), "\n")) // in one write, because other processes also append
 	if closed := file.Close(); err == nil {
 		err = closed
 	}

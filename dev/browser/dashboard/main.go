@@ -1,15 +1,18 @@
-// Command dashboard walks through the dashboard of the API at URL as the member
-// ODOMETER_EMAIL with ODOMETER_PASSWORD: it signs in, looks at every screen in
-// both schemes, on a desk and on a phone, and signs out. It exits with 1 where
-// the browser complains, something cannot be reached, a screen is wider than
-// the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
-// leaves a picture of each screen there, with ONLY it walks through some subjects,
-// such as billing,customers. RECEIVER takes statements, and the OIDC issuer
-// ISSUER knows us as CLIENT with SECRET. The calls that pages have made, but for those
-// that only read, are added to the file MADE, a line each.
-// With STRIPE, where the fake of Stripe answers, it does what a newcomer does instead,
-// and then what an operator does about syncs that fail and an invoice that disagrees. With
-// CREDENTIALS, the file that make up leaves, it does what a newcomer does on that system.
+// Command dashboard tests the dashboard of the API at URL in a browser, as the member ODOMETER_EMAIL with
+// ODOMETER_PASSWORD. It signs in, opens every screen in both color schemes and in a desktop and a phone
+// window, and signs out. The exit status is 1 if the browser reports an error, an element cannot be
+// reached, a screen is wider than the window, or the file AXE, which contains axe-core, finds a violation.
+//
+// These variables change the walk:
+//   - PICTURES: a folder for a screenshot of each screen.
+//   - ONLY: a comma-separated list of subjects to walk through, such as billing,customers.
+//   - RECEIVER: the URL of a receiver of statements.
+//   - ISSUER, CLIENT and SECRET: an OIDC issuer, and the client ID and secret of this API there.
+//   - MADE: a file to which the calls of the pages are appended, one per line, except GET requests.
+//   - STRIPE: the URL of the fake of Stripe. The walk then does the steps of a new user, and those of an
+//     operator with failed syncs and a wrong invoice.
+//   - CREDENTIALS: the file that make up writes. The walk then does the steps of a new user on that system.
+//
 // It needs Chromium or Chrome.
 package main
 
@@ -31,7 +34,7 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // a busy machine takes ten times as long as an idle one
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // a busy machine needs ten times as long as an idle one
 	defer cancel()
 	w := walk{
 		email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"),
@@ -43,7 +46,7 @@ func main() {
 	}
 }
 
-// begin reads where the dashboard is and who signs in, and walks.
+// begin reads the settings and starts the walk.
 func (w walk) begin(ctx context.Context, args []string) error {
 	file := os.Getenv("CREDENTIALS")
 	switch {
@@ -60,7 +63,7 @@ func (w walk) begin(ctx context.Context, args []string) error {
 	return errors.New("usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE, or CREDENTIALS=… dashboard AXE")
 }
 
-// credentials are what make up says of its system.
+// credentials contains the fields of the file that make up writes.
 type credentials struct {
 	URL      string `json:"dashboard_url"`
 	Email    string `json:"email"`
@@ -81,19 +84,19 @@ func readCredentials(file string) (known credentials, err error) {
 
 type walk struct {
 	url, email, password, pictures string
-	only                           string // subjects; without it, all
-	receiver                       string // takes statements
-	stripe                         string // the fake; where it is given, a newcomer's walk is all
-	inUse                          bool   // the tenant has customers before the newcomer comes
-	issuer, client, secret         string // where people sign in, and as what this API asks there
-	axe                            string // its source
+	only                           string // names of subjects; "": all
+	receiver                       string // URL of a receiver of statements
+	stripe                         string // URL of the fake; if set, the walk does the steps of a new user only
+	inUse                          bool   // the tenant already has customers
+	issuer, client, secret         string // the OIDC issuer, and the API's client ID and secret there
+	axe                            string // source of axe-core
 	heard                          *browser.Complaints
 }
 
-// screen is an address, and what is there once everything was read.
+// screen is a page of the dashboard; shows selects an element that is present when the page is loaded.
 type screen struct{ name, path, shows string }
 
-// Each screen is looked at in both schemes, on a desk and on a phone.
+// Each screen is tested in both schemes and in both windows.
 var (
 	schemes = []string{"light", "dark"}
 	windows = []struct{ width, height int64 }{{1280, 800}, {360, 740}}
@@ -125,14 +128,14 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 		err = errors.Join(err, w.picture(ctx, "failed"))
 	}
 	err = errors.Join(err, made.keep(os.Getenv("MADE")))
-	return errors.Join(err, w.heard.Err()) // what it complained of says why a screen did not open
+	return errors.Join(err, w.heard.Err()) // its errors explain why a screen did not open
 }
 
-// acceptLeaving accepts the browser's question whether to leave a page with typed text.
+// acceptLeaving accepts the browser's dialog about leaving a page with unsaved text.
 func acceptLeaving(ctx context.Context) func(any) {
 	return func(event any) {
 		if _, asks := event.(*page.EventJavascriptDialogOpening); asks {
-			go func() { // a failure shows as a page that stays
+			go func() { // after a failure the page stays open, which fails the walk
 				_, _ = chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
 			}()
 		}
@@ -157,7 +160,7 @@ func (w walk) visit(ctx context.Context) error {
 		if err := w.newcomer(ctx, mark); err != nil {
 			return fmt.Errorf("newcomer: %w", err)
 		}
-		if !w.inUse { // whose invoices are held by nobody's leave
+		if !w.inUse { // invoices are not held in a tenant that is in use
 			if err := w.outages(ctx, mark); err != nil {
 				return fmt.Errorf("outages: %w", err)
 			}
@@ -207,11 +210,11 @@ func (w walk) signIn(ctx context.Context) error {
 	)
 }
 
-// soonest is within which time the overview is painted first, in the fastest of
-// five times: what else the machine does is nothing of ours.
+// soonest is the maximum time until the first paint of the overview, in the fastest of five attempts. The
+// fastest attempt excludes other load of the machine.
 const soonest = time.Second
 
-// paints fails where the overview shows nothing for too long.
+// paints returns an error if the first paint of the overview takes too long.
 func (w walk) paints(ctx context.Context) error {
 	const first = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null`
 	var took []time.Duration
@@ -246,7 +249,7 @@ func (w walk) signOut(ctx context.Context) error {
 	return nil
 }
 
-// menu opens that of who has signed in.
+// menu opens the menu of the signed-in member.
 func (w walk) menu(ctx context.Context) error {
 	if err := chromedp.Do(ctx, chromedp.Click(`button[aria-haspopup="menu"]`), chromedp.WaitVisible(`[role="menu"]`)); err != nil {
 		return err
@@ -254,7 +257,7 @@ func (w walk) menu(ctx context.Context) error {
 	return until(ctx, `document.activeElement.closest('[role="menu"]') !== null`)
 }
 
-// look opens a screen in each scheme, in one of the windows, and judges it in both.
+// look opens a screen once in each scheme, alternating the first window, and judges it in both windows.
 func (w walk) look(ctx context.Context, s screen) error {
 	for i, scheme := range schemes {
 		choose := fmt.Sprintf("localStorage.setItem('scheme', %q)", scheme)
@@ -279,10 +282,11 @@ func (w walk) look(ctx context.Context, s screen) error {
 	return nil
 }
 
-// mostShift is how much of a screen may move while it is read, as Chromium counts it.
+// mostShift is the maximum layout shift of a screen while it loads, as Chromium measures it.
 const mostShift = 0.02
 
-// shifts is how much has moved since the screen was opened, and what of it most.
+// shifts is a script that returns the layout shift since the screen was opened, and the elements of the two
+// largest shifts.
 const shifts = `new Promise((tell) => {
 	const moved = [];
 	new PerformanceObserver((list) => moved.push(...list.getEntries())).observe({type: "layout-shift", buffered: true});
@@ -293,8 +297,8 @@ const shifts = `new Promise((tell) => {
 	}, 50)));
 })`
 
-// openStill opens a screen, and fails if it moves on each of three attempts: live content may
-// change meanwhile.
+// openStill opens a screen. It returns an error if the layout shifts too much in each of three attempts,
+// because live content can change during one attempt.
 func (w walk) openStill(ctx context.Context, s screen) (err error) {
 	for range 3 {
 		if err = w.open(ctx, s); err != nil {
@@ -307,7 +311,7 @@ func (w walk) openStill(ctx context.Context, s screen) (err error) {
 	return err
 }
 
-// still fails where what was there has moved while the rest came.
+// still returns an error if the layout has shifted by more than mostShift.
 func (w walk) still(ctx context.Context) error {
 	moved, err := chromedp.Run(ctx, chromedp.Evaluate[struct {
 		Sum float64
@@ -322,7 +326,8 @@ func (w walk) still(ctx context.Context) error {
 	return nil
 }
 
-// violations is what axe-core and the window say against what is shown.
+// violations is a script that returns the violations that axe-core finds, and whether the page is wider
+// than the window.
 const violations = `axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => {
 	const found = violations.map((v) => v.id + ": " + v.help + " at " + v.nodes.map((n) => n.target.join(" ")).join(", "));
 	if (document.documentElement.scrollWidth > innerWidth) found.push("it is wider than the window");
@@ -332,11 +337,11 @@ const violations = `axe.run(document, {resultTypes: ["violations"]}).then(({viol
 func (w walk) open(ctx context.Context, s screen) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	blank := chromedp.Navigate("about:blank") // what differs behind # alone would be no other page
+	blank := chromedp.Navigate("about:blank") // a URL that differs only behind # would not load the page again
 	return chromedp.Do(ctx, blank, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]"))
 }
 
-// judged is a step that judges what is there, as a dialog.
+// judged returns a step that judges the current screen, such as a dialog.
 func (w walk) judged(name string) act {
 	return func(ctx context.Context) error { return w.judge(ctx, name) }
 }
@@ -358,7 +363,7 @@ func (w walk) judge(ctx context.Context, name string) error {
 	return nil
 }
 
-// picture leaves what is shown, where somebody wants to look at it.
+// picture saves a screenshot if PICTURES is set.
 func (w walk) picture(ctx context.Context, name string) error {
 	if w.pictures == "" {
 		return nil

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// meters makes a meter, prices it, changes what has begun and what has not, and
-// archives it.
+// meters creates a meter, prices it, changes current and scheduled prices, and archives and unarchives it.
 func (w walk) meters(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/meters"),
@@ -69,5 +68,5 @@ func (w walk) meters(ctx context.Context) error {
 	return nil
 }
 
-// monthOf is the first day of a day's month.
+// monthOf returns the first day of a day's month.
 func monthOf(day string) string { return day[:8] + "01" }

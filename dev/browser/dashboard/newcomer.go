@@ -13,13 +13,12 @@ import (
 	"github.com/odometer-metering/odometer/dev/browser"
 )
 
-// stripeKey is a key of an account of its own at the fake of Stripe.
+// stripeKey is the key of the walk's own account at the fake of Stripe.
 const stripeKey = "sk_test_newcomer"
 
-// newcomer does what somebody does on the first day: makes a meter, prices it,
-// makes a key and sends an event with it, sees the usage, connects Stripe, links
-// the customer, syncs, opens the bill's explanation, and finds the run in the
-// Temporal UI. Meters and customers are named after mark.
+// newcomer does the steps of a new user on the first day: creates and prices a meter, creates a key and
+// sends an event with it, sees the usage, connects Stripe, links the customer, syncs, opens the explanation
+// of the bill, and finds the run in the Temporal UI. The mark is part of all names.
 func (w walk) newcomer(ctx context.Context, mark string) error {
 	customer, stripeCustomer, price := "first-"+mark, "cus_"+mark, "price_"+mark
 	if err := w.subscribe(ctx, stripeCustomer, price); err != nil {
@@ -62,7 +61,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 	return w.followToTemporal(ctx, runs)
 }
 
-// connectStripe fills in the form that is shown.
+// connectStripe fills in and submits the provider form.
 func (w walk) connectStripe(mark string) act {
 	return func(ctx context.Context) error {
 		return do(ctx, choose("Provider", "Stripe"), fill("Secret key", stripeKey), fill("Signing secret of the endpoint", "whsec_newcomer"),
@@ -70,7 +69,7 @@ func (w walk) connectStripe(mark string) act {
 	}
 }
 
-// followToTemporal opens the link in a tab of its own, as a click does.
+// followToTemporal opens the link in a new browser and finds the run of the sync.
 func (w walk) followToTemporal(ctx context.Context, runs string) error {
 	ctx, cancel := browser.Open(context.WithoutCancel(ctx))
 	defer cancel()
@@ -85,7 +84,7 @@ func (w walk) followToTemporal(ctx context.Context, runs string) error {
 	return w.picture(ctx, "newcomer-temporal")
 }
 
-// use sends an event of the customer, with a key of its own.
+// use sends an event of the customer with a new API key.
 func (w walk) use(customer, eventType, value string) act {
 	event := fmt.Sprintf(`{"customer_id":%q,"event_type":%q,"value":%s}`, customer, eventType, value)
 	return func(ctx context.Context) error {
@@ -94,7 +93,7 @@ func (w walk) use(customer, eventType, value string) act {
 	}
 }
 
-// send sends an event with the key that is shown, as the reader's application does.
+// send sends an event with the key that is shown, as the user's application does.
 func (w walk) send(event string) act {
 	return func(ctx context.Context) error {
 		key, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("[data-secret]").innerText`))
@@ -111,8 +110,8 @@ func (w walk) send(event string) act {
 	}
 }
 
-// subscribe makes the customer, a price and a subscription at the fake, which has
-// no screens for that.
+// subscribe creates the customer, a price and a subscription at the fake, which has no user interface for
+// that.
 func (w walk) subscribe(ctx context.Context, customer, price string) error {
 	return w.seed(ctx, fmt.Sprintf(`{"account":{"id":"acct_newcomer","key":%q,"webhook_secret":"whsec_newcomer"},
 		"prices":[{"id":%q,"unit_amount_decimal":"2"}],"customers":[{"id":%q}],
@@ -123,7 +122,7 @@ func (w walk) seed(ctx context.Context, body string) error {
 	return w.fake(ctx, http.MethodPost, "/_seed", body, nil)
 }
 
-// fake is a call to the fake itself, which Stripe does not have.
+// fake calls an endpoint that only the fake has, not Stripe.
 func (w walk) fake(ctx context.Context, method, path, body string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, w.stripe+path, strings.NewReader(body))
 	if err != nil {
@@ -147,5 +146,5 @@ func answered(request *http.Request, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// mark tells one walk of a newcomer from another on the same system.
+// mark returns a text that distinguishes the walks of a newcomer on the same system.
 func mark() string { return time.Now().UTC().Format("0102150405") }

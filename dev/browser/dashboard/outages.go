@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// outages does what an operator does about syncs of the newcomer's customer while
-// Stripe refuses, and while it does not answer as it should.
+// outages does the steps of an operator about failed syncs of the newcomer's customer: Stripe refuses
+// requests, returns errors, and leaves outcomes unknown.
 func (w walk) outages(ctx context.Context, mark string) error {
 	customer := "first-" + mark
 	sync := func(ctx context.Context) error {
@@ -40,14 +40,14 @@ func (w walk) outages(ctx context.Context, mark string) error {
 	return nil
 }
 
-// doubts decides on reports of which nobody knows whether they arrived, as Stripe was
-// disconnected before it answered: one that it has not got, and one that it has.
+// doubts decides on reports with an unknown outcome, because Stripe was disconnected before it answered.
+// Stripe has not received the first report and has received the second.
 func (w walk) doubts(ctx context.Context, mark string, sync act) error {
 	for _, doubt := range []struct{ verb, warns, state, answers string }{
 		{"Reject", "billed twice", "rejected", `{"status":503,"times":1000000,"path":"/v1/subscription_items/"}`},
 		{"Accept", "is not sent again", "accepted", `{"status":503,"times":1000000,"path":"/v1/subscription_items/","done":true}`},
 	} {
-		// A run that is still open would take the sync, and show its own last attempt.
+		// A run that is still open would join the sync and show its own last attempt.
 		if err := do(ctx, w.reread("/billing/syncs?status=running", "No sync is running"), w.behave(doubt.answers), sync, see("tried again")); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (w walk) doubts(ctx context.Context, mark string, sync act) error {
 	return nil
 }
 
-// behave has the fake of Stripe fail, or no longer.
+// behave sets the failures of the fake of Stripe, or ends them.
 func (w walk) behave(how string) act {
 	return func(ctx context.Context) error {
 		return w.fake(ctx, http.MethodPost, "/behave", how, nil)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// plans makes a plan, prices a meter in it, and archives it.
+// plans creates a plan, prices a meter in it, and archives and unarchives it.
 func (w walk) plans(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/meters"), press("Plans"), see("Pro"),

@@ -9,14 +9,15 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// What a person does who reads labels: nothing else of the page is known here.
+// These steps find elements by their labels only, as a user does, and do not depend on the structure of the
+// page.
 
 // act is a step of a walk.
 type act func(context.Context) error
 
 const stepTimeout = 2 * time.Minute // for one step, on a busy machine
 
-// do takes steps, one after another.
+// do runs steps in order until one fails.
 func do(ctx context.Context, acts ...act) error {
 	for _, act := range acts {
 		if err := act(ctx); err != nil {
@@ -26,8 +27,8 @@ func do(ctx context.Context, acts ...act) error {
 	return nil
 }
 
-// labelled is what can be seen under a label, of these kinds: in the dialog
-// where one is open. Prefixes do, so that a label may have a state after it.
+// labelled is a script that returns the visible element of the given kinds with a label, within the open
+// dialog if there is one. A prefix of the label is enough, because a state may follow the label.
 const labelled = `(label, kinds) => {
 	const within = [...document.querySelectorAll('[role="dialog"]')].at(-1) ?? document;
 	const label_of = (e) => (e.getAttribute("aria-label") ?? e.labels?.[0]?.innerText ?? e.innerText).trim();
@@ -35,7 +36,7 @@ const labelled = `(label, kinds) => {
 	return shown.find((e) => label_of(e) === label) ?? shown.find((e) => label_of(e).startsWith(label));
 }`
 
-// on waits for what has a label and does something with it.
+// on waits for the element with the label and calls a function with it.
 func on(what, label, kinds, then string) act {
 	return func(ctx context.Context) error {
 		script := fmt.Sprintf(`(() => { const e = (%s)(%q, %q); if (!e) return false; (%s)(e); return true; })()`, labelled, label, kinds, then)
@@ -46,12 +47,12 @@ func on(what, label, kinds, then string) act {
 	}
 }
 
-// press presses a button, a link or a choice.
+// press presses a button, a link or an option.
 func press(label string) act {
 	return on("press", label, `button, a, input[type="checkbox"], input[type="radio"], [role="menuitem"], [role="option"]`, `(e) => e.click()`)
 }
 
-// fill types into a field, in place of what was there.
+// fill replaces the text of a field.
 func fill(label, text string) act {
 	focus := on("fill", label, "input, textarea", `(e) => { e.focus(); e.select(); }`)
 	return func(ctx context.Context) error {
@@ -62,7 +63,7 @@ func fill(label, text string) act {
 	}
 }
 
-// choose takes an option of a list, by what it says.
+// choose selects the option of a list by its text.
 func choose(label, option string) act {
 	take := fmt.Sprintf(`(e) => {
 		e.selectedIndex = [...e.options].findIndex((o) => o.text === %q);
@@ -71,7 +72,7 @@ func choose(label, option string) act {
 	return on("choose of", label, "select", take)
 }
 
-// set gives a field a value that is not typed as it is kept, such as a date.
+// set sets a field with a value that differs from the typed text, such as a date.
 func set(label, value string) act {
 	give := fmt.Sprintf(`(e) => {
 		Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(e, %q);
@@ -80,15 +81,15 @@ func set(label, value string) act {
 	return on("set", label, "input", give)
 }
 
-// kept closes what is shown once, which was copied by no button.
+// kept closes the dialog of a secret that is shown once, without copying the secret.
 func kept(ctx context.Context) error {
 	return do(ctx, press("I have copied it"), see("cannot be shown again"), press("Close without copying"), miss("cannot be shown again"))
 }
 
-// see waits until a text is there, all of it.
+// see waits until the page contains a text.
 func see(text string) act { return shown(text, true) }
 
-// miss waits until a text is not there any more.
+// miss waits until the page no longer contains a text.
 func miss(text string) act { return shown(text, false) }
 
 func shown(text string, there bool) act {
@@ -101,12 +102,12 @@ func shown(text string, there bool) act {
 	}
 }
 
-// settled waits until all that is shown was read.
+// settled waits until the page has loaded all its content.
 func settled(ctx context.Context) error {
 	return until(ctx, `document.querySelector('[data-loading], [aria-busy="true"]') === null`)
 }
 
-// until waits for a script to say true; where its page gave way to another, it asks that one.
+// until waits until a script returns true. If the page is replaced meanwhile, it continues on the new page.
 func until(ctx context.Context, script string) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -118,7 +119,7 @@ func until(ctx context.Context, script string) error {
 	}
 }
 
-// refused is a step after one that the API was meant to refuse, at a path.
+// refused returns a step that excuses the refused API request to a path in the step before.
 func (w walk) refused(path string) act {
 	return func(context.Context) error {
 		w.heard.Forgive(path)
@@ -126,7 +127,7 @@ func (w walk) refused(path string) act {
 	}
 }
 
-// arrive waits for a part of a page to which others lead.
+// arrive waits for an element of the page that a link or redirect leads to.
 func arrive(part string) act {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -135,7 +136,7 @@ func arrive(part string) act {
 	}
 }
 
-// read keeps what a part of the page says.
+// read stores the text of an element.
 func read(part string, text *string) act {
 	return func(ctx context.Context) (err error) {
 		said, err := chromedp.Run(ctx, chromedp.Text(part))
@@ -150,7 +151,7 @@ func onPhone(ctx context.Context) error {
 	return chromedp.Do(ctx, chromedp.EmulateViewport(phone.width, phone.height))
 }
 
-// to goes to a screen and waits until what it shows was read.
+// to opens a screen and waits until its content is loaded.
 func (w walk) to(path string) act {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -166,7 +167,7 @@ func (w walk) to(path string) act {
 	}
 }
 
-// at is the path of where the browser is, with what it asks.
+// at returns the path and query of the current URL.
 func (w walk) at(ctx context.Context) (string, error) {
 	location, err := chromedp.Run(ctx, chromedp.Location())
 	return strings.TrimPrefix(location, w.url), err

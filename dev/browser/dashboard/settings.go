@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// settings invites, renews and revokes, changes the tenant and has it back,
-// saves ISSUER, and looks at what the log says of it all.
+// settings invites, renews and revokes, changes the tenant and changes it back, saves ISSUER, and checks
+// the entries of the audit log.
 func (w walk) settings(ctx context.Context) error {
 	var reset string
 	err := do(ctx,
@@ -89,9 +89,10 @@ func (w walk) settings(ctx context.Context) error {
 	)
 }
 
-// forgetSession leaves the session as one of another browser.
+// forgetSession clears the cookies without ending the session, so that it appears as a session of another
+// browser.
 func forgetSession(ctx context.Context) error {
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // which asks for nothing without it
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // it sends no request without the session
 		return err
 	}
 	return clearCookies(ctx)

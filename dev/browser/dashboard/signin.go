@@ -8,8 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// others signs in whom the owner has invited: one with a password, who may do
-// little, and one at ISSUER.
+// others tests two invited members: a viewer with a password, and a member with an account at ISSUER.
 func (w walk) others(ctx context.Context) error {
 	var links [2]string
 	tenant, err := w.connected(ctx)
@@ -40,7 +39,7 @@ func (w walk) others(ctx context.Context) error {
 	)
 }
 
-// connected saves the issuer, and says which tenant has it.
+// connected saves the issuer and returns the id of the tenant.
 func (w walk) connected(ctx context.Context) (tenant string, err error) {
 	err = do(ctx,
 		w.to("/settings/single-sign-on"), fill("Issuer", w.issuer), fill("Client ID", w.client), fill("Client secret", w.secret), press("Save the issuer"), see("with a client secret"),
@@ -49,7 +48,7 @@ func (w walk) connected(ctx context.Context) (tenant string, err error) {
 	return tenant, err
 }
 
-// vera accepts with a password, sees what a viewer may, and forgets it.
+// vera accepts the invitation with a password, checks a viewer's screens, and requests a password reset.
 func (w walk) vera(ctx context.Context, link string) error {
 	if err := w.look(ctx, screen{"invitation", link, "main form"}); err != nil {
 		return err
@@ -82,9 +81,10 @@ func (w walk) vera(ctx context.Context, link string) error {
 	return do(ctx, w.to("/sign-in"), press("Forgot your password?"), see("can send you a link"), fill("E-mail", "vera@example.com"), press("Request a link"), see("Link requested"))
 }
 
-const navigation = `nav a[href="/overview"]` // of who has signed in
+const navigation = `nav a[href="/overview"]` // shown after the sign-in
 
-// olga accepts at the issuer, signs in there once more, and then comes back too late, and finds no way there.
+// olga accepts at the issuer, signs in there again, and then tries an expired callback and an unknown
+// tenant.
 func (w walk) olga(ctx context.Context, link, tenant string) error {
 	return do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
 		w.to("/sign-in"), press("Sign in through your company's issuer"), fill("Tenant", tenant), press("Continue"), arrive("p strong"), see("signs its members in at"), w.judged("issuer-page"), press("Continue to"), arrive(navigation), see("Olga"), w.signOut,
@@ -92,7 +92,7 @@ func (w walk) olga(ctx context.Context, link, tenant string) error {
 		w.leave("/v1/auth/oidc/ten_0/login"), see("You are not signed in"), w.refused("/v1/auth/oidc/ten_0/login"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in through an issuer"))
 }
 
-// leave opens an address of the API's, as from a bookmark.
+// leave opens a URL of the API directly, as a bookmark does.
 func (w walk) leave(path string) act {
 	return func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.Navigate(w.url+path)) }
 }

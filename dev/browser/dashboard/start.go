@@ -2,8 +2,8 @@ package main
 
 import "context"
 
-// start follows the first steps: makes a key, and sees the event arrive that is
-// sent with it.
+// start follows the first steps: it creates a key and checks that the page shows an event that is sent with
+// it.
 func (w walk) start(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/developers/api-keys"), press("First steps"), see("Connect a provider"),

@@ -1,7 +1,6 @@
-// Command docs uses the page /docs of the API at URL as a person does who has
-// the key in ODOMETER_KEY: it looks at the operations, authorizes, and executes
-// one. It exits with 1 where the page does not do what it should, or complains.
-// It needs Chromium or Chrome.
+// Command docs tests the page /docs of the API at URL, with the key in ODOMETER_KEY. It lists the
+// operations, authorizes, and executes one. The exit status is 1 if a step fails or the browser reports an
+// error. It needs Chromium or Chrome.
 package main
 
 import (
@@ -65,7 +64,7 @@ func run(ctx context.Context, api, key string) error {
 	return heard.Err()
 }
 
-// operations is how many the API's document has, with the messages that it sends.
+// operations returns the number of operations in the API's document, including its messages.
 func operations(ctx context.Context, api string) (n int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/openapi.json", nil)
 	if err != nil {
@@ -89,7 +88,7 @@ func operations(ctx context.Context, api string) (n int, err error) {
 	return n, err
 }
 
-// authorize gives the page the key, as the first of its dialogue's fields wants it.
+// authorize enters the key in the first field of the authorization dialog.
 func authorize(ctx context.Context, key string) error {
 	return chromedp.Do(ctx,
 		chromedp.Click(".btn.authorize"),
@@ -100,7 +99,7 @@ func authorize(ctx context.Context, key string) error {
 	)
 }
 
-// execute has the page read the tenant.
+// execute executes the operation that reads the tenant.
 func execute(ctx context.Context) error {
 	const operation = `[id$="-get-tenant"] `
 	err := chromedp.Do(ctx,

@@ -11,8 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/browser"
 )
 
-// takeDashboard takes screens of the dashboard, as the demo tenant's owner sees
-// them on a desk.
+// takeDashboard takes screenshots of the dashboard as the owner of the demo tenant, in a desktop window.
 func (s system) takeDashboard(ctx context.Context) error {
 	customer, err := s.customer(ctx, "acme")
 	if err != nil {
@@ -43,8 +42,8 @@ func (s system) takeDashboard(ctx context.Context) error {
 	return s.takeMeterForm(ctx)
 }
 
-// takeMeterForm takes the form of a meter with a filter that is not saved, and the preview of it.
-// It comes last: the page asks before it is left.
+// takeMeterForm takes a screenshot of a meter's form with an unsaved filter and its preview. It runs last,
+// because the page asks before it is left.
 func (s system) takeMeterForm(ctx context.Context) error {
 	const filter = `//*[@aria-label="Filter 1"]//input`
 	err := chromedp.Do(ctx,
@@ -66,7 +65,7 @@ func (s system) takeMeterForm(ctx context.Context) error {
 	return keep("meter-form", shot)
 }
 
-// customer is the id of one of the demo tenant's customers.
+// customer returns the id of a customer of the demo tenant.
 func (s system) customer(ctx context.Context, externalID string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.BaseURL+"/v1/customers/"+externalID, http.NoBody)
 	if err != nil {

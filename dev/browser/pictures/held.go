@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// subscriber is a customer whose period ends while we look: Stripe has another
-// price for its tokens than we have.
+// subscriber is a customer with a short billing period and a different price for tokens at Stripe.
 type subscriber struct {
-	name    string // ours; its ids at Stripe have it too
+	name    string // external id; also part of its ids at Stripe
 	account string
 }
 
-// held makes a draft invoice of a new customer's that disagrees with what we
-// would charge, and returns its hold and where its run is found in the UI.
+// held creates a draft invoice of a new customer that disagrees with our charge. It returns the id of its
+// hold, and the path of the hold's run in the Temporal UI.
 func (s system) held(ctx context.Context, customer string) (hold, run string, err error) {
 	var provider struct{ Account string }
 	if err := s.read(ctx, "/v1/billing/provider", &provider); err != nil {
@@ -50,7 +49,7 @@ func (s system) held(ctx context.Context, customer string) (hold, run string, er
 	return hold, run, err
 }
 
-// hold has the tenant's drafts held from the end of their period on, or not.
+// hold turns the holding of invoices on, with a grace of zero, or off.
 func (s system) hold(ctx context.Context, on bool) error {
 	grace := 72
 	if on {
@@ -60,8 +59,8 @@ func (s system) hold(ctx context.Context, on bool) error {
 	return err
 }
 
-// subscribe has the customer subscribe to tokens at Stripe until an instant. The
-// demo's account has a key of the same name.
+// subscribe creates the customer and a subscription to tokens at Stripe that ends at an instant. The key of
+// the demo's account has the same suffix as the account's id.
 func (s system) subscribe(ctx context.Context, c subscriber, end time.Time) error {
 	return s.post(ctx, s.StripeURL+"/_seed", fmt.Sprintf(`{
 		"account": {"id": %q, "key": %q},
@@ -71,8 +70,7 @@ func (s system) subscribe(ctx context.Context, c subscriber, end time.Time) erro
 	}`, c.account, strings.Replace(c.account, "acct_", "sk_test_", 1), c.name, end.AddDate(0, -1, 0).Unix(), end.Unix()), nil)
 }
 
-// draft waits until the period has ended and its invoice is a draft, of which
-// Stripe then tells.
+// draft waits until the period has ended, and delivers Stripe's event about the draft of its invoice.
 func (s system) draft(ctx context.Context, c subscriber, end time.Time) error {
 	select {
 	case <-ctx.Done():
@@ -105,7 +103,7 @@ func (s system) draft(ctx context.Context, c subscriber, end time.Time) error {
 	return fmt.Errorf("%s has no draft", c.name)
 }
 
-// awaitHold waits until the customer's hold is in a state.
+// awaitHold waits until a hold of the customer has a state, and returns its id.
 func (s system) awaitHold(ctx context.Context, customer, state string) (hold string, err error) {
 	for {
 		var holds struct {
@@ -125,7 +123,7 @@ func (s system) awaitHold(ctx context.Context, customer, state string) (hold str
 	}
 }
 
-// release is what an operator does about it.
+// release releases the hold as an operator, and waits until it is released.
 func (s system) release(ctx context.Context, customer, hold string) error {
 	const reason = `{"reason":"this customer keeps the old price until the end of the year"}`
 	if err := s.post(ctx, s.BaseURL+"/v1/billing/holds/"+hold+"/release", reason, nil); err != nil {

@@ -1,7 +1,6 @@
-// Command pictures makes the pictures in docs from the system that `make up`
-// runs: it lets the fake of Stripe fail for the demo tenant that bills through
-// it, and takes what operators then see in the Temporal UI; before that it takes
-// screens of the dashboard. It needs Chromium or Chrome.
+// Command pictures takes the screenshots in docs from the system that `make up` runs. It takes screens of
+// the dashboard, makes the fake of Stripe fail for the demo tenant that bills through it, and takes the
+// screens that operators then use in the Temporal UI. It needs Chromium or Chrome.
 package main
 
 import (
@@ -44,7 +43,7 @@ func main() {
 	}
 }
 
-// system is what `make up` says of itself.
+// system contains the fields of the file that `make up` writes.
 type system struct {
 	BaseURL   string `json:"base_url"`
 	TenantID  string `json:"stripe_tenant_id"`
@@ -89,8 +88,7 @@ func run(ctx context.Context) error {
 	return s.takeHeld(ctx, ui+"workflows/")
 }
 
-// takeHeld takes what an operator sees of a held invoice, before and after it
-// was released.
+// takeHeld takes screenshots of a held invoice in the Temporal UI, before and after its release.
 func (s system) takeHeld(ctx context.Context, workflows string) error {
 	if err := s.behave(ctx, `{"times":0}`); err != nil {
 		return err
@@ -113,7 +111,7 @@ func (s system) takeHeld(ctx context.Context, workflows string) error {
 	return take(ctx, []picture{{"released", workflows + run + "/user-metadata", "Current Details", 680}})
 }
 
-// picture is one page, as soon as it shows the text.
+// picture is a screenshot of a page, taken when the page shows the text.
 type picture struct {
 	name, url, shows string
 	height           int64
@@ -125,7 +123,7 @@ func take(ctx context.Context, pictures []picture) error {
 	return takeIn(ctx, pictures)
 }
 
-// takeIn takes them in a browser that is open.
+// takeIn takes screenshots in an open browser.
 func takeIn(ctx context.Context, pictures []picture) error {
 	for _, p := range pictures {
 		err := chromedp.Do(ctx, chromedp.EmulateViewport(width, p.height), chromedp.Navigate(p.url))
@@ -140,7 +138,7 @@ func takeIn(ctx context.Context, pictures []picture) error {
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](narrow)); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		if err := chromedp.Do(ctx, chromedp.Sleep(3*time.Second)); err != nil { // what comes in later, and in frames
+		if err := chromedp.Do(ctx, chromedp.Sleep(3*time.Second)); err != nil { // for late content and frames
 			return err
 		}
 		shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
@@ -154,7 +152,7 @@ func takeIn(ctx context.Context, pictures []picture) error {
 	return nil
 }
 
-// keep writes a picture in as few colours as nobody misses.
+// keep writes a screenshot as PNG with at most 256 colours.
 func keep(name string, shot []byte) error {
 	full, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
@@ -173,7 +171,7 @@ func keep(name string, shot []byte) error {
 	return os.WriteFile(path, small.Bytes(), 0o644)
 }
 
-// paletted gives every pixel the nearest of the picture's most frequent colours.
+// paletted replaces each pixel by the nearest of the 256 most frequent colours.
 func paletted(full image.Image) *image.Paletted {
 	bounds, often := full.Bounds(), map[color.Color]int{}
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
@@ -187,9 +185,8 @@ func paletted(full image.Image) *image.Paletted {
 	return few
 }
 
-// fail makes one sync fail, for a key that Stripe refuses, and lets others
-// wait, for meter events that it does not take. It returns where one that
-// waits is found in the UI.
+// fail makes one sync fail because Stripe rejects the key, and others wait because Stripe does not accept
+// meter events. It returns the path of a waiting run in the Temporal UI.
 func (s system) fail(ctx context.Context) (run string, err error) {
 	if err := s.settle(ctx); err != nil {
 		return "", err
@@ -219,7 +216,7 @@ func (s system) fail(ctx context.Context) (run string, err error) {
 	return s.runOf(ctx, "sync-customer/"+strings.TrimPrefix(s.TenantID, "ten_")+"/"+strings.TrimPrefix(customer, "cus_"))
 }
 
-// runOf is where the UI shows a workflow's last run.
+// runOf returns the path of a workflow's last run in the Temporal UI.
 func (s system) runOf(ctx context.Context, workflow string) (path string, err error) {
 	id := url.PathEscape(workflow)
 	described, err := s.get(ctx, s.UIURL+"/api/v1/namespaces/default/workflows/"+id)
@@ -239,10 +236,10 @@ func (s system) runOf(ctx context.Context, workflow string) (path string, err er
 	return id + "/" + found.Info.Execution.RunID, nil
 }
 
-// customers are those whom Stripe knows.
+// customers are the customers with an id at Stripe.
 var customers = []string{"northwind", "contoso", "fabrikam", "sakura"}
 
-// settle ends what an earlier outage has left.
+// settle ends the failures of Stripe and syncs all customers.
 func (s system) settle(ctx context.Context) error {
 	if err := s.behave(ctx, `{"times":0}`); err != nil {
 		return err
@@ -268,7 +265,7 @@ func (s system) use(ctx context.Context) error {
 	return nil
 }
 
-// sync asks for a sync, waits for the API's answer, and returns the customer's id.
+// sync requests a sync, waits for the API's answer, and returns the customer's id.
 func (s system) sync(ctx context.Context, customer string) (id string, err error) {
 	var run struct {
 		CustomerID string `json:"customer_id"`

@@ -31,24 +31,24 @@ type Quotas struct {
 	cache   *quotaCache
 }
 
-// QuotasOptions tunes a Quotas. Zero values take the defaults.
+// QuotasOptions configures a Quotas. Zero values select the defaults.
 type QuotasOptions struct {
-	// Timeout is the time in which the service must answer Check or Reserve, repeats of Reserve
-	// included: 2 s.
+	// Timeout is the maximum time that Check and Reserve wait for the service, including retries of
+	// Reserve: 2 s by default.
 	Timeout time.Duration
-	// OnFailure is called with the error of each request that the service did not answer. It is
-	// logged when OnFailure is nil.
+	// OnFailure is called with the error of each request that the service did not answer. If it is nil, the
+	// error is logged.
 	OnFailure func(error)
 }
 
 const (
 	defaultTimeout = 2 * time.Second
-	endTimeout     = 10 * time.Second // of each request that extends, settles or releases
+	endTimeout     = 10 * time.Second // of each request that extends, settles or releases a reservation
 )
 
-// NewQuotas creates a Quotas that sends its requests through client. onError decides while the
-// service does not answer. maxStaleness is the age up to which Check uses an earlier answer of
-// the service; with 0, each check is a request.
+// NewQuotas creates a Quotas that sends its requests through client. onError decides while the service does
+// not answer. maxStaleness is the maximum age of an answer that Check reuses; with 0, each check sends a
+// request.
 func NewQuotas(client *ClientWithResponses, onError OnError, maxStaleness time.Duration, options QuotasOptions) (*Quotas, error) {
 	if onError != OnErrorAllow && onError != OnErrorDeny {
 		return nil, fmt.Errorf("onError must be OnErrorAllow or OnErrorDeny, not %q", onError)
@@ -66,20 +66,20 @@ func NewQuotas(client *ClientWithResponses, onError OnError, maxStaleness time.D
 	return &Quotas{client: client, onError: onError, options: options, cache: cache}, nil
 }
 
-// CheckResult is the decision about a check.
+// CheckResult is the result of a check.
 type CheckResult struct {
 	QuotaDecision
 
-	// Failure is the error for which OnError has decided. Nil if the service or the cache has.
+	// Failure is the error because of which OnError decided, or nil if the service or the cache decided.
 	Failure error
 }
 
 // Check reports whether a customer may use an amount. It returns an error only if the service
 // refuses the request for its content, such as an unknown meter.
 //
-// An answer from the cache counts the amounts that this Quotas has allowed since as used. The
-// cache allows an amount only if every quota has as much left, and denies an amount only if the
-// service has denied it, or less. Check asks the service otherwise.
+// The cache counts the amounts that this Quotas has allowed since the answer as used. It allows an amount
+// only if every quota has at least that much left. It denies an amount only if the service has denied the
+// same or a smaller amount. Otherwise Check asks the service.
 func (q *Quotas) Check(ctx context.Context, check QuotaCheck) (CheckResult, error) {
 	cached := q.cache.newCheck(check)
 	if decision, ok := cached.decide(); ok {
@@ -113,7 +113,7 @@ func (q *Quotas) sendCheck(ctx context.Context, check QuotaCheck) (*QuotaDecisio
 	return &answer.JSON200.Data[0], nil
 }
 
-// ProblemError is an answer of the service that is no success.
+// ProblemError is an error answer of the service.
 type ProblemError struct {
 	Status     int
 	Detail     string
@@ -132,7 +132,7 @@ func problemError(response *http.Response, problem *Problem) error {
 	return e
 }
 
-// encodingError is a request that is no JSON and was not sent.
+// encodingError reports a request that cannot be encoded as JSON, so it was not sent.
 type encodingError struct{ error }
 
 func (e encodingError) Unwrap() error { return e.error }
@@ -145,7 +145,7 @@ func noAnswerError(body any, failure error) error {
 	return fmt.Errorf("the service did not answer: %w", failure)
 }
 
-// isRefused reports whether a repeat of the request would fail again.
+// isRefused reports whether the same request would fail again.
 func isRefused(err error) bool {
 	if _, ok := errors.AsType[encodingError](err); ok {
 		return true
@@ -162,21 +162,21 @@ type quotaCache struct {
 	entries map[string]*cachedQuota
 }
 
-// maxCached is the number of customers, meters and groups in the cache.
+// maxCached is the maximum number of entries in the cache, one per customer, meter and group.
 const maxCached = 10_000
 
-// cachedQuota is the latest answer about a customer, a meter and a group. Amounts are never
-// changed in place.
+// cachedQuota is the latest answer about a customer, a meter and a group. Its amounts are replaced, never
+// modified.
 type cachedQuota struct {
-	allowed *big.Rat // amounts that were allowed since the entry exists
+	allowed *big.Rat // the total of allowed amounts since the entry was created
 	pending int      // requests without an answer
 	answer  *QuotaDecision
-	amount  *big.Rat  // of the answer's check
-	sentAt  time.Time // of the answer's request
-	before  *big.Rat  // allowed, at sentAt
+	amount  *big.Rat  // of the check that the answer is about
+	sentAt  time.Time // when the request for the answer was sent
+	before  *big.Rat  // the value of allowed at sentAt
 }
 
-// cachedCheck is a check of an amount.
+// cachedCheck is a check of an amount against its cache entry.
 type cachedCheck struct {
 	cache  *quotaCache
 	entry  *cachedQuota // nil: the cache is not used
@@ -201,7 +201,7 @@ func (c *quotaCache) newCheck(check QuotaCheck) *cachedCheck {
 	return &cachedCheck{cache: c, entry: c.entry(string(key)), amount: amount}
 }
 
-// entry returns nil if the cache is full.
+// entry returns the entry of a key, or creates it. It returns nil if the cache is full.
 func (c *quotaCache) entry(key string) *cachedQuota {
 	if e := c.entries[key]; e != nil {
 		return e
@@ -287,7 +287,7 @@ func (c *cachedCheck) storeAnswer(answer *QuotaDecision, allowed bool) {
 
 var plainAmount = regexp.MustCompile(`^-?[0-9]{1,40}(\.[0-9]{1,40})?$`)
 
-// parseAmount returns false for an amount that is not plain digits.
+// parseAmount parses an amount in plain digits. It returns false for any other notation.
 func parseAmount(n json.Number) (*big.Rat, bool) {
 	if !plainAmount.MatchString(string(n)) {
 		return nil, false

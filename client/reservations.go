@@ -14,21 +14,21 @@ import (
 var (
 	// ErrUnavailable is returned by Reserve if the service does not answer, with OnErrorDeny.
 	ErrUnavailable = errors.New("usage is not reserved, because the service did not answer")
-	// ErrTooManyEvents is returned for the 1,001st event of a reservation.
+	// ErrTooManyEvents is returned for every event beyond the 1,000th of a reservation.
 	ErrTooManyEvents = errors.New("a reservation is settled with at most 1000 events; send further events with a Recorder")
 	// ErrReservationEnded is returned for an event after the end of the reservation.
 	ErrReservationEnded = errors.New("the reservation has ended; send further events with a Recorder")
 )
 
-// QuotaExceededError is returned by Reserve if a hard quota has less left than an amount.
+// QuotaExceededError is returned by Reserve if a hard quota has less left than the requested amount.
 type QuotaExceededError struct{ RefusedReservation }
 
 func (e *QuotaExceededError) Error() string {
 	return fmt.Sprintf("quota %s has %s left", e.QuotaId, e.Remaining)
 }
 
-// SettleError is returned by Reserve if the events of a reservation are not stored. A repeat
-// of SettleReservation with the same events counts nothing twice.
+// SettleError is returned by Reserve if the events of a reservation could not be stored. A repeated
+// SettleReservation with the same events counts no event twice.
 type SettleError struct {
 	ReservationID string
 	Events        []Event
@@ -41,11 +41,11 @@ func (e *SettleError) Error() string {
 
 func (e *SettleError) Unwrap() error { return e.Err }
 
-// HeldReservation is a reservation while its work runs. It is safe for concurrent use.
+// HeldReservation is a reservation during its work. It is safe for concurrent use.
 type HeldReservation struct {
 	// ID of the reservation.
 	ID string
-	// Exceeded reports whether a soft quota has less left than an amount.
+	// Exceeded reports whether a soft quota has less left than the requested amount.
 	Exceeded bool
 
 	quotas    *Quotas
@@ -83,8 +83,7 @@ func (q *Quotas) Reserve(ctx context.Context, request Reserve, work func(context
 	return work(ctx, r)
 }
 
-// Record adds an event of the usage. An event without a customer is one of the reservation's
-// customer.
+// Record adds an event to the usage. The default customer is the customer of the reservation.
 func (r *HeldReservation) Record(e Event) error {
 	if e.CustomerId == "" {
 		e.CustomerId = r.customer
@@ -158,7 +157,7 @@ func (q *Quotas) repeatUntilAnswered(ctx context.Context, send func() error) err
 	}
 }
 
-// extend keeps the reservation until ctx ends, or until the service no longer has it.
+// extend extends the reservation regularly until ctx ends or the service no longer has it.
 func (r *HeldReservation) extend(ctx context.Context) {
 	half := time.Duration(r.expiresIn) * time.Second / 2
 	for wait := half; sleep(ctx, wait); {
@@ -189,8 +188,8 @@ func (r *HeldReservation) sendExtend(ctx context.Context) error {
 	return nil
 }
 
-// settleOrRelease settles the reservation, or releases it if there are no events. A failed release
-// is only reported: the reservation expires.
+// settleOrRelease settles the reservation, or releases it if there are no events. A failed release is only
+// reported, because the reservation expires anyway.
 func (r *HeldReservation) settleOrRelease(ctx context.Context) error {
 	r.mu.Lock()
 	r.ended = true

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// VerifyStatement recomputes each amount of a usage.statement message from the steps of its line.
-// It returns a *StatementError for the first difference, and for a step that only a later version
-// of the client knows. Verify the signature of the message first.
+// VerifyStatement recomputes each amount of a usage.statement message from the steps of its line. It
+// returns a *StatementError for the first difference, and for a step that this version of the client does
+// not know. Verify the signature of the message first.
 //
-// A line without steps repeats an earlier statement and is not verified. Steps without a formula
-// are taken as stated: usage, fields of the price, the lines of a provider's price, and the units
-// and amounts that were billed before.
+// A line without steps repeats an earlier statement and is not verified. Steps without a formula are not
+// recomputed: usage, fields of the price, lines of a provider's price, and previously billed units and
+// amounts.
 func VerifyStatement(body []byte) (err error) {
 	var message struct {
 		Type string `json:"type"`
@@ -51,13 +51,13 @@ func VerifyStatement(body []byte) (err error) {
 	return nil
 }
 
-// StatementError is the first difference between a statement and its recomputation.
+// StatementError is the first difference between a statement and the recomputed values.
 type StatementError struct {
-	Path       string // such as meters[0]/unit_charges[6]/tier[1], with the positions in steps
+	Path       string // with the positions of steps, such as meters[0]/unit_charges[6]/tier[1]
 	MeterSlug  string
 	Stated     string
-	Recomputed string // empty if the statement lacks a step, or has an unknown one
-	Reason     string // why nothing was recomputed
+	Recomputed string // "" if a step is missing or unknown
+	Reason     string // why the value could not be recomputed
 }
 
 func (e *StatementError) Error() string {
@@ -88,20 +88,19 @@ type statementStep struct {
 	Steps      []statementStep `json:"steps"`
 
 	path          string
-	stated, exact *big.Rat // exact: before rounding
+	stated, exact *big.Rat // exact: the value before rounding
 	parts         breakdown
 }
 
-// breakdown are verified steps. Those of the line, or before the step that has these as parts,
-// are the outer ones.
+// breakdown contains verified steps. outer is the breakdown that contains the owner of these steps.
 type breakdown struct {
 	steps []*statementStep
-	at    *statementStep // that is verified
+	at    *statementStep // the step being verified
 	owner *statementStep
 	outer *breakdown
 }
 
-// verify recomputes the steps in their order, and then the fields of the line.
+// verify recomputes the steps in order, and then the fields of the line.
 func (l statementLine) verify(path string) {
 	if len(l.Steps) == 0 {
 		return
@@ -136,7 +135,7 @@ func (l statementLine) verifySteps(steps []statementStep, path string, b breakdo
 	return b
 }
 
-// find returns the last step with the first of the names, or nil.
+// find returns the last step with the first name that occurs, or nil.
 func (b breakdown) find(names ...string) (found *statementStep) {
 	for _, name := range names {
 		for _, s := range b.steps {
@@ -151,7 +150,7 @@ func (b breakdown) find(names ...string) (found *statementStep) {
 	return nil
 }
 
-// get returns a step that is required.
+// get returns the step with the first name that occurs. A missing step is an error.
 func (b breakdown) get(names ...string) *statementStep {
 	s := b.find(names...)
 	if s == nil {
@@ -160,7 +159,7 @@ func (b breakdown) get(names ...string) *statementStep {
 	return s
 }
 
-// sum adds the amounts of all steps with the names.
+// sum returns the sum of the amounts of all steps with the names.
 func (b breakdown) sum(names ...string) *big.Rat {
 	total := new(big.Rat)
 	for _, s := range b.steps {
@@ -175,7 +174,7 @@ func (b breakdown) sum(names ...string) *big.Rat {
 
 var decimals = regexp.MustCompile(`^[0-9]{1,2}$`)
 
-// rounded returns the exact amount to the decimals that the step states.
+// rounded returns the exact amount, rounded to the decimals that the step states.
 func (s *statementStep) rounded() *big.Rat {
 	if s.RoundedTo == "" {
 		return s.exact
@@ -187,7 +186,7 @@ func (s *statementStep) rounded() *big.Rat {
 	return roundHalfEven(s.exact, digits)
 }
 
-// number returns a number beside the amount of the step; 0 if it is absent.
+// number parses a number of the step other than its amount. A missing number is 0.
 func (s *statementStep) number(name string, n json.Number) *big.Rat {
 	if n == "" {
 		return new(big.Rat)
@@ -226,7 +225,7 @@ func roundHalfEven(x *big.Rat, digits int) *big.Rat {
 	return new(big.Rat).Quo(new(big.Rat).SetInt(whole), scale)
 }
 
-// formatDecimal writes a number with at most 40 decimals.
+// formatDecimal returns a number with at most 40 decimals.
 func formatDecimal(x *big.Rat) string {
 	text := roundHalfEven(x, 40).FloatString(40)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")

@@ -5,7 +5,7 @@ import (
 	"math/big"
 )
 
-// formula recomputes a step from the steps before it, in b, and from its parts.
+// formula recomputes a step from its parts and the earlier steps in b.
 type formula func(s *statementStep, b breakdown) *big.Rat
 
 // formulas has each step that a statement can contain, as GET /v1/billing/explain names them.
@@ -83,7 +83,7 @@ var formulas = map[string]formula{
 	},
 }
 
-// units returns the step with the units that the price charges.
+// units returns the step with the units that the price applies to.
 func (b breakdown) units() *statementStep {
 	return b.get("matched_units", "reported_units", "total_usage", "usage")
 }
@@ -92,7 +92,7 @@ func (b breakdown) multiply(name, by string) *big.Rat {
 	return new(big.Rat).Mul(b.get(name).stated, b.get(by).stated)
 }
 
-// divide divides by a step. A step that is absent divides by 1.
+// divide returns x divided by the amount of a step. A missing step divides by 1.
 func (b breakdown) divide(x *big.Rat, name string) *big.Rat {
 	by := b.find(name)
 	if by == nil {
@@ -104,10 +104,10 @@ func (b breakdown) divide(x *big.Rat, name string) *big.Rat {
 	return new(big.Rat).Quo(x, by.stated)
 }
 
-// requireSum requires that a step is the sum of its division among tiers or prices.
+// requireSum checks that the amount of a step equals the sum of its parts by tier or price.
 func (s *statementStep) requireSum(parts *big.Rat) { compare(s.path, s.Amount, parts) }
 
-// sumOfParts adds all parts. A step without parts is taken as stated.
+// sumOfParts returns the sum of all parts. The amount of a step without parts is not recomputed.
 func sumOfParts(s *statementStep, _ breakdown) *big.Rat {
 	if len(s.Steps) == 0 {
 		return s.stated
@@ -147,8 +147,8 @@ func unitCharges(s *statementStep, b breakdown) *big.Rat {
 	return sumOfParts(s, b)
 }
 
-// tierUnits returns the charged units between the bounds of the tier. With the model volume, the
-// only tier has all charged units.
+// tierUnits returns the units within the bounds of the tier. With the volume model, the only tier contains
+// all units.
 func tierUnits(s *statementStep, b breakdown) *big.Rat {
 	if b.outer == nil || b.outer.outer == nil {
 		fail(s.path, s.Amount, "the step tier is missing")
@@ -172,7 +172,7 @@ func fixedFees(s *statementStep, b breakdown) *big.Rat {
 	return new(big.Rat).Mul(b.get("fixed_fee").stated, events)
 }
 
-// usageCharge is the charge of a model, or the sum of the exact charges by dimension.
+// usageCharge returns the charge of the price model, or the sum of the exact charges by dimension.
 func usageCharge(_ *statementStep, b breakdown) *big.Rat {
 	if b.find("package_price") != nil {
 		return b.multiply("packages", "package_price")
@@ -194,7 +194,7 @@ func usageCharge(_ *statementStep, b breakdown) *big.Rat {
 	return charge
 }
 
-// exactCharge is the charge of a price by dimension before rounding.
+// exactCharge returns the charge of a price by dimension before rounding.
 func exactCharge(s *statementStep, _ breakdown) *big.Rat {
 	return s.parts.get("usage_charge", "overage_charge").exact
 }
@@ -218,7 +218,7 @@ func remainingAmount(_ *statementStep, b breakdown) *big.Rat {
 	return new(big.Rat).Sub(b.get("charge").stated, billed)
 }
 
-// adjustment is the result of its own breakdown, or the sum of reported parts.
+// adjustment returns the result of the step's own breakdown, or the sum of reported parts.
 func adjustment(s *statementStep, b breakdown) *big.Rat {
 	if result := s.parts.find("amount", "charge"); result != nil {
 		return result.stated
@@ -226,7 +226,8 @@ func adjustment(s *statementStep, b breakdown) *big.Rat {
 	return sumOfParts(s, b)
 }
 
-// unitPrice returns the rate of the last charged unit; 0 without such units, and by dimension.
+// unitPrice returns the rate of the last charged unit. It is 0 without charged units, and for prices by
+// dimension.
 func unitPrice(b breakdown) *big.Rat {
 	if rate := b.find("overage_rate"); rate != nil {
 		return rate.stated
@@ -246,7 +247,7 @@ func unitPrice(b breakdown) *big.Rat {
 	return roundHalfEven(b.divide(b.get("unit_charges").lastRate("tier_unit_price"), "per_units"), 12)
 }
 
-// lastRate returns the rate of the last part that has one.
+// lastRate returns the rate of the last part with one.
 func (s *statementStep) lastRate(name string) *big.Rat {
 	last := new(big.Rat)
 	for _, part := range s.parts.steps {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Bounds of alerts.
+// Limits on alerts.
 const (
-	MaxAlerts           = 1_000 // of a tenant
-	MaxAlertsOfCustomer = 100   // with the customer as their scope
+	MaxAlerts           = 1_000 // per tenant
+	MaxAlertsOfCustomer = 100   // alerts for this one customer
 	MaxThresholds       = 10
-	MaxQuotaPercent     = 1_000 // a threshold of a quota alert
+	MaxQuotaPercent     = 1_000 // of a threshold of a quota alert
 	percentDecimals     = 2     // of a threshold of a quota alert
 	MaxSilentMinutes    = 7 * 24 * 60
 )
 
-// WatchedAfterEvent is how long a silence alert watches a customer after an event.
+// WatchedAfterEvent is the time after an event for which a silence alert watches the customer.
 const WatchedAfterEvent = 30 * 24 * time.Hour
 
 // AlertType is the value that an alert compares with its thresholds.
@@ -38,16 +38,16 @@ type Alert struct {
 	ID         AlertID
 	Name       string
 	Type       AlertType
-	CustomerID CustomerID // 0: not one customer
-	PlanID     PlanID     // 0: not a plan; without both, all customers
-	MeterID    MeterID    // 0: all meters, or none for silence; of quotas, those of all meters
-	Group      *Group     // the one group that counts, or that quotas have; nil: all
-	Thresholds []Decimal  // ascending; none of silence
-	Minutes    int        // of silence
-	Currency   string     // of spend
+	CustomerID CustomerID // the only customer; 0: any
+	PlanID     PlanID     // the only plan; 0: any. Without customer and plan, the alert watches all customers
+	MeterID    MeterID    // 0: all meters, or the quotas of all meters; always 0 for a silence alert
+	Group      *Group     // the only group that counts, or the group of the quotas; nil: all
+	Thresholds []Decimal  // ascending; empty for a silence alert
+	Minutes    int        // for a silence alert
+	Currency   string     // for a spend alert
 	Enabled    bool
 	CreatedAt  time.Time
-	ChangedAt  time.Time // the latest change
+	ChangedAt  time.Time // time of the latest change
 
 	ExternalID string // of the customer
 	Plan       string // slug
@@ -55,7 +55,7 @@ type Alert struct {
 	Unit       string // of the meter
 }
 
-// AppliesTo reports whether the alert watches a customer with a plan; 0: none.
+// AppliesTo reports whether the alert watches a customer with the given plan; plan 0 is none.
 func (a Alert) AppliesTo(customer CustomerID, plan PlanID) bool {
 	switch {
 	case a.CustomerID != 0:
@@ -66,12 +66,13 @@ func (a Alert) AppliesTo(customer CustomerID, plan PlanID) bool {
 	return true
 }
 
-// ReadsQuota reports whether a quota alert reads the quota, if the alert applies to the customer.
+// ReadsQuota reports whether a quota alert that applies to the customer compares the quota with its
+// thresholds.
 func (a Alert) ReadsQuota(q Quota) bool {
 	return q.Limit != nil && (a.MeterID == 0 || a.MeterID == q.Meter.ID) && (a.Group == nil || q.Group != nil && q.Group.ID == a.Group.ID)
 }
 
-// Reached returns the thresholds that a value has reached, ascending.
+// Reached returns the thresholds up to a value, ascending.
 func (a Alert) Reached(value Decimal) []Decimal {
 	above := slices.IndexFunc(a.Thresholds, func(t Decimal) bool { return t.Cmp(value) > 0 })
 	if above < 0 {
@@ -83,7 +84,7 @@ func (a Alert) Reached(value Decimal) []Decimal {
 // Silence returns the time without an event after which a silence alert fires.
 func (a Alert) Silence() time.Duration { return time.Duration(a.Minutes) * time.Minute }
 
-// Validate returns the rule that the alert breaks. It sorts the thresholds.
+// Validate returns an error if the alert breaks a rule. It sorts the thresholds.
 func (a *Alert) Validate() error {
 	if a.Name == "" {
 		return Invalid("body.name", "is required")
@@ -153,10 +154,10 @@ type Firing struct {
 	CustomerID CustomerID
 	ExternalID string
 	Threshold  Decimal
-	QuotaID    QuotaID // 0 except of a quota alert
+	QuotaID    QuotaID // for a quota alert; otherwise 0
 	Stream     int
-	Period     Range // of a quota alert, the window of the quota; of silence, from the last event until the alert's minutes had passed
+	Period     Range // the billing period; for a quota alert, the quota's window; for silence, from the last event to the end of the alert's minutes
 	Value      Decimal
-	Late       bool // the period had ended
+	Late       bool // the period had already ended
 	At         time.Time
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// Bounds of a meter's filters.
+// Limits on a meter's filters.
 const (
 	MaxFiltersPerMeter = 10
 	MaxFilterValues    = 100
@@ -40,23 +40,22 @@ func (FilterOperator) Values() []FilterOperator {
 	return []FilterOperator{FilterEq, FilterNe, FilterIn, FilterNotIn, FilterExists, FilterNotExists, FilterGt, FilterGte, FilterLt, FilterLte}
 }
 
-// Filter is a condition on a property that an event must meet to be counted. A missing or null
-// property meets only ne, not_in and not_exists.
+// Filter is a condition that a property of an event must meet for the event to be counted. A missing or
+// null property meets only ne, not_in and not_exists.
 type Filter struct {
 	Property string         `json:"property"` // a path into properties
 	Operator FilterOperator `json:"operator"`
 	Values   []FilterValue  `json:"values"`
 }
 
-// FilterValue is a JSON string, number or boolean in its canonical form. Its zero value is none
-// of them.
+// FilterValue is a JSON string, number or boolean in canonical form. Its zero value is not valid.
 type FilterValue struct {
 	text   string
 	number decimal.Decimal
 }
 
-// ParseFilterValue returns the value of a JSON literal, or the zero value if it is not a string,
-// number or boolean that an event can have.
+// ParseFilterValue returns the value of a JSON literal. It returns the zero value if the literal is not a
+// string, number or boolean that an event can contain.
 func ParseFilterValue(literal json.RawMessage) FilterValue {
 	kind := firstByte(literal)
 	if kind == 0 || strings.IndexByte("{[n", kind) >= 0 || !json.Valid(literal) || jsonRule(literal) != "" {
@@ -75,7 +74,7 @@ func ParseFilterValue(literal json.RawMessage) FilterValue {
 	return value
 }
 
-// MarshalJSON writes the JSON literal.
+// MarshalJSON returns the JSON literal.
 func (v FilterValue) MarshalJSON() ([]byte, error) {
 	if v.text == "" {
 		return []byte("null"), nil
@@ -83,7 +82,8 @@ func (v FilterValue) MarshalJSON() ([]byte, error) {
 	return []byte(v.text), nil
 }
 
-// UnmarshalJSON reads a JSON literal. Filter.validate refuses one that is no FilterValue.
+// UnmarshalJSON parses a JSON literal. Filter.validate rejects the zero value, which an invalid literal
+// produces.
 func (v *FilterValue) UnmarshalJSON(literal []byte) error {
 	*v = ParseFilterValue(literal)
 	return nil
@@ -99,12 +99,12 @@ func (f Filter) equal(o Filter) bool {
 		slices.EqualFunc(f.Values, o.Values, func(a, b FilterValue) bool { return a.text == b.text })
 }
 
-// isOrdering reports whether the operator compares numbers by size.
+// isOrdering reports whether the operator is gt, gte, lt or lte.
 func (o FilterOperator) isOrdering() bool {
 	return o == FilterGt || o == FilterGte || o == FilterLt || o == FilterLte
 }
 
-// valueBounds returns how many values a filter with the operator has.
+// valueBounds returns the minimum and maximum number of values for the operator, and the rule as text.
 func (o FilterOperator) valueBounds() (least, most int, rule string) {
 	switch o {
 	case FilterExists, FilterNotExists:
@@ -116,7 +116,7 @@ func (o FilterOperator) valueBounds() (least, most int, rule string) {
 	}
 }
 
-// validate returns the rule that the filter breaks.
+// validate returns an error if the filter is not valid.
 func (f Filter) validate(location string) error {
 	if err := ValidPath(location+".property", f.Property); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (f Filter) validate(location string) error {
 	return nil
 }
 
-// matches reports whether a property, which is nil if it is missing, meets the filter.
+// matches reports whether a property meets the filter. A missing property is nil.
 func (f Filter) matches(property []byte) (bool, error) {
 	switch f.Operator {
 	case FilterExists:
@@ -158,7 +158,7 @@ func (f Filter) matches(property []byte) (bool, error) {
 	return f.inOrder(property)
 }
 
-// equals reports whether a property has one of the values.
+// equals reports whether a property equals one of the values.
 func (f Filter) equals(property []byte) (bool, error) {
 	if !isSet(property) {
 		return false, nil
@@ -175,7 +175,8 @@ func (f Filter) equals(property []byte) (bool, error) {
 	return false, nil
 }
 
-// inOrder reports whether a property is a number that the operator accepts.
+// inOrder reports whether a property is a number that compares with the filter's value as the operator
+// requires.
 func (f Filter) inOrder(property []byte) (bool, error) {
 	if len(property) == 0 || !isNumberStart(property[0]) {
 		return false, nil
@@ -197,20 +198,19 @@ func (f Filter) inOrder(property []byte) (bool, error) {
 	}
 }
 
-// FilterPrefix begins the query parameters that select groups: "filter.model=large".
+// FilterPrefix is the prefix of query parameters that select groups, such as "filter.model=large".
 const FilterPrefix = "filter."
 
-// OtherProperty is the one property of OtherGroup's key. No meter groups by it.
+// OtherProperty is the only property in the key of OtherGroup. No meter can group by it.
 const OtherProperty = "$other"
 
-// ParseGroupValue returns the value of a group key that a text of a query selects, as
-// canonical JSON. A JSON number, string, true, false or null is that value; any other
-// text is the string of its characters.
+// ParseGroupValue returns the group key value that a query parameter selects, as canonical JSON. A JSON
+// number, string, true, false or null is that value. Any other text is a string.
 func ParseGroupValue(text string) json.RawMessage {
 	switch {
 	case text == "null", text == "true", text == "false":
 		return json.RawMessage(text)
-	case isJSONNumber(text) && len(text) <= maxNumberBytes && !longExponentIn(text): // no event has others
+	case isJSONNumber(text) && len(text) <= maxNumberBytes && !longExponentIn(text): // events cannot contain other numbers
 		return json.RawMessage(canonicalNumber(text))
 	}
 	if quoted, is := parseJSONString(text); is {
@@ -219,8 +219,7 @@ func ParseGroupValue(text string) json.RawMessage {
 	return PlainJSON(text)
 }
 
-// parseJSONString reads a JSON string that an event can have: one without NUL and lone
-// surrogates.
+// parseJSONString parses a JSON string without NUL and unpaired surrogates, which an event cannot contain.
 func parseJSONString(literal string) (text string, is bool) {
 	if !strings.HasPrefix(literal, `"`) || !strings.HasSuffix(literal, `"`) || !jsontext.Value(literal).IsValid() {
 		return "", false
@@ -229,8 +228,7 @@ func parseJSONString(literal string) (text string, is bool) {
 	return text, err == nil && !strings.ContainsRune(text, 0)
 }
 
-// GroupValueText returns a text that ParseGroupValue parses to the value: without quotes
-// if possible.
+// GroupValueText returns a text that ParseGroupValue parses to the value, without quotes if possible.
 func GroupValueText(value json.RawMessage) (string, error) {
 	var text string
 	if len(value) == 0 || value[0] != '"' {
@@ -245,7 +243,7 @@ func GroupValueText(value json.RawMessage) (string, error) {
 	return text, nil
 }
 
-// FilterOf returns the query parameters that select the group of a key.
+// FilterOf returns the query parameters that select the group with a key.
 func FilterOf(key json.RawMessage) (string, error) {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(key, &values); err != nil {
@@ -265,7 +263,7 @@ func FilterOf(key json.RawMessage) (string, error) {
 	return filter, nil
 }
 
-// PlainJSON is the JSON of a value, without escapes of HTML.
+// PlainJSON returns the JSON of a value without HTML escapes.
 func PlainJSON(value any) json.RawMessage {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

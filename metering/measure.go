@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Verdict is whether a meter version counts an event, and the reason if it does not.
+// Verdict is the decision of a meter version about an event: counted, or the reason why not.
 type Verdict string
 
 // Values returns all verdicts.
@@ -17,22 +17,22 @@ func (Verdict) Values() []Verdict { return []Verdict{Counted, FilteredOut, Value
 
 const (
 	Counted      Verdict = "counted"
-	FilteredOut  Verdict = "filtered_out"  // a filter excludes it
-	ValueMissing Verdict = "value_missing" // it has no value_property, or null
-	ValueInvalid Verdict = "value_invalid" // its value_property is no number within the bounds of ParseDecimal
+	FilteredOut  Verdict = "filtered_out"  // a filter does not match
+	ValueMissing Verdict = "value_missing" // the property is missing or null
+	ValueInvalid Verdict = "value_invalid" // the property is not a number within the bounds of ParseDecimal
 )
 
-// Measurement is the result of Measure. Value and Group are set if the verdict is Counted, Property
-// if it is not.
+// Measurement is the result of Measure. Value and Group are set if the verdict is Counted, otherwise
+// Property is set.
 type Measurement struct {
 	Verdict  Verdict
 	Value    Decimal
 	Group    Group
-	Property string // of the first filter that excludes the event, or with the unusable value; empty if it is erased
+	Property string // of the first filter that does not match, or of the unusable value; "" for an erased event
 }
 
-// Measure evaluates filters, value and group of an event. It is the only place that does, for
-// ingest, backfills, windows and the hours that a range cuts: SQL writes numbers in another form.
+// Measure evaluates the filters, the value and the group of an event. Ingest, backfills and reads of raw
+// events must all use it, because SQL writes numbers in a different form.
 func (g MeterVersion) Measure(e *Event) (m Measurement, err error) {
 	if !g.ReadsProperties() {
 		return Measurement{Verdict: Counted, Value: e.Value, Group: NoGroup}, nil
@@ -50,10 +50,10 @@ func (g MeterVersion) Measure(e *Event) (m Measurement, err error) {
 // ReadsProperties reports whether the definition uses any property of events.
 func (g MeterVersion) ReadsProperties() bool { return g.Selects() || len(g.GroupBy) > 0 }
 
-// Selects reports whether the version does not count every event of its type with its value.
+// Selects reports whether the definition has filters or a value property.
 func (g MeterVersion) Selects() bool { return g.ValueProperty != "" || len(g.Filters) > 0 }
 
-// evaluate returns the measurement of an event with an index, except for its group.
+// evaluate returns the measurement of an indexed event without its group.
 func (g MeterVersion) evaluate(e *Event) (m Measurement, err error) {
 	if !g.Selects() {
 		return Measurement{Verdict: Counted, Value: e.Value}, nil
@@ -99,7 +99,8 @@ func measuredValue(property []byte) (Verdict, Decimal) {
 	return Counted, value
 }
 
-// smallInteger reads a JSON number of digits alone that fits in an int64, as most values are.
+// smallInteger parses a JSON number that consists of digits only and fits in an int64, the most frequent
+// form.
 func smallInteger(literal []byte) (n int64, is bool) {
 	if len(literal) == 0 || len(literal) > MaxIntegerDigits || literal[0] == '0' && len(literal) > 1 || !isPlainInteger(literal) {
 		return 0, false
@@ -110,12 +111,12 @@ func smallInteger(literal []byte) (n int64, is bool) {
 	return n, true
 }
 
-// MeasuredProperty is the property of an erased event that has the values that meters counted of
-// it, by the digest of the definition. No group_by item can have this name.
+// MeasuredProperty is the property of an erased event that contains its measured values, by the digest of
+// the definition. No group_by path can have this name.
 const MeasuredProperty = "$measured"
 
-// evaluateErased returns the verdict that was kept when the event was erased. A definition that
-// was not in use then does not count the event.
+// evaluateErased returns the measurement that was stored when the event was erased. Definitions that did
+// not exist then do not count the event.
 func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
 	value := fieldOf(e.property(MeasuredProperty), g.DefinitionDigest())
 	if value == nil {
@@ -128,7 +129,7 @@ func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
 	return Counted, kept, nil
 }
 
-// DefinitionDigest identifies the value property and the filters.
+// DefinitionDigest returns a hash of the value property and the filters.
 func (g MeterVersion) DefinitionDigest() string {
 	text, err := json.Marshal(struct {
 		ValueProperty string   `json:"value_property"`
@@ -141,7 +142,7 @@ func (g MeterVersion) DefinitionDigest() string {
 	return hex.EncodeToString(digest[:16])
 }
 
-// groupOf returns the group of an event with an index.
+// groupOf returns the group of an indexed event.
 func (g MeterVersion) groupOf(e *Event) (Group, error) {
 	if len(g.GroupBy) == 0 {
 		return NoGroup, nil
@@ -164,7 +165,7 @@ func (g MeterVersion) groupOf(e *Event) (Group, error) {
 	return newGroup(append(key, '}')), nil
 }
 
-// GroupOf returns the group of an event with these properties, which are a JSON object or nothing.
+// GroupOf returns the group of an event with these properties, a JSON object or nil.
 func (g MeterVersion) GroupOf(properties json.RawMessage) (Group, error) {
 	if len(g.GroupBy) == 0 {
 		return NoGroup, nil
@@ -191,11 +192,11 @@ func (e *Event) Property(path string) (json.RawMessage, error) {
 	return canonicalValue(value)
 }
 
-// Missing returns the properties of group_by that a counted event was sent without. One that was
-// sent as null is not missing.
+// Missing returns the group_by properties that are missing in a counted event. A property with the value
+// null is not missing.
 func (g MeterVersion) Missing(group Group, e *Event) (names []string) {
 	if !bytes.Contains(group.Key, []byte("null")) || e.indexProperties() != nil {
-		return nil // as nearly always, without a lookup
+		return nil // the usual case, without a lookup
 	}
 	for _, name := range g.GroupBy {
 		if e.property(name) == nil {

@@ -59,7 +59,7 @@ func (KeysChoice) Values() []KeysChoice { return []KeysChoice{HandOverKeys, Revo
 
 const (
 	maxEmail    = 254 // RFC 5321, 4.5.3.1.3
-	minPassword = 12  // characters, as the others
+	minPassword = 12  // in characters
 	maxPassword = 256
 )
 
@@ -67,7 +67,7 @@ const (
 // address knows whether it exists.
 var emailPattern = regexp.MustCompile(`^[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+@[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+$`)
 
-// ValidEmail returns an error if the text is no e-mail address.
+// ValidEmail returns an error if the text is not an e-mail address.
 func ValidEmail(location, text string) error {
 	if longerThan(maxEmail, text) || !utf8.ValidString(text) || !emailPattern.MatchString(text) {
 		return Invalid(location, "must be an e-mail address of at most %d characters", maxEmail)
@@ -75,8 +75,8 @@ func ValidEmail(location, text string) error {
 	return nil
 }
 
-// FoldEmail returns the form in which addresses are compared: ASCII letters in lower case. Addresses
-// that Unicode would fold together may belong to two people.
+// FoldEmail returns the form in which addresses are compared, with ASCII letters in lower case. Other
+// letters stay unchanged, because two people may have addresses that differ only by Unicode case folding.
 func FoldEmail(email string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -86,8 +86,8 @@ func FoldEmail(email string) string {
 	}, email)
 }
 
-// leastEntropy, in bits, is above that of common weak passwords: rows of keys, repeats, a word with
-// digits.
+// leastEntropy is the minimum entropy of a password in bits. Common weak passwords have less: keyboard
+// rows, repeats, a word with digits.
 const leastEntropy = 55
 
 // ValidPassword returns an error if a new password is too short or easy to guess (NIST SP 800-63B,
@@ -102,7 +102,7 @@ func ValidPassword(location, text string) error {
 	return nil
 }
 
-// Validate checks the fields that a caller may choose.
+// Validate returns an error if a field that a caller can set is not valid.
 func (m Member) Validate() error {
 	if err := ValidEmail("body.email", m.Email); err != nil {
 		return err
@@ -128,8 +128,8 @@ type Invitation struct {
 	ExpiresAt time.Time
 }
 
-// Session is one sign-in of a member. Its token is made from the id, which is random, so the signing
-// key alone makes no token.
+// Session is one sign-in of a member. Its token is derived from the random id, so a token cannot be made
+// from the signing key alone.
 type Session struct {
 	ID        uuid.UUID
 	TenantID  TenantID

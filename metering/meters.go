@@ -11,10 +11,10 @@ import (
 
 // Bounds of the catalog.
 const (
-	MaxMeters             = 1_000 // of a tenant, archived ones included
+	MaxMeters             = 1_000 // per tenant, including archived ones
 	MaxMetersPerEventType = 20
-	MaxGroupsPerMeter     = 10_000  // distinct groups of one meter version; later ones count in OtherGroup
-	MaxGroupKeyBytes      = 1 << 10 // of a group's key; groups with longer ones count in OtherGroup
+	MaxGroupsPerMeter     = 10_000  // distinct groups of one meter version; later groups are counted in OtherGroup
+	MaxGroupKeyBytes      = 1 << 10 // of a group's key; groups with longer keys are counted in OtherGroup
 	MaxGroupByKeys        = 5
 	MaxUsageScale         = 6
 	maxSlugBytes          = 64
@@ -183,8 +183,8 @@ func newGroup(key []byte) Group {
 	return Group{GroupID(hash[:16]), key}
 }
 
-// By returns the group that contains g if events are grouped by these properties only. For OtherGroup it
-// returns OtherGroup, because the properties of its events are not known.
+// By returns the group that contains g if events are grouped by these properties only. For OtherGroup and
+// at least one property it returns OtherGroup, because the properties of its events are not known.
 func (g Group) By(properties []string) (Group, error) {
 	if g.ID == OtherGroup.ID && len(properties) > 0 {
 		return g, nil

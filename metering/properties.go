@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// maxPathLevels bounds the names of a path into properties.
+// maxPathLevels is the maximum number of names in a path into properties.
 const maxPathLevels = 5
 
-// propertyIndex has the places of an event's properties in their JSON text.
+// propertyIndex contains the positions of an event's properties in their JSON text.
 type propertyIndex struct {
 	fields []propertyPlace
 	built  bool
 }
 
-// propertyPlace has the offsets of a name, with its quotes, and of its value.
+// propertyPlace contains the offsets of a name, including its quotes, and of its value.
 type propertyPlace struct{ name, nameEnd, value, valueEnd uint32 }
 
 var errNotAnObject = errors.New("properties: must be a JSON object")
 
-// indexProperties finds the places of the properties, which are valid JSON. It parses them once,
-// for all meter versions that measure the event.
+// indexProperties finds the positions of the properties in valid JSON. It parses the JSON once for all
+// meter versions that measure the event.
 func (e *Event) indexProperties() error {
 	if e.index.built || len(e.Properties) == 0 {
 		return nil
@@ -38,8 +38,8 @@ func (e *Event) indexProperties() error {
 	return nil
 }
 
-// property returns the JSON of the property with this whole name, or else of the property at the
-// end of the path; nil if there is none. The last value of a repeated name counts, as in jsonb.
+// property returns the JSON of the property with path as its whole name, or else of the nested property at
+// path, or nil. The last value of a repeated name counts, as in jsonb.
 func (e *Event) property(path string) []byte {
 	if value := e.topLevel(path); value != nil {
 		return value
@@ -51,7 +51,7 @@ func (e *Event) property(path string) []byte {
 	return nestedValue(e.topLevel(name), rest)
 }
 
-// topLevel returns the JSON of the property with this whole name, or nil.
+// topLevel returns the JSON of the top-level property with this name, or nil.
 func (e *Event) topLevel(name string) []byte {
 	for _, place := range slices.Backward(e.index.fields) {
 		if isNamed(e.Properties[place.name:place.nameEnd], name) {
@@ -94,9 +94,9 @@ func isNamed(literal []byte, name string) bool {
 	return string(unescaped(literal)) == name
 }
 
-// scanObject calls visit with the places of the fields of a valid JSON object.
+// scanObject calls visit with the positions of each field of a valid JSON object.
 func scanObject(raw []byte, visit func(propertyPlace)) {
-	for i := skipSpace(raw, 0) + 1; ; { // behind the brace
+	for i := skipSpace(raw, 0) + 1; ; { // after the brace
 		if i = skipSpace(raw, i); raw[i] == ',' {
 			i = skipSpace(raw, i+1)
 		}
@@ -114,7 +114,7 @@ func scanObject(raw []byte, visit func(propertyPlace)) {
 	}
 }
 
-// endOfValue returns the offset behind the valid JSON value at an offset.
+// endOfValue returns the offset after the valid JSON value at an offset.
 func endOfValue(raw []byte, i int) int {
 	switch raw[i] {
 	case '"':
@@ -154,10 +154,10 @@ func firstByte(raw []byte) byte {
 	return 0
 }
 
-// isSet reports whether the JSON of a property is there and not null.
+// isSet reports whether a property is present and not null.
 func isSet(raw []byte) bool { return len(raw) > 0 && raw[0] != 'n' }
 
-// ValidPath returns the rule that a path into properties breaks.
+// ValidPath returns an error if the text is not a valid path into properties.
 func ValidPath(location, path string) error {
 	if err := validText(location, path); err != nil {
 		return err
@@ -171,9 +171,8 @@ func ValidPath(location, path string) error {
 	return nil
 }
 
-// canonicalValue returns the only JSON text that stands for a property's value: null for a
-// missing one, the plain decimal form of a number, and the compact JSON text of an object or
-// array as a string.
+// canonicalValue returns the unique JSON text of a property's value: null for a missing property, the plain
+// decimal form of a number, and the compact JSON text of an object or array as a string.
 func canonicalValue(raw json.RawMessage) (json.RawMessage, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -207,8 +206,8 @@ func canonicalValue(raw json.RawMessage) (json.RawMessage, error) {
 	}
 }
 
-// isPlainString reports whether a JSON string has only ASCII without escapes, which
-// canonicalValue leaves unchanged.
+// isPlainString reports whether a JSON string has only ASCII characters and no escapes. canonicalValue
+// leaves such a string unchanged.
 func isPlainString(raw []byte) bool {
 	for _, c := range raw {
 		if c == '\\' || c >= 0x7f {
@@ -228,7 +227,7 @@ func appendText(to []byte, text string) []byte {
 	return append(append(append(to, '"'), text...), '"')
 }
 
-// isPlainInteger reports whether a JSON number has digits alone, which canonicalValue leaves
+// isPlainInteger reports whether a JSON number consists of digits only. canonicalValue leaves such a number
 // unchanged.
 func isPlainInteger(raw []byte) bool {
 	for _, c := range raw {
@@ -239,8 +238,8 @@ func isPlainInteger(raw []byte) bool {
 	return true
 }
 
-// canonicalNumbers gives every number of a JSON tree its plain decimal form:
-// jsonb rewrites 1e2 to 100, so the form as sent cannot be the key.
+// canonicalNumbers converts every number in a JSON tree to plain decimal form. The original form cannot be
+// part of a key, because jsonb rewrites 1e2 to 100.
 func canonicalNumbers(tree any) any {
 	switch node := tree.(type) {
 	case json.Number:

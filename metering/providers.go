@@ -15,22 +15,22 @@ const (
 type Provider struct {
 	ID           ConnectionID
 	Kind         ProviderKind
-	Statements   bool   // it receives the bill of a period in one report
+	Statements   bool   // it receives statements: the whole bill of a period in one report
 	Invoices     bool   // its final invoices contain the billed quantities
-	Account      string // account of the secret; "": the provider has no accounts
+	Account      string // account that the secret belongs to; "": the provider has no accounts
 	Livemode     *bool  // whether reports are charged; nil: unknown
-	Address      string // URL of a webhook; "": the provider has its own
+	Address      string // URL of a webhook; "" for other providers
 	SealedSecret []byte
 	LastFour     string // of the secret; the rest is never shown
 
-	// Only of Stripe.
+	// Only for Stripe.
 	SealedWebhookSecret []byte
 	WebhookLastFour     string
 	Mapping             map[string]string // from meter slugs to prices at Stripe
 
-	// Only of providers with invoices.
-	Bills       Bills // of periods that begin at BillsSince or later
-	BillsBefore Bills // of earlier periods
+	// Only for providers with invoices.
+	Bills       Bills // for periods that begin at BillsSince or later
+	BillsBefore Bills // for earlier periods
 	BillsSince  time.Time
 	Text        InvoiceText // of invoice lines, when amounts are billed
 
@@ -40,12 +40,12 @@ type Provider struct {
 
 // ProviderEvent is an event of a billing provider, reduced to the fields that identify its object.
 type ProviderEvent struct {
-	Connection ConnectionID // that the event belongs to
+	Connection ConnectionID // the connection that received the event
 	EventID    string
 	Kind       string // event type at the provider
 	Invoice    bool   // about an invoice; otherwise about a subscription
 	ObjectID   string
-	Customer   string // customer id at the provider
+	Customer   string // id at the provider
 	MadeAt     time.Time
 }
 
@@ -64,14 +64,14 @@ func (Bills) Values() []Bills { return []Bills{BillsQuantities, BillsAmounts} }
 // InvoiceText contains the product, tax and payment fields of the invoice lines and invoices that
 // Odometer creates at a provider.
 type InvoiceText struct {
-	Product     string            `json:"product,omitempty"`      // of meters without an entry in Products
+	Product     string            `json:"product,omitempty"`      // for meters that are not in Products
 	Products    map[string]string `json:"products,omitempty"`     // by the slug of the meter
 	TaxBehavior string            `json:"tax_behavior,omitempty"` // a value of the provider; "": the provider's default
 	TaxCode     string            `json:"tax_code,omitempty"`     // "": the tax code of the product
 
-	// Only of invoices that Odometer creates.
+	// Only for invoices that Odometer creates.
 	CollectionMethod string `json:"collection_method,omitempty"` // a value of the provider; "": charge automatically
-	DaysUntilDue     int64  `json:"days_until_due,omitempty"`    // of invoices that are sent to the customer; 0: none are
+	DaysUntilDue     int64  `json:"days_until_due,omitempty"`    // for invoices that are sent to the customer; 0: not sent
 }
 
 // ProductOf returns the product of a meter's lines, or "".

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Bounds of quotas and reservations.
+// Limits on quotas and reservations.
 const (
-	MaxQuotas        = 100                 // of a customer, and of a plan
-	MaxReservations  = 10_000              // of a customer at once
-	ReservationsKept = 30 * 24 * time.Hour // after their expiry; until then they can be settled
+	MaxQuotas        = 100                 // per customer, and per plan
+	MaxReservations  = 10_000              // per customer at the same time
+	ReservationsKept = 30 * 24 * time.Hour // after their expiry; until then they can still be settled
 	maxReservationID = 128
 )
 
-// QuotaMode is the effect of a quota that is used up.
+// QuotaMode is the effect of an exhausted quota.
 type QuotaMode string
 
 const (
@@ -30,15 +30,15 @@ func (QuotaMode) Values() []QuotaMode {
 	return []QuotaMode{SoftQuota, HardQuota}
 }
 
-// QuotaPeriod is the time after which a quota starts again from zero.
+// QuotaPeriod is the period after which the usage of a quota starts again from zero.
 type QuotaPeriod string
 
 const (
 	PerBilling  QuotaPeriod = "billing" // the customer's billing period
-	PerMonth    QuotaPeriod = "month"   // a calendar month of the meter's time zone, as are days and hours
+	PerMonth    QuotaPeriod = "month"   // a calendar month in the meter's time zone; days and hours are also local
 	PerDay      QuotaPeriod = "day"
 	PerHour     QuotaPeriod = "hour"
-	PerLifetime QuotaPeriod = "lifetime" // never
+	PerLifetime QuotaPeriod = "lifetime" // the usage never starts again
 )
 
 // Values returns all periods.
@@ -46,8 +46,8 @@ func (QuotaPeriod) Values() []QuotaPeriod {
 	return []QuotaPeriod{PerBilling, PerMonth, PerDay, PerHour, PerLifetime}
 }
 
-// lifetime contains every event. It is the same in every time zone, because a notification is
-// identified by its window.
+// lifetime contains every event. It does not depend on a time zone, because a notification is identified by
+// its window.
 var lifetime = Range{Start: time.Date(1, 2, 1, 0, 0, 0, 0, time.UTC), End: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 
 // Window returns the window that contains now. zone is the meter's time zone, and billing the customer's
@@ -70,8 +70,8 @@ func (p QuotaPeriod) Window(now time.Time, zone *time.Location, billing Range) R
 // customer of a plan.
 type Quota struct {
 	ID         QuotaID
-	CustomerID CustomerID // 0: it is a plan's
-	PlanID     PlanID     // 0: it is a customer's
+	CustomerID CustomerID // 0: the quota of a plan
+	PlanID     PlanID     // 0: the quota of a customer
 	Meter      Meter
 	Group      *Group   // nil: all usage of the meter
 	Limit      *Decimal // nil: unlimited
@@ -94,8 +94,8 @@ func (q Quota) Covers(meter MeterID, group *Group) bool {
 	return q.Meter.ID == meter && (q.Group == nil || group != nil && q.Group.ID == group.ID)
 }
 
-// QuotaGroup returns the group that a JSON object names: it has a value for each group_by property
-// of the meter version, and nothing else. at is the object's place in the request.
+// QuotaGroup returns the group of a JSON object with exactly one value for each group_by property of the
+// meter version. at is the location of the object in the request, for errors.
 func (g MeterVersion) QuotaGroup(at string, object json.RawMessage) (Group, error) {
 	if len(g.GroupBy) == 0 {
 		return Group{}, Invalid(at, "must be omitted, because the meter has no group_by")
@@ -130,11 +130,11 @@ type QuotaLevel struct {
 	Quota
 	Window   Range
 	Used     Decimal // the usage that is billed
-	Reserved Decimal // by reservations that are not settled, released or expired
+	Reserved Decimal // by open reservations
 }
 
-// Counted returns the range of the usage in the window. That of a lifetime has whole months of the
-// meter's time zone, because usage is stored by month.
+// Counted returns the range of usage that the window counts. The range of a lifetime consists of whole
+// months in the meter's time zone, because usage is stored by month.
 func (l QuotaLevel) Counted() Range {
 	if l.Period != PerLifetime {
 		return l.Window
@@ -155,7 +155,7 @@ func (l QuotaLevel) Remaining() *Decimal {
 	return &left
 }
 
-// ResetsAt returns when the quota starts again from zero, or nil if it never does.
+// ResetsAt returns the time at which the quota starts again from zero, or nil if it never does.
 func (l QuotaLevel) ResetsAt() *time.Time {
 	if l.Period == PerLifetime {
 		return nil
@@ -163,9 +163,9 @@ func (l QuotaLevel) ResetsAt() *time.Time {
 	return &l.Window.End
 }
 
-// Percent returns the share of the limit that is used or reserved, in percent, rounded down to as
-// many decimals as a threshold of an alert has. So it reaches exactly the thresholds that the share
-// reaches. A limit of 0 is at 100 % once anything is used or reserved.
+// Percent returns the used or reserved share of the limit in percent. It is rounded down to the decimals
+// that a threshold can have, so it reaches the same thresholds as the exact share. A limit of 0 is at 100 %
+// as soon as anything is used or reserved.
 func (l QuotaLevel) Percent() Decimal {
 	taken := l.Used.Add(l.Reserved)
 	switch {
@@ -183,7 +183,7 @@ type QuotaNeed struct {
 	Amount Decimal
 }
 
-// exceeds reports whether the quota does not allow the amount beyond what is used and reserved.
+// exceeds reports whether the amount exceeds the quota, together with the used and reserved amounts.
 func (n QuotaNeed) exceeds() bool {
 	return n.Limit != nil && n.Used.Add(n.Reserved).Add(n.Amount).Cmp(*n.Limit) > 0
 }
@@ -191,8 +191,8 @@ func (n QuotaNeed) exceeds() bool {
 // QuotaDecision is the result of DecideQuota.
 type QuotaDecision struct {
 	Allowed  bool        // no hard quota is exceeded
-	Exceeded bool        // a quota is, hard or soft
-	Tightest *QuotaLevel // of the hard ones that are exceeded, or else of all, the one with the least left; nil: there is no quota
+	Exceeded bool        // a quota is exceeded, hard or soft
+	Tightest *QuotaLevel // the quota with the smallest remaining amount, of the exceeded hard quotas or else of all; nil: no quota
 }
 
 // DecideQuota decides whether all quotas allow the amounts needed of them.
@@ -231,14 +231,13 @@ func byRemaining(a, b QuotaNeed) int {
 
 var reservationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
-// SettledKey returns the idempotency key of an event that was sent without one, at an index, to
-// settle a reservation. It has the time of the grant, because an id can be used again after its
-// reservation was deleted.
+// SettledKey returns the idempotency key of the event at an index of a settlement, if the client sent none.
+// It contains the time of the grant, because an id can be used again after its reservation was deleted.
 func SettledKey(reservation string, granted time.Time, index int) string {
 	return fmt.Sprintf("reservation:%s:%d:%d", reservation, granted.UnixMicro(), index)
 }
 
-// ValidReservationID returns the rule that a client's id of a reservation breaks.
+// ValidReservationID returns an error if a client's reservation id is not valid.
 func ValidReservationID(at, id string) error {
 	if len(id) > maxReservationID || !reservationID.MatchString(id) {
 		return Invalid(at, "must be 1 to %d characters of A-Z, a-z, 0-9, '.', '_', ':' and '-', and begin with a letter or digit", maxReservationID)

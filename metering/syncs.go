@@ -84,7 +84,7 @@ type SyncLine struct {
 	Window   Range    // the range of Quantity: the period, or one of the provider's windows
 	Quantity Decimal  // the provider's total including this report
 	Sent     *Decimal // the number in the request: Quantity, the addition to the previous Quantity, or money; nil for a statement
-	Response string   // of the provider, or the reason of the state
+	Response string   // the result of the report, as text
 }
 
 // ExcludedMeter is a meter that a sync excluded, and the reason.

@@ -37,10 +37,10 @@ func validText(location, text string) error {
 	return nil
 }
 
-// ValidName returns the rule that a name breaks. It may be empty.
+// ValidName returns an error if the name is not valid. An empty name is valid.
 func ValidName(name string) error { return validDisplay("body.name", name, maxText) }
 
-// validDisplay returns the rule that a text for people to read breaks. It may be empty.
+// validDisplay returns an error if a display text is not valid. An empty text is valid.
 func validDisplay(location, text string, most int) error {
 	if longerThan(most, text) || strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
 		return Invalid(location, "must be at most %d characters of UTF-8 without NUL", most)

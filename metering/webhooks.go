@@ -13,8 +13,8 @@ const MaxEndpoints = 20
 // MessageKind is the type of a message: a noun and a participle.
 type MessageKind string
 
-// Kinds of messages. An endpoint receives the kinds that it has chosen, and each
-// MessageWebhookTest that was requested for it.
+// Kinds of messages. An endpoint receives the kinds that it subscribes to, and the test messages that were
+// requested for it.
 const (
 	MessageSyncSucceeded          MessageKind = "sync.succeeded"
 	MessageSyncFailed             MessageKind = "sync.failed"
@@ -31,7 +31,7 @@ const (
 	MessageWebhookTest            MessageKind = "webhook.test"
 )
 
-// Values returns the kinds that an endpoint may choose.
+// Values returns the kinds to which an endpoint can subscribe.
 func (MessageKind) Values() []MessageKind {
 	return []MessageKind{
 		MessageSyncSucceeded, MessageSyncFailed, MessageSyncDelayed, MessagePeriodClosed, MessageInvoiceHeld, MessageDiscrepancyDetected,
@@ -39,7 +39,7 @@ func (MessageKind) Values() []MessageKind {
 	}
 }
 
-// Message tells other systems that something happened. Data is JSON.
+// Message is a notification to the tenant's systems. Data is JSON.
 type Message struct {
 	ID   uuid.UUID
 	Kind MessageKind
@@ -47,7 +47,7 @@ type Message struct {
 	Data json.RawMessage
 }
 
-// MessageOf is the JSON form of a message.
+// MessageOf is the JSON form of a message:
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#payload-structure
 type MessageOf[Data any] struct {
 	Type      MessageKind `json:"type"`
@@ -68,18 +68,18 @@ type Endpoint struct {
 	Description string
 	EventTypes  []MessageKind
 
-	Sealed       []byte // the secret that signs its messages
+	Sealed       []byte // the encrypted secret that signs its messages
 	LastFour     string
-	SealedFormer []byte     // the previous secret; nil: none
-	FormerUntil  *time.Time // both secrets sign until then; nil: as long as there is a previous secret
+	SealedFormer []byte     // the encrypted previous secret; nil: none
+	FormerUntil  *time.Time // messages are also signed with the previous secret until then; nil: without an end
 
 	CreatedAt       time.Time
-	DisabledAt      *time.Time // no messages are stored for it since then
+	DisabledAt      *time.Time // since then, no messages are stored for it
 	DisabledBecause DisabledBecause
-	FailingSince    *time.Time // no delivery has succeeded since then
+	FailingSince    *time.Time // since then, no delivery has succeeded
 }
 
-// Signing returns the sealed secrets that sign at now, the newest first.
+// Signing returns the encrypted secrets that sign messages at now, the newest first.
 func (e Endpoint) Signing(now time.Time) [][]byte {
 	if e.SealedFormer == nil || e.FormerUntil != nil && !now.Before(*e.FormerUntil) {
 		return [][]byte{e.Sealed}
@@ -112,16 +112,18 @@ type DeliveryStatus string
 const (
 	DeliveryPending   DeliveryStatus = "pending"
 	DeliveryDelivered DeliveryStatus = "delivered"
-	DeliveryFailed    DeliveryStatus = "failed" // it is only tried again on request
+	DeliveryFailed    DeliveryStatus = "failed" // no further automatic attempts
 )
 
-// retries are the pauses after failed attempts: the example of Standard Webhooks, three days in all.
+// retries are the pauses after failed attempts, three days in total, as in the example of Standard
+// Webhooks.
 var retries = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// RetryAfter returns the pause after so many failed attempts, and whether there is another attempt.
+// RetryAfter returns the pause after the given number of failed attempts. It returns false if there are no
+// more attempts.
 func RetryAfter(attempts int) (time.Duration, bool) {
 	if attempts < 1 || attempts > len(retries) {
 		return 0, false
@@ -132,7 +134,8 @@ func RetryAfter(attempts int) (time.Duration, bool) {
 // FailingAtMost is the time after which an endpoint is disabled if no delivery succeeds.
 const FailingAtMost = 5 * 24 * time.Hour
 
-// Backoff returns the pause of all deliveries to an endpoint after so many failures in a row.
+// Backoff returns the pause of all deliveries to an endpoint after consecutive failures: 5 s, doubled with
+// each failure, up to 5 minutes.
 func Backoff(failures int) time.Duration {
 	const first, most = 5 * time.Second, 5 * time.Minute
 	return min(first<<min(max(failures, 1)-1, 10), most)
@@ -142,12 +145,12 @@ func Backoff(failures int) time.Duration {
 type Delivery struct {
 	Message
 	Status    DeliveryStatus
-	Attempts  int        // since the last request to deliver it
+	Attempts  int        // since delivery was last requested
 	DueAt     *time.Time // time of the next attempt; nil unless pending
 	SettledAt *time.Time
 }
 
-// Attempt is one try to deliver a message.
+// Attempt is one attempt to deliver a message.
 type Attempt struct {
 	At      time.Time
 	Took    time.Duration

@@ -13,8 +13,8 @@ import (
 // Customer returns the customer of a request. Replace it by your authentication.
 func Customer(r *http.Request) string { return r.Header.Get("X-Customer") }
 
-// LimitCalls answers 429 if a hard quota of the meter is used up for the customer, and passes
-// other requests to next. It answers 503 if there is no decision.
+// LimitCalls returns 429 if a hard quota of the meter is used up for the customer, and 503 if there is no
+// decision. It passes other requests to next.
 func LimitCalls(quotas *client.Quotas, meter string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		check, err := quotas.Check(r.Context(), client.QuotaCheck{Customer: Customer(r), Meter: meter, Amount: "1"})
@@ -29,7 +29,7 @@ func LimitCalls(quotas *client.Quotas, meter string, next http.Handler) http.Han
 	})
 }
 
-// writeRefusal answers 429. Retry-After is the time until the quota's next period, in seconds.
+// writeRefusal returns 429. Retry-After is the time until the quota's next period, in seconds.
 func writeRefusal(w http.ResponseWriter, resetsAt *time.Time) {
 	if resetsAt != nil {
 		seconds := math.Ceil(time.Until(*resetsAt).Seconds())

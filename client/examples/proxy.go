@@ -15,8 +15,8 @@ import (
 
 const maxBody = 1 << 20
 
-// ProxyModel passes requests to the model at url. It reserves the most tokens that a request
-// can use, and settles the reservation with the tokens that the model reports.
+// ProxyModel passes requests to the model at url. It reserves the maximum number of tokens of a request,
+// and settles the reservation with the number that the model reports.
 func ProxyModel(quotas *client.Quotas, url string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		prompt, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))

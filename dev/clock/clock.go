@@ -1,5 +1,5 @@
-// Package clock is where tests get the time from, so that make test-dates can
-// run them on another day. Only tests use it.
+// Package clock is the source of time for tests, so that make test-dates can run them on another day. Only
+// tests use it.
 package clock
 
 import (
@@ -12,10 +12,11 @@ const variable = "TEST_DATE"
 
 var offset = offsetOf(os.Getenv(variable))
 
-// Now is the time, moved so that the test binary started at TEST_DATE, an
-// instant as in RFC 3339, where that is set.
+// Now returns the current time. If TEST_DATE is set to an RFC 3339 instant, the time is shifted as if the
+// test binary had started at that instant.
 func Now() time.Time {
-	// Asked each time: go test's cache knows only what tests read while they run.
+	// The variable is read in each call, because go test's cache tracks only variables that tests read
+	// while they run.
 	if os.Getenv(variable) == "" {
 		return time.Now()
 	}

@@ -126,7 +126,8 @@ func (d *drill) useAt(t *tenant, at time.Time, value string, of ...customer) {
 	require.EqualValues(d, len(events), answer.JSON200.Accepted)
 }
 
-// autoSync runs the schedule of every tenant and waits for the syncs and Stripe events that result.
+// autoSync runs the schedule of every tenant, which also closes the periods that are due, and waits for the
+// syncs and Stripe events that result.
 func (d *drill) autoSync() {
 	d.Helper()
 	var runs []string

@@ -29,7 +29,7 @@ const (
 	warning  = "80" // percent of the limit
 )
 
-// drill is an API and a worker with a clock of their own, and a server that checks quotas.
+// drill is an API and a worker with a test clock, and a server that checks quotas.
 type drill struct {
 	testing.TB
 	out      io.Writer
@@ -63,7 +63,7 @@ func newDrill(t testing.TB, out io.Writer) *drill {
 	return d
 }
 
-// serve is a call of the product. Its event is stored before the answer.
+// serve handles one call to the server. It stores the event before it answers.
 func (d *drill) serve(w http.ResponseWriter, r *http.Request) {
 	answer, err := d.api.IngestEventWithResponse(r.Context(), d.call())
 	if err := expect.Status("ingest event", answer, err, http.StatusOK); err != nil {
@@ -75,7 +75,7 @@ func (d *drill) call() client.Event {
 	return client.Event{EventType: "call", CustomerId: customer, Timestamp: new(d.clock.Now())}
 }
 
-// run sends calls until the hour's quota is used up, and one in the next hour.
+// run sends calls until the quota of the hour is used up, and one call in the next hour.
 func (d *drill) run() {
 	d.Helper()
 	d.setQuota()
@@ -111,7 +111,8 @@ func (d *drill) setQuota() {
 	require.NoError(d, expect.Status("set quota", set, err, http.StatusOK))
 }
 
-// beginHour returns the start of the current hour. If it ends soon, the clock goes to the next.
+// beginHour returns the start of the current hour. If the hour ends soon, it first advances the clock to
+// the next one.
 func (d *drill) beginHour() time.Time {
 	d.Helper()
 	hour := d.clock.Now().Truncate(time.Hour)
@@ -151,7 +152,7 @@ func (d *drill) request(step string, calls int, want, used, left string) {
 	d.show(d.clock.Now().Format("15:04"), step, level.Used, level.Remaining, result)
 }
 
-// reserve reserves calls, and settles them with as many events.
+// reserve reserves calls and settles the reservation with the same number of events.
 func (d *drill) reserve(step string, calls int, want, used, left string) {
 	d.Helper()
 	amount := client.QuotaAmount{Meter: meter, Amount: json.Number(strconv.Itoa(calls))}

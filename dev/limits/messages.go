@@ -36,8 +36,8 @@ func (d *drill) createAlert() {
 	d.alert = created.JSON201.Id
 }
 
-// receiver verifies each message and sends it to d.messages. The drill's clock can be ahead of
-// the verifier's, so the timestamp is not compared.
+// receiver verifies each message and sends it to d.messages. It does not check the timestamp, because the
+// drill's clock can be ahead of the verifier's.
 func (d *drill) receiver(verifier *standardwebhooks.Webhook) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -54,8 +54,8 @@ func (d *drill) receiver(verifier *standardwebhooks.Webhook) http.Handler {
 	})
 }
 
-// warned waits for the message of a threshold. A message can arrive more than once, so it ignores
-// those of other thresholds.
+// warned waits for the message of a threshold. It ignores messages of other thresholds, because a message
+// can arrive more than once.
 func (d *drill) warned(threshold json.Number, used, left string) {
 	d.Helper()
 	deadline := time.After(dbtest.Deadline)
@@ -71,7 +71,7 @@ func (d *drill) warned(threshold json.Number, used, left string) {
 	d.show(d.clock.Now().Format("15:04"), "message alert.triggered", used, left, "warned: "+string(threshold)+" % is used")
 }
 
-// requireWarnings requires that each threshold has fired once, and no other.
+// requireWarnings checks that each of the thresholds has fired once, and no other.
 func (d *drill) requireWarnings(thresholds ...json.Number) {
 	d.Helper()
 	listed, err := d.api.ListFiringsWithResponse(d.Context(), d.alert, nil)

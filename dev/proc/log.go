@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Logger returns a logger of a test. The last lines are printed if the test fails.
+// Logger returns a logger for a test. If the test fails, the last lines of the log are printed.
 func Logger(t testing.TB) *slog.Logger {
 	t.Helper()
 	log := new(tail)

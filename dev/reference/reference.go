@@ -1,5 +1,5 @@
-// Package reference counts events by the rules of docs/api/meters.md, with encoding/json and
-// big.Rat and without any code of the service. Tests compare the service with it.
+// Package reference counts events by the rules of docs/api/meters.md, with encoding/json and big.Rat and
+// without any code of the service. Tests compare the service with its results.
 package reference
 
 import (
@@ -38,7 +38,7 @@ func Where(property, operator string, literals ...string) Filter {
 // Properties are the decoded properties of an event. Numbers are json.Number.
 type Properties map[string]any
 
-// Decode returns the properties that a JSON object has. Without an object there are none.
+// Decode returns the properties in a JSON object. An empty text has none.
 func Decode(object string) Properties {
 	if object == "" {
 		return nil
@@ -59,7 +59,7 @@ func decode(literal string) (value any) {
 	return value
 }
 
-// at returns the property at a path, and nil for a missing one as for null.
+// at returns the property at a path, or nil if it is missing or null.
 func (p Properties) at(path string) any {
 	if value, whole := p[path]; whole {
 		return value
@@ -117,8 +117,7 @@ func (f Filter) matches(p Properties) bool {
 
 var numberText = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$`)
 
-// Value returns the value that a meter counts of an event with this value, and nil if it does not
-// count the event.
+// Value returns the value that a meter counts for an event, or nil if it does not count the event.
 func (d Definition) Value(value string, p Properties) *big.Rat {
 	for _, f := range d.Filters {
 		if !f.matches(p) {
@@ -146,7 +145,7 @@ func (d Definition) Value(value string, p Properties) *big.Rat {
 	return rounded
 }
 
-// toTwelveDecimals rounds half to even.
+// toTwelveDecimals rounds half to even to twelve decimals.
 func toTwelveDecimals(exact *big.Rat) *big.Rat {
 	scaled := new(big.Rat).Mul(exact, new(big.Rat).SetInt(power(12)))
 	twice := new(big.Int).Mul(scaled.Num(), big.NewInt(2))
@@ -159,7 +158,7 @@ func toTwelveDecimals(exact *big.Rat) *big.Rat {
 
 func power(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// Group returns the same text for events of the same group.
+// Group returns a text that is equal for events of the same group.
 func (d Definition) Group(p Properties) string {
 	var key []string
 	for _, name := range d.GroupBy {
@@ -168,7 +167,7 @@ func (d Definition) Group(p Properties) string {
 	return strings.Join(key, "\x00")
 }
 
-// GroupOf returns Group of the events that have the properties of a group_key.
+// GroupOf returns the Group of events with the properties in a group_key.
 func (d Definition) GroupOf(key Properties) string {
 	var texts []string
 	for _, name := range d.GroupBy {

@@ -1,5 +1,5 @@
-// Command stress keeps every core busy with work of its own while it runs a command, and
-// ends as the command does: stress COMMAND ARG…
+// Command stress keeps every core busy while it runs a command, and exits with the command's status: stress
+// COMMAND ARG…
 package main
 
 import (

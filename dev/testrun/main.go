@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// goTest are the words of every go test. Tests wait for servers more than they compute, so
-// more of them run at once than there are cores. The timeout only ends a package that hangs.
-// Nothing is taken from go's cache, because property tests try other histories in each run.
+// goTest is the common part of all go test commands. More tests run in parallel than there are cores,
+// because tests mostly wait for servers. The timeout ends only a package that hangs. The test cache is not
+// used, because property tests try other histories in each run.
 var goTest = []string{"test", "-json", "-count=1", "-timeout", "60m", "-p", "5", "-parallel", "6"}
 
 func main() {

@@ -22,8 +22,8 @@ type suite struct {
 // slowest lists the packages to start first, in reverse order.
 var slowest = []string{"/api", "/activities", "/cmd/odometer", "/db", "/worker"}
 
-// sequential are packages without concurrency. The race detector would take five times as
-// long there, and find nothing.
+// sequential are packages without concurrency. The race detector would make them five times as slow and
+// find nothing.
 var sequential = []string{"", "/billing", "/metering"}
 
 // suitesOf returns the suites of a module.
@@ -52,7 +52,7 @@ func suitesOf(ctx context.Context, module string, race bool) ([]suite, error) {
 
 func folderOf(path string) string { return strings.TrimPrefix(path, modulePath) }
 
-// arguments returns those of a go command about the suite.
+// arguments returns the arguments of a go command for the suite.
 func (s suite) arguments(command ...string) []string {
 	if s.race {
 		command = append(slices.Clone(command), "-race")

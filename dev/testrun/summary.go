@@ -29,7 +29,7 @@ type event struct {
 // test is the name of a test, or of a package if Name is empty.
 type test struct{ Package, Name string }
 
-// String returns the test as make test-one takes it.
+// String returns the test in the form that make test-one accepts.
 func (t test) String() string {
 	return strings.TrimPrefix(folderOf(t.Package), "/") + "." + t.Name
 }
@@ -42,25 +42,25 @@ type timed struct {
 
 // summary collects the results of the tests.
 type summary struct {
-	began    time.Time     // of the tests
-	compiled time.Duration // how long compiling them took
+	began    time.Time     // when the tests began
+	compiled time.Duration // duration of compilation
 	out      io.Writer
 	verbose  bool
 
 	packages, passed int
 	failures         []test
 	skipped          []test
-	brokenPackages   []string // without a failed test, and why
-	durations        []timed  // of tests that are no subtests
+	brokenPackages   []string // without a failed test, each with the reason
+	durations        []timed  // of tests, without subtests
 	output           map[test][]string
 }
 
 func (s *summary) failed() bool { return s.failureCount() > 0 }
 
-// failureCount counts a failed test and its failed subtests once.
+// failureCount returns the number of failures. A test and its failed subtests count once.
 func (s *summary) failureCount() int { return len(s.deepest()) + len(s.brokenPackages) }
 
-// read reads the events that go test prints, to their end.
+// read reads the events of go test until the end.
 func (s *summary) read(events io.Reader) error {
 	s.output = make(map[test][]string)
 	lines := bufio.NewReader(events)
@@ -149,7 +149,7 @@ func (s *summary) endPackage(e event) {
 	}
 }
 
-// failPackage also fails the tests that were running when a package ended, as after a panic.
+// failPackage also fails the tests that were running when the package ended, such as after a panic.
 func (s *summary) failPackage(e event) {
 	ofPackage := func(t test) bool { return t.Package == e.Package }
 	unfinished := slices.SortedFunc(maps.Keys(s.output), func(a, b test) int { return cmp.Compare(a.Name, b.Name) })
@@ -165,7 +165,7 @@ func (s *summary) failPackage(e event) {
 	}
 }
 
-// print prints the skipped tests, the broken packages and the line that sums everything up.
+// print prints the skipped tests, the broken packages and the summary line.
 func (s *summary) print() {
 	for _, t := range s.skipped {
 		fmt.Fprintln(s.out, "skipped:", t)
@@ -187,7 +187,7 @@ func (s *summary) print() {
 		strings.Join(slowest, ", "), repeat)
 }
 
-// deepest returns the failed tests that have no failed subtest.
+// deepest returns the failed tests without a failed subtest.
 func (s *summary) deepest() []test {
 	return slices.DeleteFunc(slices.Clone(s.failures), func(t test) bool {
 		return slices.ContainsFunc(s.failures, func(part test) bool {

@@ -1,5 +1,5 @@
-// Command proxy meters and limits the model at MODEL_URL, on PORT. Without MODEL_URL, a fixed
-// answer stands for the model. ODOMETER_URL and ODOMETER_KEY name the API.
+// Command proxy meters and limits the model at MODEL_URL and listens on PORT. Without MODEL_URL, it uses a
+// fixed answer instead of a model. ODOMETER_URL and ODOMETER_KEY select the API.
 package main
 
 import (

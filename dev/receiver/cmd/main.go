@@ -1,4 +1,4 @@
-// Command cmd runs the local webhook receiver on LISTEN_ADDRESS, verifying with WEBHOOK_SECRET.
+// Command cmd runs the webhook receiver on LISTEN_ADDRESS. It verifies signatures with WEBHOOK_SECRET.
 package main
 
 import (

@@ -183,7 +183,7 @@ func ParseScalar(literal json.RawMessage) Scalar {
 	return Scalar{string(text)}
 }
 
-// IsZero reports whether the value is no scalar.
+// IsZero reports whether the value is the zero value, which is not a scalar.
 func (s Scalar) IsZero() bool { return s.text == "" }
 
 // String returns the JSON literal.

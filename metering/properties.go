@@ -171,8 +171,8 @@ func ValidPath(location, path string) error {
 	return nil
 }
 
-// canonicalValue returns the unique JSON text of a property's value: null for a missing property, the plain
-// decimal form of a number, and the compact JSON text of an object or array as a string.
+// canonicalValue returns the unique JSON text of a property's value. It is null for a missing property, the
+// plain decimal form of a number, and the compact JSON text of an object or array as a string.
 func canonicalValue(raw json.RawMessage) (json.RawMessage, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {

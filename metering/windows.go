@@ -120,8 +120,8 @@ func offsetChange(from, until time.Time, zone *time.Location) (at time.Time, cha
 	return from.Add(time.Duration(seconds) * time.Second), true
 }
 
-// Span is a Range divided into parts, each of which can be read exactly from the cheapest source: totals of
-// whole months, totals of whole hours, and raw events for incomplete hours at both ends.
+// Span is a Range divided into parts, each of which is read from the cheapest exact source. The sources are
+// totals of whole months, totals of whole hours, and raw events for incomplete hours at both ends.
 type Span struct {
 	Months Range   // whole local months; empty when none
 	Hours  []Range // whole local hours outside Months, at most two ranges

@@ -26,9 +26,9 @@ const (
 // one: of the same address prefix, or of the prefix with the most connections. Connections of trusted
 // proxies are closed only if no other prefix has any.
 //
-// The first choice is the oldest connection without a verified sender and without a request in progress,
-// then the oldest with a request of an unverified sender, then the one that has been idle for longest. A
-// connection is never closed during a request of a verified sender.
+// The first choice is the oldest connection without a verified sender and without a request in progress.
+// The second is the oldest with a request of an unverified sender, and the last is the one that has been
+// idle for longest. A connection is never closed during a request of a verified sender.
 type connections struct {
 	net.Listener
 

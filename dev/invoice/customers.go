@@ -29,9 +29,9 @@ func (c customer) oneOf(all ...customer) bool {
 	return slices.ContainsFunc(all, func(o customer) bool { return o.id == c.id })
 }
 
-// meters are the slugs of the meters, named after the way in which Stripe counts them: a meter that sums,
-// usage records, a meter with hourly totals, a meter that keeps the last value, and a meter with delayed
-// summaries.
+// meters are the slugs of the meters, named after the way in which Stripe counts them: calls are summed,
+// records are usage records, hours have hourly totals, and seats keep the last value. The summaries of slow
+// are delayed.
 var meters = []string{"calls", "records", "hours", "seats", "slow"}
 
 func one(kind, id string, meters ...string) customer {

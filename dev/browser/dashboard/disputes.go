@@ -9,9 +9,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// disputes does the steps of an operator about a customer with a different price at Stripe: it opens the
-// held invoice from the overview, releases it, and decides on the unbilled usage after the invoice is void.
-// It uses the Stripe account of the newcomer with the mark.
+// disputes does the steps of an operator about a customer with a different price at Stripe. It opens the
+// held invoice from the overview and releases it. After the invoice is void, it decides on the unbilled
+// usage. It uses the Stripe account of the newcomer with the mark.
 func (w walk) disputes(ctx context.Context, mark string) error {
 	customer := "old-price-" + mark
 	err := do(ctx,

@@ -16,9 +16,9 @@ import (
 // stripeKey is the key of the walk's own account at the fake of Stripe.
 const stripeKey = "sk_test_newcomer"
 
-// newcomer does the steps of a new user on the first day: creates and prices a meter, creates a key and
-// sends an event with it, sees the usage, connects Stripe, links the customer, syncs, opens the explanation
-// of the bill, and finds the run in the Temporal UI. The mark is part of all names.
+// newcomer does the steps of a new user on the first day. It creates and prices a meter, sends an event
+// with a new key and sees the usage. Then it connects Stripe, links the customer, syncs, opens the
+// explanation of the bill, and finds the run in the Temporal UI. The mark is part of all names.
 func (w walk) newcomer(ctx context.Context, mark string) error {
 	customer, stripeCustomer, price := "first-"+mark, "cus_"+mark, "price_"+mark
 	if err := w.subscribe(ctx, stripeCustomer, price); err != nil {

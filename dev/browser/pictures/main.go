@@ -1,6 +1,6 @@
 // Command pictures takes the screenshots in docs from the system that `make up` runs. It takes screens of
-// the dashboard, makes the fake of Stripe fail for the demo tenant that bills through it, and takes the
-// screens that operators then use in the Temporal UI. It needs Chromium or Chrome.
+// the dashboard. Then it makes the fake of Stripe fail for one demo tenant, and takes the screens that
+// operators use in the Temporal UI. It needs Chromium or Chrome.
 package main
 
 import (

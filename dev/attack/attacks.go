@@ -21,8 +21,8 @@ type attacker struct {
 	again func(ctx context.Context, g target, n int)
 }
 
-// madeAlone are attacks that do not run together with the others. Together they need up to 183 MiB of
-// memory, because the limits of bodies, answers and password hashes are independent of each other.
+// madeAlone are attacks that do not run together with the others. Otherwise an API process would need up to
+// 183 MiB, because the limits of bodies, answers and password hashes are independent of each other.
 var madeAlone = []string{newcomers, hourlyUsage, unratedTotals, signInsOfNobody}
 
 const (

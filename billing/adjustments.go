@@ -27,7 +27,7 @@ func openPeriod(periods []Period) (p Period, found bool) {
 // already is not reported again. repeated is what the target was reported so
 // far: it stays even if it comes to nothing now.
 func (f *Facts) adjustments(periods []Period, target Series, repeated []Line) []Line {
-	return linesOf(f.lateCalculations(periods, target, repeated), (*calculation).line)
+	return linesOf(f.lateCalculations(periods, target, repeated))
 }
 
 func (f *Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
@@ -189,8 +189,7 @@ func (p *planner) lateCharges(target Period) {
 		p.lateAmounts(at, target)
 		return
 	}
-	for c, s := range p.lateCharged(at) {
-		l := c.line()
+	for l, s := range p.lateLines(at) {
 		changed := !l.Amount.Equal(s.Taken.Added)
 		if reason := p.excludedIn(l.Currency, at.Target, target); reason != "" && changed {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
@@ -201,15 +200,15 @@ func (p *planner) lateCharges(target Period) {
 		}
 		at.Period = l.Closed
 		p.plan.Reports = append(p.plan.Reports, Report{
-			Series: at, Lines: []Line{c.statementLine()}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
+			Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
 			Deadline: target.Deadline(p.Settings.Grace),
 		})
 	}
 }
 
-// lateCharged returns what late usage adds to the closed periods, each with the series that
-// the target was reported it in, except for meters that an operator leaves as they were reported.
-func (p *planner) lateCharged(at Series) iter.Seq2[*calculation, *Reported] {
+// lateLines returns what late usage adds to the closed periods, each with the series that the target
+// was reported it in, except for meters that an operator leaves as they were reported.
+func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 	var known []*Reported
 	var about []Line
 	for n := range p.Reported {
@@ -223,14 +222,13 @@ func (p *planner) lateCharged(at Series) iter.Seq2[*calculation, *Reported] {
 		}
 		known, about = append(known, r), append(about, so)
 	}
-	return func(yield func(*calculation, *Reported) bool) {
-		late := p.lateCalculations(p.periods, at, about)
-		for n := range late {
-			c, s := &late[n], &Reported{}
-			if i := slices.IndexFunc(about, Line{MeterID: c.meter.ID, Closed: c.late.closed.Start}.about); i >= 0 {
+	return func(yield func(Line, *Reported) bool) {
+		for _, l := range p.adjustments(p.periods, at, about) {
+			s := &Reported{}
+			if i := slices.IndexFunc(about, l.about); i >= 0 {
 				s = known[i]
 			}
-			if !slices.Contains(p.Facts.Excluded, c.meter.ID) && !yield(c, s) {
+			if !slices.Contains(p.Facts.Excluded, l.MeterID) && !yield(l, s) {
 				return
 			}
 		}
@@ -272,7 +270,7 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location, l
 
 // Adjustments are what late usage adds to the customer's closed periods, as the
 // period that Now lies in will bill it: what earlier ones have billed is not in it.
-func Adjustments(f Facts) []Line { return linesOf(f.carried(), (*calculation).statementLine) }
+func Adjustments(f Facts) []Line { return linesOf(f.carried()) }
 
 // carried are the calculations of Adjustments.
 func (f *Facts) carried() []calculation {

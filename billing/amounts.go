@@ -252,8 +252,7 @@ func (m *amountPlanner) report() {
 // invoice stays booked.
 func (p *planner) lateAmounts(at Series, target Period) {
 	at.Counting = Replaces
-	for c, s := range p.lateCharged(at) {
-		l := c.line()
+	for l, s := range p.lateLines(at) {
 		d := p.chargeOf(l.MeterID)
 		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
 		if reason := p.excludedAmount(d, l, s, at.Target, target); changed && reason != "" {
@@ -268,7 +267,7 @@ func (p *planner) lateAmounts(at Series, target Period) {
 		}
 		at.Period, at.Method = l.Closed, d.Method
 		p.plan.Reports = append(p.plan.Reports, Report{
-			Series: at, Destination: d, Lines: []Line{c.statementLine()}, Quantity: l.Amount, Currency: l.Currency, Of: p.period(l.Closed).Range,
+			Series: at, Destination: d, Lines: []Line{l}, Quantity: l.Amount, Currency: l.Currency, Of: p.period(l.Closed).Range,
 			Deadline: target.Deadline(p.Settings.Grace),
 		})
 	}

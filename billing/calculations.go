@@ -293,11 +293,10 @@ func (f *Facts) lateCalculation(closed Period, m metering.Meter, then *ClosedLin
 	return c
 }
 
-// linesOf returns a line for each calculation.
-func linesOf(all []calculation, line func(*calculation) Line) []Line {
-	lines := make([]Line, len(all))
+// linesOf returns the line of each calculation, with its breakdown.
+func linesOf(all []calculation) (lines []Line) {
 	for i := range all {
-		lines[i] = line(&all[i])
+		lines = append(lines, all[i].statementLine())
 	}
 	return lines
 }

@@ -224,6 +224,12 @@ func (f *Facts) usage(meter metering.MeterID, period Period) Usage {
 	return Usage{}
 }
 
+// charges returns a line for each meter of the period as of now, and the excluded meters with the reason.
+func (f *Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
+	all, excluded := f.calculations(period)
+	return linesOf(all), excluded
+}
+
 // here says whether the series is of the tenant's present connection.
 func (f *Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
 

@@ -182,7 +182,7 @@ func (l *ClosedLine) isSaidBy(said Line) bool {
 // lastLines are what the last statement of a closed period says; none where
 // all of it is billed, or was said already. What it adjusted while it was the
 // target period stays as it was taken.
-func (p *planner) lastLines(period Period, line func(*calculation) Line) (lines, late []Line) {
+func (p *planner) lastLines(period Period) (lines, late []Line) {
 	if !period.pending() || p.saidAll(period) {
 		return nil, nil
 	}
@@ -197,7 +197,7 @@ func (p *planner) lastLines(period Period, line func(*calculation) Line) (lines,
 		c := closedCalculation(m, l)
 		c.closed, c.others = nil, others[m.ID]
 		p.addCarried(&c, period, l)
-		lines = append(lines, line(&c))
+		lines = append(lines, c.statementLine())
 	}
 	if !lacking || len(lines) == 0 {
 		return nil, nil

@@ -204,7 +204,7 @@ func (p *planner) statements() {
 	}
 	for i, period := range p.periods {
 		latest := p.lastStatement(period, func(State) bool { return true })
-		lines, late := p.statement(period, latest, (*calculation).line)
+		lines, late := p.statement(period, latest)
 		of, mine := append(slices.Clone(lines), late...), latest.Number > p.After
 		taken, same := latest.State.Taken(), latest.Epoch == p.Epoch && sameLines(latest.Lines, of)
 		switch {
@@ -221,10 +221,9 @@ func (p *planner) statements() {
 		default:
 			p.plan.More = i < len(p.periods)-1
 			p.saidOf(period)
-			lines, late = p.statement(period, latest, (*calculation).statementLine)
 			p.plan.Reports = append(p.plan.Reports, Report{
 				Series: Series{Kind: StatementReport, Connection: p.Connection.ID, Counting: Replaces, Period: period.Start, Window: period.Range},
-				Lines:  append(lines, late...), Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
+				Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
 				Deadline: period.Deadline(p.Settings.Grace),
 			})
 			return
@@ -247,16 +246,14 @@ func (p *planner) saidOf(period Period) {
 // statement is what the period comes to, and what late usage adds to closed
 // ones; of a closed period, what its receiver does not have. What an operator
 // leaves as it is is as it was taken last.
-func (p *planner) statement(period Period, latest Sent, line func(*calculation) Line) (lines, late []Line) {
+func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 	var excluded []Exclusion
 	if period.ClosedAt != nil {
-		lines, late = p.lastLines(period, line)
+		lines, late = p.lastLines(period)
 	} else {
-		var all []calculation
-		all, excluded = p.calculations(period)
-		lines = linesOf(all, line)
+		lines, excluded = p.charges(period)
 		target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
-		late = linesOf(p.lateCalculations(p.periods, target, latest.Lines), line)
+		late = p.adjustments(p.periods, target, latest.Lines)
 	}
 	if len(p.Facts.Excluded) > 0 {
 		taken := p.lastStatement(period, State.Taken).Lines

@@ -82,7 +82,7 @@ func CalendarPeriod(t time.Time, timezone *time.Location) metering.Range {
 // first: those that are stored, of which the open one may have become shorter,
 // and those that they lack up to now.
 func Periods(f Facts) []Period {
-	periods := append(make([]Period, 0, len(f.Stored)+2), f.Stored...)
+	periods := slices.Clone(f.Stored)
 	if len(periods) > 0 {
 		last := &periods[len(periods)-1]
 		last.End = last.shorten(&f)

@@ -306,7 +306,7 @@ func (m *quantityPlanner) windowLines() (lines []windowLine, left bool) {
 	var former Line
 	upTo, hours := m.line(total), m.hours()
 	windows := windowsOf(m.period.Range, m.part, m.destination.Window, m.Now)
-	lines = append(make([]windowLine, 0, len(windows)), m.emptyWindows(windows)...)
+	lines = m.emptyWindows(windows)
 	for _, w := range windows {
 		if more := m.until(w.usage.End, &hours); !more.IsZero() {
 			total = total.Add(more)
@@ -365,8 +365,7 @@ type window struct{ place, usage metering.Range }
 // none before it in a part that is shorter than a window.
 func windowsOf(period, part metering.Range, g metering.Granularity, now time.Time) []window {
 	begin, from := part.Start, period.Start
-	begun := part.Within(metering.Range{Start: begin, End: now}).End.Sub(begin) / widthOf(g)
-	windows := make([]window, 0, max(begun+1, 0))
+	var windows []window
 	for end := firstWindowEnd(part, g); !end.After(part.End) && !begin.After(now); end = end.Add(widthOf(g)) {
 		windows = append(windows, window{metering.Range{Start: begin, End: end}, metering.Range{Start: from, End: end}})
 		begin, from = end, end

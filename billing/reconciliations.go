@@ -62,15 +62,14 @@ type Reconciliation struct {
 // Reconcile compares what was reported with what final invoices bill. It notes
 // in each series what of it is on them, what that shows of reports that are on
 // their way, and what the closed lines come to that they are about. Whoever reads
-// facts calls it once, before it is asked which usage a plan depends on. It changes
-// Reported and Beside in place.
+// facts calls it once, before it is asked which usage a plan depends on.
 func (f *Facts) Reconcile() {
+	f.Reported, f.Beside, f.Stored = slices.Clone(f.Reported), slices.Clone(f.Beside), slices.Clone(f.Stored)
 	f.leaveSubscriptions()
 	invoices := f.shareInvoices()
 	for f.resolve() { // what came of one report may show what came of another
 		invoices = f.shareInvoices()
 	}
-	f.Stored = slices.Clone(f.Stored)
 	for n := range f.Stored {
 		f.Stored[n].Subscription.Invoiced = f.Stored[n].Subscription.Invoiced || f.hasEnded(f.Stored[n].Subscription)
 		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)

@@ -43,9 +43,6 @@ func Configuration(c Connection, late metering.LatePolicy, meters []metering.Met
 
 // OwnVersions returns the versions in force at start of a customer's own prices, as text.
 func OwnVersions(own []Price, start time.Time) string {
-	if len(own) == 0 {
-		return ""
-	}
 	meters := make(map[metering.MeterID]bool)
 	for _, p := range own {
 		meters[p.MeterID] = true

@@ -27,8 +27,8 @@ type AuditEntry struct {
 	Before, After json.RawMessage
 }
 
-// AuditHead identifies the state of a tenant's audit log: the last entry, and a MAC over all entries
-// up to it.
+// AuditHead identifies the state of a tenant's audit log: the last entry, and a MAC that depends on all
+// entries up to it.
 type AuditHead struct {
 	Last AuditID
 	MAC  []byte

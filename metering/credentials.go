@@ -46,7 +46,7 @@ type Signatures string
 
 const (
 	SignaturesV1AndV2 Signatures = "v1_and_v2"
-	SignaturesV2      Signatures = "v2" // these also cover the request's host
+	SignaturesV2      Signatures = "v2" // a signature that also covers method, path and query
 )
 
 // Values returns all of them.

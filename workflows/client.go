@@ -68,14 +68,9 @@ func AskAgain(ctx context.Context, method string, request, answer any, conn *grp
 	}
 }
 
-// unreachable returns CodeUnavailable, because a repeat may succeed. Temporal returns
-// InvalidArgument until a worker has registered the search attributes.
+// unreachable returns CodeUnavailable, because a repetition may succeed. The cause is logged, such as a
+// search attribute that Temporal does not know yet.
 func unreachable(workflowID string, cause error) error {
-	var invalid *serviceerror.InvalidArgument
-	if errors.As(cause, &invalid) {
-		return metering.Errorf(metering.CodeUnavailable, "Temporal does not know the search attributes yet; start a worker, and try again").
-			Because(fmt.Errorf("%s: %w", workflowID, cause))
-	}
 	return metering.Errorf(metering.CodeUnavailable, "Temporal does not answer; try again").
 		Because(fmt.Errorf("%s: %w", workflowID, cause))
 }

@@ -107,11 +107,11 @@ func (q Quantity) measured(at string, by *billing.Dimensions) (of billing.Measur
 
 func (q DimensionQuantity) usage(at string, by *billing.Dimensions) (billing.DimensionUsage, error) {
 	for _, property := range slices.Sorted(maps.Keys(q.Dimension)) {
-		switch {
-		case !slices.Contains(by.By, property):
+		if !slices.Contains(by.By, property) {
 			return billing.DimensionUsage{}, metering.Invalid(at+".dimension", "must have only properties of dimensions.by, which are %s", strings.Join(by.By, ", "))
-		case q.Dimension[property].IsZero():
-			return billing.DimensionUsage{}, metering.Invalid(at+".dimension."+property, "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits")
+		}
+		if err := q.Dimension[property].Validate(at + ".dimension." + property); err != nil {
+			return billing.DimensionUsage{}, err
 		}
 	}
 	if len(q.Dimension) < len(by.By) {

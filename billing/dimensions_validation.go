@@ -105,9 +105,10 @@ func (d *Dimensions) validMatch(at string, match map[string][]metering.Scalar) e
 		}
 		for n, value := range values {
 			field := fmt.Sprintf("%s.%s[%d]", at, property, n)
+			if err := value.Validate(field); err != nil {
+				return err
+			}
 			switch {
-			case value.IsZero():
-				return metering.Invalid(field, "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits")
 			case len(value.String()) > metering.MaxGroupKeyBytes:
 				return metering.Invalid(field, "must be at most %d bytes as JSON: usage with longer values is counted in $other, which no price charges", metering.MaxGroupKeyBytes)
 			case slices.Contains(values[:n], value):

@@ -183,8 +183,13 @@ func ParseScalar(literal json.RawMessage) Scalar {
 	return Scalar{string(text)}
 }
 
-// IsZero reports whether the value is the zero value, which is not a scalar.
-func (s Scalar) IsZero() bool { return s.text == "" }
+// Validate returns an error with the location if the value is no scalar.
+func (s Scalar) Validate(location string) error {
+	if s.text == "" {
+		return Invalid(location, "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits")
+	}
+	return nil
+}
 
 // String returns the JSON literal.
 func (s Scalar) String() string { return s.text }

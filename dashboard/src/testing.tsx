@@ -7,10 +7,11 @@ import type { Points } from "./charts/points";
 import { App } from "./App";
 import { queries, router } from "./router";
 
-// What a test of screens needs: an API that answers what the test says, and somebody who presses things.
-// It runs before each file of tests.
+// Tools of the tests of screens: an API that answers as the test says, and functions that press and type.
+// This file runs before each file of tests.
 
-// There is no canvas, so a chart is what it says. Modules are replaced here alone, because all files of tests share them.
+// There is no canvas, so these stand for the charts and print their values. Modules are replaced only here, because
+// all files of tests share them.
 vi.mock("./charts/Chart", () => ({
   Chart: ({ label, points: { series, thresholds }, unit }: { label: string; points: Points; unit: string }) => (
     <>

@@ -103,7 +103,7 @@ function Drawn({ of, terms, now, customers }: DrawnProps & { customers: Customer
   const { data, error } = useQuery({ ...chargesAt(all, quantities), placeholderData: keepPreviousData });
   const places = useMemo(() => data && placesOf(data.quantities, data.charges, customers), [data, customers]);
   const names = useMemo(() => (data?.charges.length === 2 ? ["New price", "Price now"] : ["New price"]), [data]);
-  if (error) return <p className="muted">There is no curve, because its charges could not be calculated.</p>; // the worked charge says why
+  if (error) return <p className="muted">There is no curve, because its charges could not be calculated.</p>; // the worked charge shows the reason
   if (!places || unit === undefined) return <LoadingText />;
   const money = (amount = "0") => `${grouped(amount, minorDigits(terms.currency ?? "USD"))} ${terms.currency}`;
   const read = ({ x, values }: Place) => {

@@ -147,8 +147,8 @@ func unitCharges(s *statementStep, b breakdown) *big.Rat {
 	return sumOfParts(s, b)
 }
 
-// tierUnits returns the units within the bounds of the tier. With the volume model, the only tier contains
-// all units.
+// tierUnits returns the charged units within the bounds of the tier. With the volume model, the only tier
+// contains all charged units.
 func tierUnits(s *statementStep, b breakdown) *big.Rat {
 	if b.outer == nil || b.outer.outer == nil {
 		fail(s.path, s.Amount, "the step tier is missing")

@@ -31,7 +31,7 @@ type APIKey struct {
 	LastUsedAt *time.Time
 
 	SuccessorID   *KeyID     // the key that replaces it; this key expires when their overlap ends
-	OldLastUsedAt *time.Time // the key that it replaces, while both are valid
+	OldLastUsedAt *time.Time // last use of the key that it replaces, while both are valid
 }
 
 // Live reports whether the key is accepted at now.
@@ -41,12 +41,12 @@ func (k APIKey) Live(now time.Time) bool { return live(k.RevokedAt, k.ExpiresAt,
 // rotation.
 const MaxHMACSecrets = 2
 
-// Signatures are the versions of signatures that a secret may make.
+// Signatures are the signature versions that are accepted from a secret.
 type Signatures string
 
 const (
 	SignaturesV1AndV2 Signatures = "v1_and_v2"
-	SignaturesV2      Signatures = "v2" // a signature that also covers method, path and query
+	SignaturesV2      Signatures = "v2" // only v2, which also covers method, path and query
 )
 
 // Values returns all of them.
@@ -69,7 +69,7 @@ type HMACSecret struct {
 
 	LastUsedAt    *time.Time
 	SuccessorID   *HMACSecretID // the secret that replaces it; this secret expires when their overlap ends
-	OldLastUsedAt *time.Time    // the secret that it replaces, while both are valid
+	OldLastUsedAt *time.Time    // last use of the secret that it replaces, while both are valid
 }
 
 // Live reports whether the secret is accepted at now.
@@ -137,7 +137,8 @@ type Rotation struct {
 	Outcome      RotationOutcome // "": not ended, or the end is not recorded yet
 }
 
-// Old returns the id of the old credential in the API.
+// Old returns the name of the old credential in messages. The name contains its id in the API, or the id of
+// the webhook.
 func (r Rotation) Old() string {
 	if r.Kind == WebhookCredential {
 		return "the previous secret of " + EndpointID(r.OldID).String()
@@ -145,7 +146,7 @@ func (r Rotation) Old() string {
 	return r.name(r.OldID)
 }
 
-// New returns the id of the new credential in the API.
+// New returns the name of the new credential in messages, like Old.
 func (r Rotation) New() string {
 	if r.Kind == WebhookCredential {
 		return "the secret of " + EndpointID(r.NewID).String()

@@ -115,8 +115,8 @@ func smallInteger(literal []byte) (n int64, is bool) {
 // the definition. No group_by path can have this name.
 const MeasuredProperty = "$measured"
 
-// evaluateErased returns the measurement that was stored when the event was erased. Definitions that did
-// not exist then do not count the event.
+// evaluateErased returns the measurement that was stored when the event was erased. Definitions that were
+// not in use then do not count the event.
 func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
 	value := fieldOf(e.property(MeasuredProperty), g.DefinitionDigest())
 	if value == nil {

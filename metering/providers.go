@@ -16,7 +16,7 @@ type Provider struct {
 	ID           ConnectionID
 	Kind         ProviderKind
 	Statements   bool   // it receives statements: the whole bill of a period in one report
-	Invoices     bool   // its final invoices contain the billed quantities
+	Invoices     bool   // its final invoices are the record of billed usage
 	Account      string // account that the secret belongs to; "": the provider has no accounts
 	Livemode     *bool  // whether reports are charged; nil: unknown
 	Address      string // URL of a webhook; "" for other providers

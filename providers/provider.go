@@ -62,7 +62,7 @@ type EventList interface {
 
 // EventQuestion selects a page of events.
 type EventQuestion struct {
-	Since time.Time // only objects created at or after this time
+	Since time.Time // only events created at or after this time
 	After string    // Last of the previous page; "": the first page
 }
 
@@ -103,7 +103,7 @@ type InvoiceList interface {
 // InvoiceListQuestion selects the invoices of a customer.
 type InvoiceListQuestion struct {
 	Customer     string                // its id at the provider
-	Since        time.Time             // only objects created at or after this time
+	Since        time.Time             // at least invoices created, and subscriptions ended, at or after this time
 	Destinations []billing.Destination // current and previous destinations of its usage, in any order
 }
 

@@ -9,7 +9,7 @@ import (
 const maxRetryAfter = time.Hour
 
 // RetryAfter returns the wait of a Retry-After header: seconds or an HTTP date (RFC 9110 §10.2.3). The wait
-// is 0 if the header is empty or invalid, and at most one hour.
+// is 0 if the header is empty, invalid or in the past, and at most one hour.
 func RetryAfter(header string, now time.Time) time.Duration {
 	if header == "" {
 		return 0

@@ -81,7 +81,7 @@ type Identity struct {
 }
 
 // Mode is the mode of a provider's account. Only live mode charges customers. Reports in test mode never
-// count as billed in live mode.
+// count as billed in another mode.
 type Mode string
 
 // Modes. "" is unknown.

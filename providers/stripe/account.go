@@ -28,9 +28,9 @@ func Livemode(key string) bool {
 	return strings.HasPrefix(key, "sk_live_") || strings.HasPrefix(key, "rk_live_")
 }
 
-// Validate returns the account of the API key. For a restricted key, it first tries each call of a sync. It
-// also lists subscriptions, as the first step of a sync does. Errors are safe to show, because none
-// contains the key.
+// Validate returns the account of the API key. For a restricted key, it first tries each call in needs. It also
+// lists subscriptions, as the first step of a sync does. Errors are safe to show, because none contains the
+// key.
 func (c *Client) Validate(ctx context.Context, key string) (Account, error) {
 	if err := c.checkKey(key); err != nil {
 		return Account{}, err

@@ -91,6 +91,7 @@ func (p Price) Lines(units metering.Decimal) (lines []billing.PriceLine) {
 }
 
 // packages returns the quantity that the unit amount is multiplied by:
+// https://docs.stripe.com/api/prices/create#create_price-transform_quantity
 func (p Price) packages(units metering.Decimal) metering.Decimal {
 	if p.DivideBy == 0 {
 		return units

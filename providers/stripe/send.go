@@ -53,8 +53,8 @@ const (
 	maxEventDecimals = 12
 )
 
-// Send sends one report. CodeProviderDown means that the same report must be sent again, because its
-// outcome is unknown. CodeProviderRefuse means that Stripe has not accepted the report and an operator must
+// Send sends one report. CodeProviderDown means that the same report must be sent again, whether or not
+// Stripe has accepted it. CodeProviderRefuse means that Stripe has not accepted the report and an operator must
 // act first. Stripe can repeat a refusal for the same idempotency key even after the cause is gone.
 //
 // A Replayed answer with a status of 500 or more repeats for as long as the idempotency key is used. The

@@ -10,6 +10,7 @@ import (
 )
 
 // grace is the default time for which an invoice is a draft:
+// https://docs.stripe.com/billing/subscriptions/usage-based/configure-grace-period
 const grace = time.Hour
 
 type invoice struct {
@@ -63,8 +64,8 @@ func (l line) currency() string {
 	return l.span.price.Currency
 }
 
-// draft adds an invoice to the account and attaches the pending invoice items to it. Later items are
-// attached to the next invoice.
+// draft adds an invoice to the account and attaches the pending invoice items to it, unless it excludes
+// them. Later items are attached to the next invoice.
 func (f *Fake) draft(a *account, in *invoice) *invoice {
 	in.id, in.created, in.edited = f.id("in"), in.end, map[string]line{}
 	paused := in.paused()

@@ -34,6 +34,7 @@ type event struct {
 }
 
 // Rejection is a meter event that was acknowledged and not counted:
+// https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api#handle-errors
 type Rejection struct {
 	Identifier string `json:"identifier"`
 	Meter      string `json:"meter"`
@@ -182,6 +183,7 @@ type window struct {
 }
 
 // windows returns the windows in the order of their first event:
+// https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage#event-ingestion
 func (a *account) windows(m *Meter, customer string) []window {
 	var all []window
 	at := map[time.Time]int{}

@@ -7,6 +7,7 @@ import (
 )
 
 // quiet is the time before a period's end in which thresholds are not checked:
+// https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
 const quiet = 24 * time.Hour
 
 // watchThresholds checks the thresholds of a customer's subscriptions after new usage.

@@ -134,7 +134,7 @@ func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 
 // Unarchive makes the meter count again, including the events received while it was archived. It returns a
 // new version that is backfilling; the caller starts the backfill. It returns nil if the meter was not
-// archived.
+// archived, or if there are no events to backfill.
 func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string) (backfilling *metering.MeterVersion, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, time.Time{})

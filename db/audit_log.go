@@ -87,7 +87,7 @@ func auditFields(e *metering.AuditEntry) []any {
 type AuditFilter struct {
 	Actor     metering.Actor
 	Action    string // an action, or a prefix of it
-	Resource  string // matches the first resource of an entry that names several
+	Resource  string // a resource; an entry that names several matches by its first
 	RequestID string
 	Start     *time.Time // inclusive
 	End       *time.Time // exclusive

@@ -32,8 +32,8 @@ type chunk struct {
 	number     int64
 }
 
-// need is the reason to create a chunk. An event with a key that is older than the edge of retention is
-// rejected, and needs no chunk. An event without a key is stored at any age.
+// need is the reason to create a chunk. An event with a key is rejected, and needs no chunk, if the event is
+// older than the edge of retention. An event without a key is stored at any age.
 type need struct {
 	keyless  bool
 	youngest time.Time // of the events with a key
@@ -102,8 +102,9 @@ func number(at time.Time, width time.Duration) int64 {
 	return at.Unix() / int64(width/time.Second)
 }
 
-// make creates a chunk. It uses tenant 0, which does not exist, and leaves no row. It locks the edge, so
-// that a chunk created after the edge exists when the edge rises and older chunks are listed for dropping.
+// make creates a chunk, unless it is needed only by events behind the edge. It uses tenant 0, which does not
+// exist, and leaves no row. It locks the edge, so that the new chunk is visible when the edge rises and the
+// chunks behind it are listed for dropping.
 func (c *chunks) make(ctx context.Context, k chunk, n need) (edge time.Time, err error) {
 	insert, remove, width := `
 		insert into events (tenant_id, customer_id, ts, id, event_type, value, ingested_at, epoch)

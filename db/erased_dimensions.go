@@ -43,7 +43,7 @@ func writeTotals(column string) string {
 }
 
 // keepPriced adds the values that the tenant's prices by dimension match. They are not personal data of a
-// customer, and a charge can be explained only with them.
+// customer, and a charge would change without them.
 func (k kept) keepPriced(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	rows, err := tx.Query(ctx, `select terms from price_terms where tenant_id = $1 and terms ? 'dimensions'`, tenant)
 	if err != nil {

@@ -333,8 +333,8 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 //   - periods in the same subscription period as an open one
 //   - periods of an invoice that is read with them
 //
-// Statements to the current connection are needed only to reconcile it. They are selected only for periods
-// of invoices; selectSentLines reads the last ones of the other periods.
+// Statements to the current connection are needed only to reconcile it. Their usage lines are selected only
+// for periods of invoices; selectSentLines reads the last statements of the incomplete periods.
 func reportedOf(customer string) string {
 	return `
 	with said as (
@@ -451,8 +451,8 @@ const seriesAt = `
 	      and s.destination_id = d.id`
 
 // onInvoices is the SQL of the final invoice lines, as last read, that a charge series sets. It holds the
-// invoiced amount, the amount that the line was set to, and whether the invoice is void; null: there are no
-// lines.
+// invoiced amount, the amount that the lines were set to, and whether one of the invoices needs no payment
+// (void or credited in full); null: there are no lines.
 const onInvoices = `(
 	  select jsonb_build_object('amount', sum(l.amount), 'set', sum(r.quantity), 'currency', min(x.currency), 'void', bool_or(i.void))
 	  from billing_reports r

@@ -61,9 +61,10 @@ func aboutPeriod(p, id string) string {
 	      and ` + streamAt("i.tenant_id", "i.customer_id", "l.meter_id", "i.period_end - interval '1 microsecond'") + ` = ` + p + `.stream))`
 }
 
-// endedInPeriod reports whether an ended subscription i concerns a billing period p, as SQL: p follows
-// i, usage of p was reported to i, or usage of p was reported with a time in i's last period. p may
-// follow another subscription by now, to which part of its usage was reported.
+// endedInPeriod reports whether an ended subscription i concerns a billing period p, as SQL. p must overlap
+// the last period of i, and one of these must hold: p follows i, usage of p was reported to i, or usage of p
+// was reported with a time in i's last period. p may follow another subscription by now, to which part of
+// its usage was reported.
 var endedInPeriod = `p.starts_at < i.period_end
 	  and p.ends_at > i.period_start
 	  and (i.subscription = p.subscription or ` + reported("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`

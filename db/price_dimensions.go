@@ -51,7 +51,8 @@ func refuseDimensions(ctx context.Context, q querier, tenant metering.TenantID, 
 // price of the meter has in its dimensions. This includes prices of plans and customers, prices that
 // begin later, and prices that have charged usage with events that are kept. An open period is charged
 // by its price even if that has a later version. Late usage of a closed period is charged by the price of
-// that period, even if it was replaced since.
+// that period, even if it was replaced since. Prices that were replaced before the oldest kept event are
+// ignored.
 func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) error {
 	var property *string
 	err := tx.QueryRow(ctx, `

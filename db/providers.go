@@ -163,8 +163,8 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 	return nil
 }
 
-// unfinishedKind is a kind of work that blocks Delete: a statement that selects its ids, and a
-// format of the advice for the caller.
+// unfinishedKind is a kind of work that blocks the deletion of a provider or the erasure of a customer:
+// a statement that selects its ids, and a format of the advice for the caller.
 type unfinishedKind struct{ ids, advice string }
 
 // unfinished lists the kinds of work at a connection that block its deletion.

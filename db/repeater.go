@@ -5,7 +5,7 @@ import "time"
 // repeater calls a function at an interval, and once more when it is closed.
 type repeater struct{ stop, stopped chan struct{} }
 
-// startRepeater starts a repeater. In the last call of do, isClosing returns true: do must not begin work.
+// startRepeater starts a repeater. isClosing returns true in the last call of do, so that do can skip new work.
 func startRepeater(every time.Duration, do func(*repeater)) *repeater {
 	r := &repeater{make(chan struct{}), make(chan struct{})}
 	go r.run(every, do)

@@ -64,7 +64,7 @@ type revenueReader struct {
 
 	began     bool                                 // the first batch was begun
 	periodsOf func(billing.Facts) []billing.Period // returns the periods to read; nil for open ones
-	recounts  bool                                 // stored totals do not apply, because meters count in another way
+	recounts  bool                                 // read the usage of customers with several schedules again: meters or by differ from their facts
 
 	timezone *time.Location
 	meters   []metering.Meter

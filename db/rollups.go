@@ -127,8 +127,8 @@ func (r *rollups) meet(g metering.MeterVersion, group metering.Group, properties
 	r.held += groupBytes + len(properties)
 }
 
-// measure returns the measurement of an event. It reuses the last one of a version that groups events,
-// because successive events often have the same properties.
+// measure returns the measurement of an event. For a version that groups events, it reuses the last one if
+// the properties are equal, because successive events often have the same properties.
 func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.Measurement, error) {
 	if len(g.GroupBy) == 0 {
 		return g.Measure(e)
@@ -244,7 +244,7 @@ var (
 )
 
 // moveGroup returns SQL that moves rows of a rollup to another group. That group may have rows of the same
-// hours, from a customer with the same values that was erased earlier.
+// hours or months, from a customer with the same values that was erased earlier.
 func moveGroup(rollup, start string) string {
 	return `
 		with moved as (

@@ -31,8 +31,8 @@ type Rewrapping struct {
 	Unopened int // secrets that stay unchanged, because the keyring lacks their key
 }
 
-// Rewrap seals all secrets that another key has sealed under the keyring's first key. It is idempotent and
-// safe to run concurrently.
+// Rewrap seals with the keyring's first key all secrets that were sealed with another key. It is idempotent
+// and safe to run concurrently.
 func (s Secrets) Rewrap(ctx context.Context, ring Keyring) (done Rewrapping, err error) {
 	for _, place := range sealedColumns {
 		var after sealedSecret

@@ -29,7 +29,8 @@ type CustomerPageResult struct {
 	More      bool                  `json:"more"`
 }
 
-// FindOutOfSync returns the next customers with unreported usage or with a plan that is due.
+// FindOutOfSync returns the next customers that may need a sync: with unreported usage, with an
+// undecided report, with a plan that is due, or with a state at the provider that was never read.
 func (a *Activities) FindOutOfSync(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
 	defer alive(ctx)()
 	find := a.store.Ledger.OutOfSync
@@ -186,7 +187,7 @@ func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (Cust
 }
 
 // closedAtOnce is the number of customers that one transaction closes periods for. The tenant's
-// ingest waits for the transaction.
+// ingest waits while the transaction writes.
 const closedAtOnce = 3
 
 // CloseBatch closes the due periods of customers, even if the provider has not accepted all their

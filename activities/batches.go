@@ -23,10 +23,9 @@ type batchProgress struct {
 }
 
 // SyncBatch reports the usage of customers to the provider, a few customers concurrently. If a
-// customer fails while the provider accepts reports of another, the cause is the customer, which
-// gets its own run. If the provider accepts reports of no customer, the cause is the provider, and
-// the attempt ends with an error. The next attempt begins with the customers that were not tried
-// yet.
+// customer fails while the provider answers for another, the cause is the customer, which gets its
+// own run. If the provider answers for no customer, the cause is the provider, and the attempt ends
+// with an error. The next attempt begins with the customers that were not tried yet.
 func (a *Activities) SyncBatch(ctx context.Context, in BatchInput) (SyncBatchResult, error) {
 	b := &batch{Activities: a, tenant: in.TenantID, progress: progressOf(ctx, in.Customers)}
 	provider, err := a.store.Providers.Active(ctx, in.TenantID)
@@ -105,7 +104,7 @@ func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 	return b.syncUnsure(ctx)
 }
 
-// syncUnsure retries the unsure customers after the provider has accepted reports of another. For a
+// syncUnsure retries the unsure customers after the provider has answered for another. For a
 // customer that fails again, the cause is the customer.
 func (b *batch) syncUnsure(ctx context.Context) error {
 	for few := range slices.Chunk(slices.Clone(b.progress.Unsure), b.provider.AtOnce) {
@@ -168,11 +167,11 @@ func (b *batch) try(ctx context.Context, few []metering.CustomerID, vain func(me
 	return t, err
 }
 
-// verdict is the result of a customer's sync: success, or the cause of the failure.
+// verdict is the result of a customer's sync: success, nothing to do, or the cause of the failure.
 type verdict int
 
 const (
-	done     verdict = iota // success, or nothing to do: the provider may not have been called
+	done     verdict = iota // the customer is paused or another run syncs it: the provider may not have been called
 	answered                // success: the provider has answered
 	itsOwn                  // the customer is the cause
 	inVain                  // the customer or the provider is the cause

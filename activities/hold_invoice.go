@@ -54,7 +54,7 @@ type LookAtHoldResult struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 	Page       string              `json:"page,omitempty"` // the customer's URL in the API
 	State      billing.HoldState   `json:"state"`
-	Found      []string            `json:"found"` // differences in words, with internal ids
+	Found      []string            `json:"found"` // reasons for the state, in words with internal ids
 	Deadline   time.Time           `json:"deadline"`
 	Send       *uuid.UUID          `json:"send,omitempty"`  // report to send, which holds or releases the invoice
 	Sync       bool                `json:"sync,omitempty"`  // the customer needs a sync

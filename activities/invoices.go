@@ -127,7 +127,8 @@ func (a *Activities) judgeList(ctx context.Context, list db.InvoiceList, err err
 	return everybodys
 }
 
-// listInvoices reads and stores all invoices of a customer at the provider.
+// listInvoices reads and stores the customer's invoices at the provider since the start of the
+// oldest period with an open reconciliation.
 func (a *Activities) listInvoices(ctx context.Context, tenant metering.TenantID, list db.InvoiceList) error {
 	reader, err := a.invoicesOf(ctx, tenant, list.Customer)
 	if err != nil {

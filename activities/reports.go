@@ -170,8 +170,8 @@ type ReadProviderResult struct {
 // ReadProvider reads the customer's state at the provider, stores the destination of each meter's
 // usage, and checks which accepted reports the provider has counted. Some providers validate a
 // report only after they have accepted it. Therefore, a report that is not counted within
-// Description.CountsWithin counts as dropped. A provider that takes statements has no state to
-// read.
+// Description.CountsWithin counts as dropped, unless Description.Invoices is set. A provider that
+// takes statements has no state to read.
 func (a *Activities) ReadProvider(ctx context.Context, in ReadProviderInput) (ReadProviderResult, error) {
 	defer alive(ctx)()
 	return a.readProvider(ctx, in)

@@ -139,7 +139,7 @@ func (s *server) keep(ctx context.Context, c metering.CustomerID, l linking) {
 }
 
 // compared returns the price comparison of a linked customer, as of the last read of the provider. It returns
-// nil if the customer is not linked or the provider has no prices of its own.
+// nil if the customer is not linked, or the tenant has no provider or one without prices of its own.
 func (s *server) compared(ctx context.Context, c metering.Customer) (*priceComparison, error) {
 	if c.BillingProviderID == nil || *c.BillingProviderID == "" {
 		return nil, nil

@@ -154,7 +154,7 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil
 }
 
-// NewTerms is the terms of a new price version without dimensions.
+// NewTerms is the terms of a price in a request, without dimensions.
 type NewTerms struct {
 	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. With the model 'overage', a price needs base_price, overage_rate or both; use 0 for free usage"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that the base price includes. They are subtracted before the model is applied"`
@@ -163,7 +163,7 @@ type NewTerms struct {
 	NewModel
 }
 
-// SentTerms is the terms of a new price version, with or without dimensions.
+// SentTerms is the terms of a price in a request, with or without dimensions.
 type SentTerms struct {
 	NewTerms
 	Dimensions *SentDimensions `json:"dimensions,omitempty"` // excludes the fields of SentDimensionRate

@@ -64,10 +64,10 @@ func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*pr
 	return out, s.failures.note(ctx, sender, name, err)
 }
 
-// providerCredential returns the key under which invalid provider events are counted, and its hash. It is the
-// address with the path of the tenant, because providers send the events of all tenants from a few addresses.
-// Invalid events for one tenant therefore do not block the events of others. The signature cannot be part of
-// the key, because it differs for each event.
+// providerCredential returns a hash of the sender's address and the request's path, which names the tenant.
+// sender is the hash in hexadecimal, under which invalid events are counted. The tenant is part of it, because
+// providers send the events of all tenants from a few addresses. Invalid events for one tenant therefore do
+// not block the events of others. The signature cannot be part of it, because it differs for each event.
 func (s *server) providerCredential(r *http.Request) (sender string, name credentialName) {
 	name = hashName(s.failures.addressOf(r), r.URL.Path)
 	return hex.EncodeToString(name[:]), name

@@ -8,7 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Fields that every provider has in a request.
+// Fields of a request in addition to the settings: the type of the provider, and whether its URL belongs to a
+// new receiver.
 const (
 	providerType = "type"
 	newReceiver  = "new_receiver"

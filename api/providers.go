@@ -309,8 +309,9 @@ func (s *server) addSecrets(ctx context.Context, about providers.Description, bo
 	return nil
 }
 
-// keepSecret reuses the secret of the last saved provider of this kind and address. It reports whether there
-// is one.
+// keepSecret reuses the secret of a saved provider of this kind: the one at the address, otherwise the active
+// or the last retired one. A new receiver reuses only the secret of the active provider at its address. It
+// reports whether there is a secret.
 func (s *server) keepSecret(ctx context.Context, about providers.Description, setting providers.Setting, in *given) (kept bool, err error) {
 	tenant := principalOf(ctx).Tenant.ID
 	last, err := s.Store.Providers.Last(ctx, tenant, about.Kind, in.Address, in.anew)

@@ -122,7 +122,7 @@ func (givenRole) Values() (roles []givenRole) {
 	return roles
 }
 
-// meterStatus is the status of a meter's current version, which is never retired.
+// meterStatus is the status of the version that a meter is shown with. That version is never retired.
 type meterStatus metering.MeterVersionStatus
 
 func (meterStatus) Values() []meterStatus {

@@ -33,7 +33,7 @@ type StatementLine struct {
 	Digest        *digest             `json:"digest,omitempty"` // absent if the period is open or was closed less than an hour ago
 }
 
-// digest is a hash of the events that a meter counted in a closed period. It proves which events were billed.
+// digest is a hash of the events that a meter counted in a closed period. It proves which events were counted.
 type digest struct {
 	Algorithm  string `json:"algorithm" doc:"Algorithm of the hash, as described in docs/api/bills.md" example:"sha256-events-1"`
 	Hash       string `json:"hash" doc:"Hash in hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
@@ -64,7 +64,7 @@ type periodStatement struct {
 	Lines       []StatementLine       `json:"lines" doc:"One line for each meter, except meters that are backfilling"`
 	Adjustments []closedPeriod        `json:"adjustments" doc:"Adjustments of closed periods that are billed in this period, oldest first"`
 	Totals      []statementTotal      `json:"totals" doc:"Totals, one for each currency"`
-	Reports     List[statementReport] `json:"reports"` // reports that bill the period: statements, quantities and their charges
+	Reports     List[statementReport] `json:"reports"` // reports that bill the period: its statements, its quantities, and the charges that belong to it
 }
 
 type closedPeriod struct {

@@ -176,8 +176,8 @@ func (s *server) withdraw(ctx context.Context, run metering.Sync) {
 	}
 }
 
-// awaitSync returns 200 with the finished sync. It returns 202 after SyncWait, or at once if the customer is
-// paused.
+// awaitSync returns 200 with the finished sync. It returns 202 after SyncWait, or earlier if the customer is
+// paused or the process is about to stop.
 func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, error) {
 	deadline := time.After(cmp.Or(s.SyncWait, defaultSyncWait))
 	for {

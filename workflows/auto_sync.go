@@ -20,8 +20,8 @@ type AutoSyncInput struct {
 }
 
 // AutoSync reports the unreported usage of every customer, and then starts the closing of due
-// periods. If the provider failed for too long to reach some customers, it starts again with all
-// customers that are out of sync by then.
+// periods. If the provider failed for so long that some customers were skipped, AutoSync continues
+// as a new run with all customers that are out of sync by then.
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, after: in.After, result: in.SoFar}
 	b.paused, b.closed = in.Paused, in.Closed

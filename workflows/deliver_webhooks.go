@@ -32,7 +32,7 @@ type DeliverWebhooksResult struct {
 	Failed    int `json:"failed"`    // failed attempts
 }
 
-// DeliverWebhooks delivers messages to one endpoint until none has been waiting for idleFor. While
+// DeliverWebhooks delivers messages to one endpoint, and ends after idleFor without a message. While
 // the endpoint fails, the run waits for the next attempt. A message's row is committed before its
 // signal is sent, and the rows contain when each message is due. The run shows its state to
 // operators. Operators can pause the run or request an attempt without waiting.

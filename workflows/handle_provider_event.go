@@ -88,8 +88,8 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	return "the invoice was stored and its period closed", err
 }
 
-// sync requests a sync and waits for its end. The outcome begins with done if the sync succeeded,
-// and with undone and the reason otherwise.
+// sync requests a sync and waits for it with awaitSync. The outcome begins with done if the sync
+// succeeded. Otherwise, it begins with undone, and contains the reason or that the sync continues.
 func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, undone string) (outcome string, err error) {
 	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
 		return "", err

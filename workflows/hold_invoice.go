@@ -76,7 +76,7 @@ type holdInvoice struct {
 	HoldInvoiceInput
 	changed workflow.ReceiveChannel
 	asked   bool // an operator requested another comparison
-	moved   bool // the last step sent a report or requested a sync
+	moved   bool // the provider accepted the report of the last step, or the step requested a sync
 	found   activities.LookAtHoldResult
 	failure string          // error of the last step, which is retried
 	outcome string          // last value of the search attribute
@@ -135,8 +135,8 @@ func (h *holdInvoice) step(ctx workflow.Context) error {
 	return h.index(ctx)
 }
 
-// send makes one attempt to send the report. Another attempt needs another comparison, because an
-// operator may have changed the invoice at the provider in the meantime.
+// send makes one attempt to send the report. Another attempt needs another comparison, because the
+// invoice may have been changed at the provider in the meantime.
 func (h *holdInvoice) send(ctx workflow.Context, report uuid.UUID) error {
 	summary := "hold the invoice"
 	if h.found.State != billing.HoldPlanned {
@@ -161,8 +161,9 @@ func (h *holdInvoice) sync(ctx workflow.Context) error {
 	return err
 }
 
-// longestHeldPause is the longest pause between two comparisons of an invoice that differs. All
-// other invoices are compared at least every longestLook.
+// longestHeldPause is the longest pause between two comparisons of an invoice that differs. For all
+// other invoices it is longestLook. If no action is necessary before a time, the run waits until
+// that time instead.
 const longestHeldPause = 30 * time.Minute
 
 func (h *holdInvoice) longestPause() time.Duration {

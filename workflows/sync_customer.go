@@ -215,7 +215,7 @@ func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, e
 	return plan, "", err
 }
 
-// Send sends one report, and retries it until the provider has accepted or rejected it or its
+// Send sends one report, and retries it until it is accepted, rejected or of unknown outcome, or its
 // deadline has passed.
 func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	if slices.Contains(s.excluded, r.MeterID) {

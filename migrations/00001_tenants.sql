@@ -9,36 +9,42 @@ create table tenants (
   grace               interval not null default '72 hours',
   late_policy         text not null default 'adjust' check (late_policy in ('adjust', 'report')),
   requests_per_minute integer not null default 1000 check (requests_per_minute > 0),
-  v1_bodyless_writes  boolean not null default false, -- requests without a body that are signed in v1 may do more than read
-  strict              boolean not null default false, -- events of customers and event types that do not exist, or with fields that do not exist, are rejected
-  idempotency_conflicts text not null default 'accept' check (idempotency_conflicts in ('accept', 'reject')), -- events whose key was used with other content
-  invoice_hold          boolean not null default false, -- drafts are held until they were compared
-  invoice_hold_deadline interval not null default '48 hours', -- after the grace; then they become final by themselves
-  -- Raised, under the tenant's exclusive lock, whenever the way of counting
-  -- changes; every event carries the epoch it was ingested in.
+  v1_bodyless_writes  boolean not null default false, -- requests without a body that are signed in v1 can write
+  -- Events with an unknown field, customer or event type, or without a usable
+  -- value for a meter, are rejected.
+  strict              boolean not null default false,
+  -- The treatment of events that reuse an idempotency key with other content.
+  idempotency_conflicts text not null default 'accept' check (idempotency_conflicts in ('accept', 'reject')),
+  invoice_hold          boolean not null default false, -- drafts are held until they are compared with the reports
+  invoice_hold_deadline interval not null default '48 hours', -- after the grace; then drafts become final automatically
+  -- Raised, under the tenant's exclusive lock, whenever counting changes or
+  -- billing periods close. Every event has the epoch in which it was ingested.
   epoch               bigint not null default 1,
-  erasures            bigint not null default 0, -- raised, under the same lock, when what processes know of customers and groups is not true any more
+  -- Raised, under the same lock, when processes have to drop their caches of
+  -- customers and groups.
+  erasures            bigint not null default 0,
   created_at          timestamptz not null default now()
 );
-comment on table tenants is 'The customers of the service: each owns everything else that carries its id.';
+comment on table tenants is 'The organizations that use the service. Each owns all rows that have its id.';
 
 create table audit_log (
   tenant_id  bigint not null references tenants,
-  id         bigint not null, -- 1, 2, 3, … of the tenant
+  id         bigint not null, -- counts from 1 for each tenant
   at         timestamptz not null,
   actor      text not null,
   action     text not null, -- meter.create, provider.save, …
-  resource   text not null, -- the internal id of what changed
-  reason     text not null, -- why, in the actor's words; empty where they were not asked
-  address    text not null, -- where the request came from; empty where there was none
-  request_id text not null, -- the same
-  -- What was changed, and to what; as text, because the MAC is over its bytes.
+  resource   text not null, -- internal id of the changed object
+  reason     text not null, -- why, in the actor's words; '': none was asked for
+  address    text not null, -- IP address of the client, for IPv6 its /64 network; '': no request
+  request_id text not null, -- '': no request
+  -- The changed fields before and after the change. Their type is json, which
+  -- keeps the text unchanged, because the MAC covers the bytes of the text.
   before     json,
   after      json,
-  mac        bytea not null, -- of all that, and of the MAC before; under a key that the database does not have
+  mac        bytea not null, -- of the entry and of the previous MAC, under a key that the database does not have
   primary key (tenant_id, id)
 );
-comment on table audit_log is 'Who changed what and when, without secrets: of each tenant one chain, in which nothing can be changed unnoticed.';
+comment on table audit_log is 'The changes with their actors and times, without secrets. The entries of each tenant are one chain, so that every manipulation is detectable.';
 create index on audit_log (tenant_id, resource, id);
 create index on audit_log (tenant_id, at);
 
@@ -48,7 +54,7 @@ create table audit_heads (
   mac       bytea not null, -- of the last entry
   seal      bytea not null  -- a MAC of the head
 );
-comment on table audit_heads is 'Where the chain of each audit log ends. Whoever adds to it waits here for the others.';
+comment on table audit_heads is 'The end of the chain of each audit log. A transaction that adds entries locks its tenant''s row.';
 
 create table audited_updates (
   tenant_id   bigint not null references tenants,
@@ -57,7 +63,7 @@ create table audited_updates (
   recorded_at timestamptz not null default now(),
   primary key (tenant_id, run_id, update_id)
 );
-comment on table audited_updates is 'What operators have asked of runs in Temporal and is in the audit log, so that none is there twice.';
+comment on table audited_updates is 'The updates of Temporal runs by operators that are in the audit log, so that none is recorded twice.';
 
 -- +goose Down
 drop table audited_updates;

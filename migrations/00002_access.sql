@@ -8,14 +8,14 @@ create table api_keys (
   last_four    text not null,
   created_at   timestamptz not null default now(),
   created_by   text not null,
-  handed_to    text, -- who answers for it since the maker was removed
+  handed_to    text, -- actor that is responsible for it since the removal of the previous one
   expires_at   timestamptz,
   revoked_at   timestamptz,
   last_used_at timestamptz,
   expiry_reported_at timestamptz, -- time of the message credential.expiring
   primary key (tenant_id, id)
 );
-comment on table api_keys is 'API keys, each kept as a hash.';
+comment on table api_keys is 'The API keys. Each is stored as a hash.';
 create index api_keys_expiring on api_keys (expires_at) where expires_at is not null and revoked_at is null and expiry_reported_at is null;
 
 create table hmac_secrets (
@@ -28,38 +28,38 @@ create table hmac_secrets (
   last_four      text not null,
   created_at     timestamptz not null default now(),
   created_by     text not null,
-  handed_to      text, -- who answers for it since the maker was removed
+  handed_to      text, -- actor that is responsible for it since the removal of the previous one
   expires_at     timestamptz,
   revoked_at     timestamptz,
   last_used_at   timestamptz,
   expiry_reported_at timestamptz, -- time of the message credential.expiring
   primary key (tenant_id, id)
 );
-comment on table hmac_secrets is 'Secrets that requests are signed with, sealed.';
+comment on table hmac_secrets is 'The secrets with which requests are signed, sealed.';
 create index hmac_secrets_expiring on hmac_secrets (expires_at) where expires_at is not null and revoked_at is null and expiry_reported_at is null;
 
--- A credential that another replaces: an API key, an HMAC secret, or what the
--- messages to a webhook are signed with. The old one is valid until
--- overlap_until by a column of its own (expires_at, or former_until of the
--- webhook), whoever is alive to record the end.
+-- A rotation replaces an API key, an HMAC secret, or the signing secret of a
+-- webhook. A column of the old credential (expires_at, or former_until of the
+-- webhook) ends its validity at overlap_until. So it ends even if no process
+-- records the end.
 create table credential_rotations (
   tenant_id      bigint not null references tenants,
   id             bigint generated always as identity,
   kind           text not null check (kind in ('api_key', 'hmac_secret', 'webhook_secret')),
-  old_id         bigint not null, -- of a webhook's secret, the webhook's
+  old_id         bigint not null, -- for a webhook's secret, the webhook
   new_id         bigint not null,
   actor          text not null,
   created_at     timestamptz not null,
   overlap_until  timestamptz not null,
-  old_expires_at timestamptz, -- the old one's expiry if it were not replaced
-  warned_at      timestamptz, -- that the old one is still used
+  old_expires_at timestamptz, -- expiry of the old credential without the rotation
+  warned_at      timestamptz, -- time of the warning that the old credential is still used
   ended_at       timestamptz,
   outcome        text check (outcome in ('expired', 'finished', 'revoked', 'kept', 'superseded')),
-  run_due_at     timestamptz, -- when a run has to be begun, or told to look; null: none has to
+  run_due_at     timestamptz, -- when a run has to start, or to be notified of a change; null: none has to
   primary key (tenant_id, id),
   check ((ended_at is null) = (outcome is null))
 );
-comment on table credential_rotations is 'Credentials that others replace, and until when both are valid.';
+comment on table credential_rotations is 'Replacements of credentials, and the instants until which both credentials are valid.';
 create unique index credential_rotations_open on credential_rotations (tenant_id, kind, old_id) where ended_at is null;
 create index credential_rotations_old on credential_rotations (tenant_id, kind, old_id);
 create index credential_rotations_new on credential_rotations (tenant_id, kind, new_id);
@@ -74,17 +74,17 @@ create table request_ids (
 comment on table request_ids is 'The ids of signed requests, each until its signature is too old to be accepted again.';
 create index on request_ids (expires_at);
 
--- An e-mail alone names nobody: nobody has verified it, and whoever invites it may
--- read the link. So the one who has an e-mail in one tenant need not be the one who
--- has it in another, until both know the same password.
+-- An e-mail alone does not identify a person: it is not verified, and the actor
+-- that invites it may read the link. So members with the same e-mail in two
+-- tenants are the same person only if they have the same password.
 create table people (
   id            bigint generated always as identity primary key,
-  email         text not null, -- in lower case, as far as it is ASCII
-  password_hash bytea not null, -- argon2id, under a salt of the e-mail's own
+  email         text not null, -- with its ASCII letters in lower case
+  password_hash bytea not null, -- argon2id, with a salt that depends on the e-mail
   created_at    timestamptz not null default now(),
   unique (email, password_hash)
 );
-comment on table people is 'Who signs in, to one tenant or several: an e-mail and a password.';
+comment on table people is 'The persons that sign in to one tenant or several, each with an e-mail and a password.';
 
 create table members (
   tenant_id      bigint not null references tenants,
@@ -92,26 +92,26 @@ create table members (
   email          text not null,
   name           text not null,
   role           text not null check (role in ('owner', 'admin', 'developer', 'billing', 'viewer')),
-  person_id      bigint references people, -- null: has no password
+  person_id      bigint references people, -- null: the member has no password
   created_at     timestamptz not null default now(),
   created_by     text not null,
   removed_at     timestamptz,
-  reset_asked_at timestamptz, -- when somebody last asked for another password
+  reset_asked_at timestamptz, -- time of the last request for a password reset
   primary key (tenant_id, id)
 );
-comment on table members is 'The people who may sign in to a tenant, each with a role.';
--- Case is that of ASCII, in every database alike: a letter that only Unicode
--- folds into another must not make two addresses one.
+comment on table members is 'The members of tenants: persons that may sign in to a tenant, each with a role.';
+-- E-mails are compared by the case rules of ASCII, in every database. A letter
+-- that only Unicode folds into another must not make two addresses equal.
 create unique index members_email on members (tenant_id, lower(email collate "C")) where removed_at is null;
 create unique index members_owner on members (tenant_id) where role = 'owner' and removed_at is null;
 create index on members (person_id) where person_id is not null;
--- Who has forgotten the password says an e-mail and no tenant.
+-- A request for a password reset has an e-mail and no tenant.
 create index on members (lower(email collate "C")) where removed_at is null;
 
 create table invitations (
   tenant_id   bigint not null references tenants,
   id          bigint generated always as identity,
-  member_id   bigint, -- who gets another way to sign in; null: who accepts becomes a member
+  member_id   bigint, -- member that resets how it signs in; null: accepting creates a member
   email       text not null,
   name        text not null,
   role        text not null check (role in ('owner', 'admin', 'developer', 'billing', 'viewer')),
@@ -125,7 +125,7 @@ create table invitations (
   primary key (tenant_id, id),
   foreign key (tenant_id, member_id) references members (tenant_id, id)
 );
-comment on table invitations is 'Links with which somebody becomes a member, or a member gets another way to sign in. The token of each is kept as a hash.';
+comment on table invitations is 'The links with which a person becomes a member, or a member resets how it signs in. The token of each is stored as a hash.';
 create unique index invitations_pending on invitations (tenant_id, lower(email collate "C")) where accepted_at is null and revoked_at is null;
 
 create table sessions (
@@ -138,7 +138,7 @@ create table sessions (
   primary key (tenant_id, id),
   foreign key (tenant_id, member_id) references members (tenant_id, id)
 );
-comment on table sessions is 'The sign-ins of members: a token is accepted while its session lives.';
+comment on table sessions is 'The sessions of signed-in members. A token is accepted while its session is live.';
 create index on sessions (tenant_id, member_id, expires_at);
 
 create table oidc_issuers (
@@ -149,10 +149,10 @@ create table oidc_issuers (
   updated_at    timestamptz not null default now(),
   updated_by    text not null
 );
-comment on table oidc_issuers is 'Where the members of a tenant sign in by OpenID Connect.';
+comment on table oidc_issuers is 'The OpenID Connect issuers at which the members of tenants sign in.';
 
--- Who signs in is found by what the issuer calls them, never by an e-mail: an
--- issuer says of anybody what it likes.
+-- The subject of an account at the issuer identifies the member, never an
+-- e-mail, because an issuer can state any e-mail.
 create table oidc_identities (
   tenant_id  bigint not null references tenants,
   issuer     text collate "C" not null,
@@ -163,31 +163,33 @@ create table oidc_identities (
   unique (tenant_id, issuer, member_id),
   foreign key (tenant_id, member_id) references members (tenant_id, id)
 );
-comment on table oidc_identities is 'Which account at the tenant''s issuer is which member: it was theirs when they accepted an invitation.';
+comment on table oidc_identities is 'The accounts of members at the tenant''s issuer. A member accepted an invitation with the account.';
 
 create table oidc_sign_ins (
   tenant_id     bigint not null references oidc_issuers on delete cascade,
-  state_hash    bytea not null, -- HMAC-SHA256 under the service's secret; nonce and PKCE verifier are made of the state, too
-  invitation_id bigint, -- which is accepted by it
+  -- HMAC-SHA256 under the service's secret. The nonce and the PKCE verifier
+  -- derive from the state, too.
+  state_hash    bytea not null,
+  invitation_id bigint, -- invitation that the sign-in accepts
   expires_at    timestamptz not null,
   primary key (tenant_id, state_hash),
-  unique (state_hash), -- the issuer sends back nothing else
+  unique (state_hash), -- the state alone identifies the sign-in when the browser returns
   foreign key (tenant_id, invitation_id) references invitations (tenant_id, id)
 );
-comment on table oidc_sign_ins is 'Sign-ins that have gone to the issuer and not come back.';
+comment on table oidc_sign_ins is 'The sign-ins that have not returned from the issuer.';
 create index on oidc_sign_ins (tenant_id, expires_at);
 
--- Kept without an end, so that a repeat never makes anything.
+-- Keys are never deleted, so that a repeated request never creates anything.
 create table idempotency_keys (
   tenant_id    bigint not null references tenants,
   key          text collate "C" not null,
   operation    text not null,
   request_hash bytea not null, -- HMAC-SHA256 of the body under the service's secret
-  answer       json not null, -- as it was shown, without a secret
+  answer       json not null, -- the response, without secrets
   created_at   timestamptz not null default now(),
   primary key (tenant_id, key)
 );
-comment on table idempotency_keys is 'What requests that create something have created, by their Idempotency-Key.';
+comment on table idempotency_keys is 'The responses of requests that create resources, by their Idempotency-Key.';
 
 -- +goose Down
 drop table idempotency_keys;

@@ -1,29 +1,37 @@
 -- +goose Up
 create table customers (
   tenant_id           bigint not null references tenants,
-  id                  bigint generated always as identity, -- 0 is never given out: it stands for the whole tenant
+  id                  bigint generated always as identity, -- never 0, which stands for the whole tenant
   external_id         text collate "C" not null,
   name                text not null default '',
   billing_provider_id text,
   metadata            jsonb not null default '{}',
   created_at          timestamptz not null,
-  archived_at         timestamptz, -- left out of lists, until the next event
-  erased_at           timestamptz, -- what was personal is gone, or going
-  groups_erased_at    timestamptz, -- its group keys are erased, and its events are next: until erasure_done_at, backfills of the tenant wait
-  erasure_done_at     timestamptz, -- it is gone everywhere
-  billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
-  head_open_until     timestamptz, -- until when an event may bring its first billing period forward; null: decided, or nobody has looked yet
-  closed_from         timestamptz, -- the span of the closed billing periods of its stream 0:
-  closed_until        timestamptz, -- usage of the meters that feed it which arrives within it is late
-  streams             smallint not null default 1, -- how many it has, numbered from 0 on
-  billing_turn        bigint not null default 0, -- raised by whoever plans its billing, so that another who waited fails and reads again
-  look_again_at       timestamptz, -- when there may be something to do about its billing although nothing has changed; null: nobody has looked yet
+  archived_at         timestamptz, -- excluded from lists, until the next event
+  erased_at           timestamptz, -- when the erasure of its personal data began
+  -- When its group keys were erased. Its events are next: until
+  -- erasure_done_at, backfills of the tenant wait.
+  groups_erased_at    timestamptz,
+  erasure_done_at     timestamptz, -- its personal data is erased everywhere
+  billing_starts_at   timestamptz, -- start of its first billing period, if set by an operator
+  -- Until then, an event can move the start of its first billing period to an
+  -- earlier instant. null: the start is decided, or no plan was made yet.
+  head_open_until     timestamptz,
+  -- The span of the closed billing periods of its billing schedule 0. Usage of
+  -- meters that feed the schedule is late if it arrives with a time in the span.
+  closed_from         timestamptz,
+  closed_until        timestamptz,
+  streams             smallint not null default 1, -- number of its billing schedules, which are numbered from 0
+  -- Raised by each transaction that plans its billing. So a transaction that
+  -- waited for another one fails and reads again.
+  billing_turn        bigint not null default 0,
+  look_again_at       timestamptz, -- when its billing is re-evaluated without a new fact; null: it is due
   primary key (tenant_id, id),
   unique (tenant_id, external_id)
 );
-create unique index customers_billing_provider_id on customers (tenant_id, billing_provider_id); -- whoever is charged is charged for one customer
+create unique index customers_billing_provider_id on customers (tenant_id, billing_provider_id); -- a provider's customer is charged for one customer
 create index customers_erasing on customers (erased_at) where erased_at is not null and erasure_done_at is null;
-comment on table customers is 'The customers of a tenant, whose usage is counted and billed.';
+comment on table customers is 'The customers of tenants. Their usage is counted and billed.';
 
 create table meters (
   tenant_id        bigint not null references tenants,
@@ -31,16 +39,17 @@ create table meters (
   slug             text collate "C" not null,
   event_type       text collate "C" not null,
   name             text not null default '',
-  meter_version_id bigint not null, -- what reads and billing use
-  unit             text not null default '', -- the name of its usage for people, such as tokens
-  -- The decimals of usage that a provider takes that adds up units.
+  meter_version_id bigint not null, -- version that reads and billing use
+  unit             text not null default '', -- display name of the unit of usage, such as tokens
+  -- The decimals of the quantities that are reported to a provider that adds
+  -- quantities up.
   usage_scale      smallint not null default 0 check (usage_scale between 0 and 6),
   created_at       timestamptz not null default now(),
-  archived_at      timestamptz, -- left out of lists, and counts no further events
+  archived_at      timestamptz, -- excluded from lists; counts no further events
   primary key (tenant_id, id),
   unique (tenant_id, slug)
 );
-comment on table meters is 'What is counted: the events of one type, under a name of its own.';
+comment on table meters is 'The meters. Each counts events of one type and has a name.';
 
 create table meter_versions (
   tenant_id      bigint not null references tenants,
@@ -52,25 +61,27 @@ create table meter_versions (
   filters        jsonb not null default '[]', -- conditions on properties, all of which a counted event meets
   group_by       text[] not null default '{}', -- paths into properties
   timezone       text not null,
-  epoch          bigint not null, -- events with a lower epoch are the backfill's to count
+  epoch          bigint not null, -- the backfill counts the events with a lower epoch
   status         text not null check (status in ('backfilling', 'complete', 'retired')),
-  counted_from   timestamptz, -- where its past begins; null: with the first event
-  until_epoch    bigint, -- the meter is archived: events with this epoch or a higher one are not counted
+  counted_from   timestamptz, -- start of its totals; null: the first event
+  until_epoch    bigint, -- of an archived meter: events with this epoch or a higher one are not counted
   created_at     timestamptz not null default now(),
   completed_at   timestamptz,
-  planned_days   int, -- days that may hold its past; null: its backfill has not begun
-  interruptions  int not null default 0, -- attempts in a row to count a day that ended without an answer; the last may still be under way
+  planned_days   int, -- number of days that may have events to backfill; null: the backfill has not begun
+  -- Consecutive attempts to count a day that ended without a result. The last
+  -- one may still run.
+  interruptions  int not null default 0,
   retired_at     timestamptz,
   dropped_at     timestamptz, -- when the rollups of the retired version were dropped
   primary key (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id) deferrable initially deferred
 );
-comment on table meter_versions is 'The ways in which a meter has counted; rollups belong to one of them.';
+comment on table meter_versions is 'The definitions by which meters count, or have counted. Each rollup belongs to one version.';
 create index on meter_versions (tenant_id, event_type) where status <> 'retired';
 create index meter_versions_kept on meter_versions (retired_at) where status = 'retired' and dropped_at is null;
 
 alter table meters add foreign key (tenant_id, meter_version_id)
-  references meter_versions (tenant_id, id) deferrable initially deferred; -- the two name each other
+  references meter_versions (tenant_id, id) deferrable initially deferred; -- the two tables reference each other
 
 create table plans (
   tenant_id  bigint not null references tenants,
@@ -79,40 +90,41 @@ create table plans (
   name       text not null,
   created_at timestamptz not null default now(),
   created_by text not null,
-  archived_at timestamptz, -- left out of lists, and assigned to nobody anew
+  archived_at timestamptz, -- excluded from lists, and from new assignments
   primary key (tenant_id, id),
   unique (tenant_id, slug)
 );
-comment on table plans is 'Plans: the prices of one hold for the customers who have it, instead of the meters'' own.';
+comment on table plans is 'The plans. The prices of a plan replace the meters'' own prices for the customers that have the plan.';
 
 create table catalog_revisions (
   tenant_id bigint primary key references tenants,
   revision  bigint not null -- raised by each write that can change charges, which locks this row first
 );
-comment on table catalog_revisions is 'The revision of each tenant''s catalog: a confirmation of a write is for one revision.';
+comment on table catalog_revisions is 'The revision of each tenant''s catalog. A confirmation of a write applies to one revision.';
 
--- Named by what they say: whatever was charged keeps the hash of the terms that
--- it was charged by, and another form of price is another schema.
+-- The hash identifies the terms: each charge keeps the hash of its terms.
+-- Another form of price is another schema.
 create table price_terms (
   tenant_id   bigint not null references tenants,
-  hash        bytea not null check (length(hash) = 32), -- SHA-256 of the terms, as they are written
+  hash        bytea not null check (length(hash) = 32), -- SHA-256 of the encoded terms
   schema      smallint not null, -- 1: ours; 2: a provider's own
   terms       jsonb not null, -- decimals are JSON numbers with all their digits
   recorded_at timestamptz not null default now(),
   primary key (tenant_id, hash)
 );
-comment on table price_terms is 'All that a charge depends on beside the units: never changed, and never deleted.';
+comment on table price_terms is 'The terms of prices: everything that a charge depends on except the units. They are never changed and never deleted.';
 
--- A meter's versions are numbered across its own prices, its plans' and its customers'.
+-- The versions of a meter are numbered across its own prices, the prices in
+-- plans and the prices of customers.
 create table meter_prices (
   tenant_id      bigint not null references tenants,
   meter_id       bigint not null,
   version        integer not null,
-  plan_id        bigint, -- null: no plan's
-  customer_id    bigint, -- null: no customer's; without both, the meter's own
-  terms          bytea, -- null: from then on the customer has no price of its own
+  plan_id        bigint, -- null: not the price in a plan
+  customer_id    bigint, -- null: not the price of a customer; without both, the meter's own price
+  terms          bytea, -- null: from effective_from on, the customer has no price of its own
   effective_from timestamptz not null,
-  withdrawn_at   timestamptz, -- when it was taken back, or another of the same instant took its place: it holds no more
+  withdrawn_at   timestamptz, -- when it was withdrawn, or replaced by a price with the same effective_from
   created_at     timestamptz not null default now(),
   created_by     text not null,
   primary key (tenant_id, meter_id, version),
@@ -123,7 +135,7 @@ create table meter_prices (
   check (plan_id is null or customer_id is null),
   check (terms is not null or customer_id is not null)
 );
-comment on table meter_prices is 'The prices of a meter, each from an instant on.';
+comment on table meter_prices is 'The prices of meters, each from an instant on.';
 create unique index on meter_prices (tenant_id, meter_id, coalesce(plan_id, 0), coalesce(customer_id, 0), effective_from) where withdrawn_at is null;
 create index on meter_prices (tenant_id, meter_id, version) where customer_id is null;
 create index on meter_prices (tenant_id, customer_id, meter_id) where customer_id is not null;
@@ -139,7 +151,7 @@ create table customer_plans (
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   foreign key (tenant_id, plan_id) references plans (tenant_id, id)
 );
-comment on table customer_plans is 'Which plan a customer has from an instant on.';
+comment on table customer_plans is 'The plans of customers, each from an instant on.';
 
 -- +goose Down
 drop table customer_plans;

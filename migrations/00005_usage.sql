@@ -1,12 +1,13 @@
 -- +goose Up
 
--- What events come to is appended by the transaction that stores them, a few
--- rows for all of them, and folded into the rollups about once a second. Whoever
--- reads usage adds what is not folded yet. Customer 0 is the tenant itself. Hours
--- and months are the local ones of the meter version's time zone. late_* is usage
+-- The transaction that stores events appends their usage to usage_added, in a few
+-- rows. About once a second, a fold merges these rows into the rollups. A read of
+-- usage adds the rows that are not folded yet. Customer 0 is the tenant itself.
+-- Hours and months are local in the meter version's time zone. late_* is usage
 -- that arrived after its billing period was closed: sum and count of a closed
--- window never change again. A fold may raise every row of a page at once: where
--- there is room for all of them beside the former ones, no index changes.
+-- window never change again. A fold may update every row of a page at once. The
+-- fill factor leaves room for new rows beside the old ones. If a page has room for
+-- all of them, no index changes.
 create table usage_hourly (
   tenant_id        bigint not null,
   customer_id      bigint not null,
@@ -37,8 +38,8 @@ create table usage_monthly (
 comment on table usage_monthly is 'Usage by local month, customer, meter version and group.';
 create index usage_monthly_months on usage_monthly (tenant_id, meter_version_id, month); -- all customers of one month
 
--- Arrays are columns of a table with a row for each customer, version, group and
--- hour. Those of late usage are null where none of it is late.
+-- The arrays are the columns of a table with a row for each customer, version,
+-- group and hour. The arrays of late usage are null if no usage is late.
 create table usage_added (
   tenant_id         bigint not null,
   id                bigint generated always as identity,
@@ -46,14 +47,14 @@ create table usage_added (
   meter_version_ids bigint[] not null,
   group_ids         uuid[] not null,
   hours             timestamptz[] not null,
-  months            timestamptz[] not null, -- that the hours are of
+  months            timestamptz[] not null, -- the months that contain the hours
   sums              numeric[] not null,
   counts            bigint[] not null,
   late_sums         numeric[],
   late_counts       bigint[],
   primary key (tenant_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-comment on table usage_added is 'What transactions have added to usage_hourly and usage_monthly, and nobody has folded into them yet.';
+comment on table usage_added is 'The usage that transactions have added and no fold has merged into usage_hourly and usage_monthly yet.';
 
 create view usage_unfolded as
 select a.tenant_id, a.id, a.customer_ids, f.customer_id as event_customer_id, c.customer_id, f.meter_version_id, f.group_id, f.hour, f.month,
@@ -62,7 +63,7 @@ from usage_added a
 cross join lateral unnest(a.customer_ids, a.meter_version_ids, a.group_ids, a.hours, a.months, a.sums, a.counts, a.late_sums, a.late_counts)
   f (customer_id, meter_version_id, group_id, hour, month, sum, count, late_sum, late_count)
 cross join lateral (values (f.customer_id), (0)) c (customer_id);
-comment on view usage_unfolded is 'usage_added row by row, those of the tenant itself included. Who reads one customer looks for it in customer_ids, which has those of the whole transaction, and in event_customer_id as well: the rest is left out before it is joined with anything.';
+comment on view usage_unfolded is 'The items of usage_added in rows, once for the customer and once for the tenant itself. A query of one customer filters by customer_ids, which has all customers of the row in usage_added, and by event_customer_id. So all other rows are excluded before any join.';
 
 create view usage_hours as
 select tenant_id, customer_id, meter_version_id, group_id, hour, sum(sum) as sum, sum(count)::bigint as count, sum(late_sum) as late_sum, sum(late_count)::bigint as late_count
@@ -71,7 +72,7 @@ from (
   union all
   select tenant_id, customer_id, meter_version_id, group_id, hour, sum, count, late_sum, late_count from usage_unfolded) u
 group by 1, 2, 3, 4, 5;
-comment on view usage_hours is 'usage_hourly with what is not folded yet.';
+comment on view usage_hours is 'usage_hourly with the usage that is not folded yet.';
 
 create view usage_months as
 select tenant_id, customer_id, meter_version_id, group_id, month, sum(sum) as sum, sum(count)::bigint as count, sum(late_sum) as late_sum, sum(late_count)::bigint as late_count
@@ -80,7 +81,7 @@ from (
   union all
   select tenant_id, customer_id, meter_version_id, group_id, month, sum, count, late_sum, late_count from usage_unfolded) u
 group by 1, 2, 3, 4, 5;
-comment on view usage_months is 'usage_monthly with what is not folded yet.';
+comment on view usage_months is 'usage_monthly with the usage that is not folded yet.';
 
 create table usage_groups (
   tenant_id        bigint not null,
@@ -91,8 +92,6 @@ create table usage_groups (
 );
 comment on table usage_groups is 'The values of the group_by properties that a group_id stands for.';
 
--- The mark is inserted first in the transaction that counts the day, so a day
--- is counted once however often the backfill runs.
 create table backfill_days (
   tenant_id        bigint not null,
   meter_version_id bigint not null,
@@ -101,8 +100,10 @@ create table backfill_days (
   primary key (tenant_id, meter_version_id, day),
   foreign key (tenant_id, meter_version_id) references meter_versions (tenant_id, id)
 );
-comment on table backfill_days is 'The days that a backfill has counted.';
+comment on table backfill_days is 'The days that a backfill has counted in full.';
 
+-- A transaction that counts hours inserts their rows first. So each hour is
+-- counted once, however often the backfill runs.
 create table backfill_hours (
   tenant_id        bigint not null,
   meter_version_id bigint not null,
@@ -112,7 +113,7 @@ create table backfill_hours (
   primary key (tenant_id, meter_version_id, hour),
   foreign key (tenant_id, meter_version_id) references meter_versions (tenant_id, id)
 );
-comment on table backfill_hours is 'The hours that a backfill has counted, of the days that it has begun.';
+comment on table backfill_hours is 'The hours that a backfill has counted.';
 
 -- +goose Down
 drop table backfill_hours;

@@ -1,11 +1,12 @@
 -- +goose Up
 
-alter table plans add column features jsonb not null default '{}'; -- by key: strings, numbers and booleans that the client interprets
+-- By key: strings, numbers and booleans that the client interprets.
+alter table plans add column features jsonb not null default '{}';
 
 create table quotas (
   tenant_id   bigint not null references tenants,
   id          bigint generated always as identity,
-  customer_id bigint, -- null: it limits each customer of the plan
+  customer_id bigint, -- null: the quota limits each customer of the plan
   plan_id     bigint,
   meter_id    bigint not null,
   group_id    uuid, -- null: all usage of the meter
@@ -22,23 +23,23 @@ create table quotas (
   check ((customer_id is null) <> (plan_id is null)),
   check ((group_id is null) = (group_key is null))
 );
-comment on table quotas is 'Limits of the usage of a customer, or of each customer of a plan.';
+comment on table quotas is 'The limits of usage of a customer, or of each customer of a plan.';
 create unique index quotas_of_customer on quotas (tenant_id, customer_id, meter_id, period, coalesce(group_id, '00000000-0000-0000-0000-000000000000')) where customer_id is not null;
 create unique index quotas_of_plan on quotas (tenant_id, plan_id, meter_id, period, coalesce(group_id, '00000000-0000-0000-0000-000000000000')) where plan_id is not null;
 
--- Arrays are columns of a table with a row for each amount.
+-- The arrays are the columns of a table with a row for each amount.
 create table quota_reservations (
   tenant_id    bigint not null references tenants,
-  id           text collate "C" not null, -- the client's own, or ours
+  id           text collate "C" not null, -- chosen by the client, or generated
   customer_id  bigint not null,
   meter_ids    bigint[] not null,
-  group_ids    uuid[] not null, -- null: no group was named
+  group_ids    uuid[] not null, -- a null item: the request named no group
   amounts      numeric[] not null,
   digest       bytea not null, -- SHA-256 of the request
-  exceeded     boolean not null, -- a soft quota was, when it was granted
+  exceeded     boolean not null, -- whether it exceeded a soft quota when it was granted
   granted_at   timestamptz not null,
-  expires_at   timestamptz not null, -- it reserves nothing from then on
-  ended_at     timestamptz, -- nor from then on
+  expires_at   timestamptz not null, -- from then on, it reserves nothing
+  ended_at     timestamptz, -- settled, released or expired; from then on, it reserves nothing
   settled      jsonb, -- the outcomes of its events
   settled_with bytea, -- SHA-256 of those events; null: it is not settled
   primary key (tenant_id, id),
@@ -48,7 +49,7 @@ create table quota_reservations (
 );
 comment on table quota_reservations is 'Usage that is granted before it happens.';
 create index quota_reservations_live on quota_reservations (tenant_id, customer_id, expires_at) where ended_at is null;
-create index quota_reservations_expired on quota_reservations (expires_at); -- by which they are forgotten
+create index quota_reservations_expired on quota_reservations (expires_at); -- for deletion by age
 
 -- +goose Down
 drop table quota_reservations;

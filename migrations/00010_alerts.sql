@@ -14,9 +14,9 @@ create table alerts (
   currency    text not null default '',
   enabled     boolean not null default true,
   created_at  timestamptz not null,
-  changed_at  timestamptz not null, -- the latest change of the alert
+  changed_at  timestamptz not null, -- time of the last change
   created_by  text not null,
-  deleted_at  timestamptz, -- the worker deletes its firings, and then the alert
+  deleted_at  timestamptz, -- afterwards, the worker deletes its firings and then the alert
   primary key (tenant_id, id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   foreign key (tenant_id, plan_id) references plans (tenant_id, id),
@@ -25,28 +25,29 @@ create table alerts (
   check ((group_id is null) = (group_key is null)),
   check (deleted_at is null or not enabled)
 );
-comment on table alerts is 'The thresholds of which a tenant is notified.';
+comment on table alerts is 'The alerts. A tenant is notified when a customer crosses a threshold, or is silent for too long.';
 create index alerts_customer on alerts (tenant_id, customer_id);
 create index alerts_plan on alerts (tenant_id, plan_id);
-create index alerts_quota on alerts (tenant_id) where enabled and type = 'quota'; -- which a grant queues
+create index alerts_quota on alerts (tenant_id) where enabled and type = 'quota'; -- for grants, which queue a customer with such an alert
 create index alerts_deleted on alerts (deleted_at) where deleted_at is not null;
 
--- By which an erasure finds the answers that name a customer.
+-- For an erasure, which finds the stored responses that name a customer.
 create index idempotency_keys_alerts on idempotency_keys (tenant_id, (answer->>'customer')) where operation = 'create-alert';
 
--- The unique key makes two evaluations of one crossing write one row, and one message.
+-- Because of the unique key, two evaluations of one crossing write one row and one
+-- message.
 create table alert_firings (
   tenant_id    bigint not null,
   id           bigint generated always as identity,
   alert_id     bigint not null,
   customer_id  bigint not null,
   threshold    numeric not null,
-  quota_id     bigint not null, -- 0 except of a quota alert; the quota may be deleted
-  stream       smallint not null, -- of the period
-  period_start timestamptz not null, -- of a quota alert, of the quota's window; of silence, the time of the last event
-  period_end   timestamptz not null, -- of silence, the time at which it became too long
+  quota_id     bigint not null, -- 0 except for a quota alert; the quota may be deleted
+  stream       smallint not null, -- billing schedule of the period
+  period_start timestamptz not null, -- for a quota alert, of its window; for silence, the time of the last event
+  period_end   timestamptz not null, -- for silence, the time at which the silence became too long
   value        numeric not null,
-  late         boolean not null, -- the period had ended
+  late         boolean not null, -- the period had ended when it fired
   fired_at     timestamptz not null,
   primary key (tenant_id, id),
   unique (tenant_id, alert_id, customer_id, threshold, quota_id, stream, period_start),
@@ -55,14 +56,15 @@ create table alert_firings (
 );
 comment on table alert_firings is 'Each crossing of a threshold: once for each alert, customer, threshold, quota and period.';
 create index alert_firings_alert on alert_firings (tenant_id, alert_id, id); -- newest first
-create index alert_firings_period on alert_firings (tenant_id, period_end); -- those of running periods
-create index alert_firings_fired on alert_firings (fired_at); -- by which they are deleted
+create index alert_firings_period on alert_firings (tenant_id, period_end); -- firings of running periods
+create index alert_firings_fired on alert_firings (fired_at); -- for deletion by age
 
-alter table quotas add column limited_at timestamptz; -- since when the quota has its present limit
+alter table quotas add column limited_at timestamptz; -- when the quota got its current limit
 update quotas set limited_at = created_at;
 alter table quotas alter column limited_at set not null;
 
--- The primary key makes two evaluations of one window write one row, and one message.
+-- Because of the primary key, two evaluations of one window write one row and one
+-- message.
 create table exceeded_quotas (
   tenant_id    bigint not null,
   quota_id     bigint not null,
@@ -75,9 +77,10 @@ create table exceeded_quotas (
   foreign key (tenant_id, customer_id) references customers (tenant_id, id)
 );
 comment on table exceeded_quotas is 'The quotas that usage has exceeded: once for each customer and window.';
-create index exceeded_quotas_window_end on exceeded_quotas (window_end); -- by which they are deleted
+create index exceeded_quotas_window_end on exceeded_quotas (window_end); -- for deletion by age
 
--- Rows are only added and deleted. A fold inserts a row for each customer, and never waits for an
+-- Rows are only added and deleted. A fold inserts a row for each customer with new
+-- usage to which an alert or a quota may apply. The fold never waits for an
 -- evaluator, which deletes the rows that it evaluates.
 create table alert_due (
   tenant_id         bigint not null references tenants,
@@ -86,8 +89,8 @@ create table alert_due (
   due_at            timestamptz not null default '-infinity', -- -infinity: as soon as possible
   queued_at         timestamptz not null default now(),
   after_customer_id bigint not null default 0,
-  used_from         timestamptz, -- the earliest hour of the usage that was folded; null: none was
-  failures          integer not null default 0, -- of the evaluation of this customer, which is repeated alone at due_at
+  used_from         timestamptz, -- the earliest hour of the folded usage; null: none was folded
+  failures          integer not null default 0, -- of the customer's evaluation, which is repeated alone at due_at
   primary key (tenant_id, customer_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 comment on table alert_due is 'The queue of customers to compare with their alerts.';

@@ -17,13 +17,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// bill is a customer with two meters, whose tenant bills at several connections.
+// bill is a customer with two meters. Its tenant bills at several connections, one after another.
 type bill struct {
 	*biller
 	meters   []metering.Meter
-	began    time.Time                    // when the customer was made
-	used     map[counter]metering.Decimal // what was sent, by the month that it is of
-	at       string                       // the connection
+	began    time.Time                    // creation time of the customer
+	used     map[counter]metering.Decimal // ingested usage by meter and month
+	at       string                       // address or account of the active connection
 	compared map[string]int
 }
 
@@ -73,7 +73,7 @@ func (b *bill) setPrice(t *rapid.T) {
 	})
 }
 
-// move bills at another connection, whatever is on its way to the former one.
+// move makes another connection active, even if reports to the previous one are outstanding.
 func (b *bill) move(connection string) {
 	if b.at = connection; connection != "acct_1" {
 		b.useProvider(connection)
@@ -83,7 +83,7 @@ func (b *bill) move(connection string) {
 	b.read()
 }
 
-// read is what a pass finds at Stripe.
+// read stores the customer's state at Stripe, as a pass reads it, if Stripe is the active connection.
 func (b *bill) read() {
 	if b.at != "acct_1" {
 		return
@@ -103,7 +103,7 @@ func (b *bill) pass(d time.Duration) {
 	b.read()
 }
 
-// turn is the first hour of the next month.
+// turn moves the clock to one hour after the start of the next month.
 func (b *bill) turn() { b.pass(billing.CalendarPeriod(b.now, time.UTC).End.Add(time.Hour).Sub(b.now)) }
 
 func (b *bill) close() {
@@ -111,7 +111,7 @@ func (b *bill) close() {
 	b.closePeriods()
 }
 
-// sync sends whatever there is and has it accepted.
+// sync plans and sends reports until none is left. The provider accepts each of them.
 func (b *bill) sync() {
 	for range 100 {
 		planned := b.plan(anew)
@@ -126,7 +126,7 @@ func (b *bill) sync() {
 	b.Fatal("there is always something left to send")
 }
 
-// compare reads everything at one instant, at which reports are planned.
+// compare plans reports, and compares them with the statements and the preview of the same instant.
 func (b *bill) compare() {
 	numbers, err := b.store.Ledger.LastNumbers(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID})
 	require.NoError(b, err)
@@ -162,19 +162,20 @@ func (b *bill) compareStatement(listed billing.Statement, last int64) {
 		same(b, b.used[counter{l.MeterID, listed.Start}], l.Usage.Add(l.LateUsage))
 	}
 	for _, r := range stated.Reports.Items {
-		if r.Number > last { // what was planned earlier may have grown
+		if r.Number > last { // usage may have changed since earlier reports were planned
 			b.compareReport(stated, r)
 		}
 	}
 }
 
-// compareReport holds what is sent to the working of the same line.
+// compareReport requires that each line of a report equals the breakdown of its line, or its adjustment,
+// in the statement.
 func (b *bill) compareReport(s db.PeriodStatement, r db.PeriodReport) {
 	for _, sent := range r.Lines {
 		b.compared[string(r.Kind)+" "+string(sent.Component())]++
 		if sent.Component() == billing.AdjustmentComponent {
 			i := slices.IndexFunc(s.Adjustments, func(a billing.Adjustment) bool { return a.MeterID == sent.MeterID && a.Closed == sent.Of })
-			if i < 0 { // what the target period was reported before comes to nothing now
+			if i < 0 { // the adjustment was reported earlier, and is zero now
 				same(b, metering.Decimal{}, sent.Amount)
 				continue
 			}
@@ -201,8 +202,8 @@ func (b *bill) compareReport(s db.PeriodStatement, r db.PeriodReport) {
 	}
 }
 
-// compareClosed holds what is sent of a closed period to what it came to, less what
-// others were sent: the statement has all of it, whoever is billed it.
+// compareClosed requires that the quantity sent for a closed period is its usage minus the quantities
+// that other connections accepted. The statement shows the whole usage, whichever connection bills it.
 func (b *bill) compareClosed(s db.PeriodStatement, line billing.StatementLine, sent billing.Line, at metering.ConnectionID) {
 	b.compared["closed usage"]++
 	same(b, line.Usage, sent.Usage)
@@ -226,7 +227,7 @@ func (b *bill) compareClosed(s db.PeriodStatement, line billing.StatementLine, s
 	same(b, left, sent.Quantity)
 }
 
-// compareBody holds the bytes that a receiver gets to the lines.
+// compareBody requires that the body of a statement contains the lines of the report.
 func (b *bill) compareBody(r db.PeriodReport) {
 	data := b.says(r.ID).Data
 	require.Len(b, r.Lines, len(data.Meters)+len(data.Adjustments))
@@ -262,8 +263,8 @@ func (b *bill) compareLate(s billing.Statement, preview []billing.PreviewLine) {
 	}
 }
 
-// compareTaken holds the adjustments of a closed period to the reports that it
-// was billed by: the last statement of each connection, and the sum of charges.
+// compareTaken requires that the adjustments that a closed period bills add up to its accepted reports:
+// the last statement of each connection, and all charges.
 func (b *bill) compareTaken(s billing.Statement) {
 	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, s.ID, db.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
 	require.NoError(b, err)
@@ -296,7 +297,7 @@ func same(t testing.TB, want, got metering.Decimal) {
 	require.Equal(t, want.String(), got.String())
 }
 
-// lastOf is the first of the named steps that the working has.
+// lastOf returns the step of the first name that the breakdown contains, or an empty step.
 func lastOf(steps []billing.Step, names ...string) billing.Step {
 	for _, name := range names {
 		if i := slices.IndexFunc(steps, func(s billing.Step) bool { return s.Name == name }); i >= 0 {
@@ -306,8 +307,9 @@ func lastOf(steps []billing.Step, names ...string) billing.Step {
 	return billing.Step{}
 }
 
-// Whatever happens, preview, statement, working and what is sent say the same of
-// one instant, to the digit.
+// TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit compares the preview, the statement, the
+// breakdown and the reports of the same instant after random events, price changes, provider changes and
+// closings.
 func TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) {
 	t.Parallel()
 	connections := []string{"https://1.example.com/", "https://2.example.com/", "acct_1"}
@@ -325,8 +327,8 @@ func TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) 
 	})
 }
 
-// The same of everything that can be compared: what is compared above is left
-// to chance.
+// TestPreviewStatementWorkingAndReportsAgreeOfEachKind plays a history that makes each kind of
+// comparison in the list below. Random histories may miss some of them.
 func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
 	t.Parallel()
 	b := newBill(t)
@@ -356,7 +358,7 @@ func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
 	b.use("7.125")
 	b.count(b.meter.ID, b.now, "7.125")
 	b.sync()
-	b.move("acct_1") // which takes no decimals: what is closed there is not what the receiver was told
+	b.move("acct_1") // the account bills whole units, so the closed units differ from the usage sent to the receiver
 	b.turn()
 	b.pass(80 * time.Hour)
 	b.close()
@@ -367,7 +369,8 @@ func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
 	}
 }
 
-// TestTheLinesOfAClosedPeriodHaveOneOrder, in whichever order PostgreSQL finds their rows.
+// TestTheLinesOfAClosedPeriodHaveOneOrder checks that the order of the lines does not depend on the
+// order in which PostgreSQL finds their rows.
 func TestTheLinesOfAClosedPeriodHaveOneOrder(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)

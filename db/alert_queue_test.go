@@ -48,7 +48,7 @@ func TestTheSizeOfABatchFollowsTheLastOne(t *testing.T) {
 	require.Equal(t, 500, sizes.After(tenant+1, 500, quick, nil), "another tenant")
 }
 
-// sendAll folds an event of each customer.
+// sendAll ingests an event of each customer, and folds the tenant's usage.
 func (w *watcher) sendAll(value string, customers ...string) {
 	w.Helper()
 	var events []metering.Event
@@ -60,7 +60,7 @@ func (w *watcher) sendAll(value string, customers ...string) {
 	require.NoError(w, w.store.Folds.Tenant(w.Context(), w.tenant))
 }
 
-// firedFor returns the customers of the messages so far.
+// firedFor returns the external ids of the customers of the messages so far.
 func (w *watcher) firedFor() (customers []string) {
 	w.Helper()
 	for _, m := range w.triggered() {
@@ -216,7 +216,7 @@ func TestTheQueueOfEvaluationsIsMeasured(t *testing.T) {
 	require.Equal(t, hourAgo.UTC(), state().OldestEvaluation.UTC(), "an event is due at once")
 }
 
-// due returns the rows of the queue that are due.
+// due returns the number of due rows in the queue.
 func (w *watcher) due() (rows int) {
 	w.Helper()
 	w.scan(`select count(*) from alert_due where tenant_id = $1 and due_at <= $2`, []any{w.tenant, w.now}, &rows)
@@ -266,7 +266,7 @@ func TestOnlyCustomersOfAlertsAreQueued(t *testing.T) {
 	require.Equal(t, []string{"acme", "planned", "limited"}, queued)
 }
 
-// quota sets a quota of the biller's customer and meter.
+// quota sets a quota of the biller's customer and meter, unless edit changes them.
 func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(*metering.Quota)) db.StoredQuota {
 	w.Helper()
 	q := metering.Quota{CustomerID: w.customer.ID, Meter: w.meter, Limit: new(metering.MustDecimal(limit)), Mode: metering.HardQuota, Period: period}
@@ -278,7 +278,8 @@ func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(
 	return set
 }
 
-// Every change of a value that an alert reads queues the customer.
+// TestAChangeOfAValueQueuesTheCustomer checks that each change of a value that an alert reads queues the
+// customer.
 func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*watcher){
@@ -287,7 +288,8 @@ func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
 			require.NoError(w, err)
 		},
 		"ATimezone": func(w *watcher) {
-			w.exec(`update meters set archived_at = $2 where tenant_id = $1`, w.tenant, w.now) // no version of a meter changes
+			// The change of time zone creates no version of an archived meter.
+			w.exec(`update meters set archived_at = $2 where tenant_id = $1`, w.tenant, w.now)
 			_, _, err := w.store.Tenants.Update(w.Context(), w.tenant, metering.Operator, db.TenantChange{Timezone: new("Asia/Tokyo")})
 			require.NoError(w, err)
 		},

@@ -16,14 +16,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// alertModel recounts what alerts compare, without SQL: in months of UTC, for customers that
-// existed before.
+// alertModel computes the values that alerts compare, without SQL. Its billing periods are months of
+// UTC, and its customers were created before the first event.
 type alertModel struct {
 	*watcher
 	rt        *rapid.T
 	customers []metering.Customer
 	plan      metering.Plan
-	onPlan    map[metering.CustomerID]time.Time // since when
+	onPlan    map[metering.CustomerID]time.Time // effective_from of the assignment
 	meters    []metering.Meter                  // the first one has groups
 	events    []modelEvent
 	prices    map[metering.MeterID][]billing.Price // in the order of effective_from
@@ -192,7 +192,7 @@ func (q modelQuota) window(at time.Time) metering.Range {
 	return q.period.Window(at, time.UTC, billing.CalendarPeriod(at, time.UTC))
 }
 
-// quotasOf returns the quotas that an alert reads of a customer, if they apply at an instant.
+// quotasOf returns the customer's quotas that an alert reads at an instant.
 func (m *alertModel) quotasOf(a metering.Alert, c metering.CustomerID, at time.Time) (quotas []modelQuota) {
 	onPlan, assigned := m.onPlan[c]
 	hasPlan := assigned && !at.Before(onPlan)
@@ -208,8 +208,8 @@ func (m *alertModel) quotasOf(a metering.Alert, c metering.CustomerID, at time.T
 	return quotas
 }
 
-// recountQuotas notes the thresholds of quotas that fire in the present window, the previous one, and
-// those since the earliest event.
+// recountQuotas notes the quota thresholds that fire in the present window, the previous one, and those
+// since the earliest event that is not evaluated.
 func (m *alertModel) recountQuotas(a metering.Alert, c metering.Customer) {
 	note := func(q modelQuota, window metering.Range) {
 		for _, threshold := range a.Thresholds {
@@ -273,7 +273,7 @@ func (m *alertModel) dryRunQuotas(a metering.Alert, c metering.Customer, since t
 	return days
 }
 
-// recount notes what fires now, if everything so far is evaluated.
+// recount notes the thresholds that fire if all events so far are evaluated.
 func (m *alertModel) recount() {
 	for _, a := range m.alerts {
 		for _, c := range m.customers {
@@ -326,7 +326,7 @@ func (m *alertModel) dryRun(a metering.Alert) (days []string) {
 	return days
 }
 
-// valueUntil is value, of the events before an instant.
+// valueUntil returns the value of the events before an instant.
 func (m *alertModel) valueUntil(a metering.Alert, customer metering.CustomerID, p metering.Range, until time.Time) metering.Decimal {
 	all := m.events
 	defer func() { m.events = all }()
@@ -379,7 +379,7 @@ func (m *alertModel) units(customer metering.CustomerID, meter metering.MeterID,
 	return units
 }
 
-// quotaOf returns the id of the quota of a message; that of 0 if it has none.
+// quotaOf returns the quota id of a message, or the id of quota 0 if the message has none.
 func quotaOf(m db.AlertTriggered) string {
 	if m.QuotaID == nil {
 		return metering.QuotaID(0).String()
@@ -402,7 +402,8 @@ func (m *alertModel) requireFirings() {
 	require.Equal(m, m.fired, got)
 }
 
-// requireDryRuns requires that the dry run of each alert is that of the recount. It returns the days.
+// requireDryRuns requires that the dry run of each alert equals that of the recount. It returns the
+// number of firings.
 func (m *alertModel) requireDryRuns() (days int) {
 	for _, a := range m.alerts {
 		run, err := m.store.Evaluations.DryRun(m.Context(), m.tenant, a, m.now)

@@ -67,8 +67,8 @@ func (w *watcher) evaluate() {
 	require.NoError(w, w.store.Evaluations.Tenant(w.Context(), w.tenant, w.now))
 }
 
-// payloads returns those of messages of the tenant, $1. A test with many histories calls it often, so
-// its connection is closed at once.
+// payloads returns the message payloads that a query selects. $1 is the tenant. payloads closes its
+// connection at once, because a test with many histories calls it often.
 func (w *watcher) payloads(query string) []json.RawMessage {
 	w.Helper()
 	conn, err := pgx.Connect(w.Context(), w.address)
@@ -81,7 +81,7 @@ func (w *watcher) payloads(query string) []json.RawMessage {
 	return payloads
 }
 
-// triggered returns the messages so far, in the order of customer, alert and threshold.
+// triggered returns the messages so far, ordered by customer, alert, threshold and period.
 func (w *watcher) triggered() (messages []db.AlertTriggered) {
 	w.Helper()
 	payloads := w.payloads(`
@@ -109,7 +109,7 @@ func (w *watcher) thresholds() (all []string) {
 
 func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 	t.Parallel()
-	store, address := dbtest.Fresh(t) // it sweeps
+	store, address := dbtest.Fresh(t) // a sweep concerns all tenants
 	w := newWatcherOn(t, store, address)
 	w.created(w.now.AddDate(0, -3, 0))
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(48 * time.Hour)
@@ -263,7 +263,8 @@ func TestASilenceAlertFiresOncePerSilence(t *testing.T) {
 	require.Equal(t, []string{"30:36", "30:31"}, w.thresholds(), "after another event")
 }
 
-// The clock of a client may be ahead.
+// TestASilenceBeginsAtAnEventAheadOfTheClock ingests an event from a client with a clock ahead of the
+// server's.
 func TestASilenceBeginsAtAnEventAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
@@ -314,7 +315,8 @@ func TestAnAlertFiresForItsScope(t *testing.T) {
 	require.Equal(t, []string{"acme of acme", "acme of all", "other of pro", "other of all"}, fired(), "an assignment is an event")
 }
 
-// The last event of a period may come right before the period closes.
+// TestAClosingFiresWhatTheEvaluatorHasNotRead ingests the last event of a period before the period
+// closes. The evaluator has not read the event.
 func TestAClosingFiresWhatTheEvaluatorHasNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
@@ -335,7 +337,8 @@ func TestAClosingFiresWhatTheEvaluatorHasNotRead(t *testing.T) {
 	require.Len(t, w.triggered(), 2, "usage of a closed period fires nothing")
 }
 
-// The alerts of a period that closes are compared before ingest waits.
+// TestAClosingReadsAlertsBeforeIngestWaits checks that a closing compares its periods with the alerts
+// before it waits for the tenant's lock.
 func TestAClosingReadsAlertsBeforeIngestWaits(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBillerIn(t, 4)
@@ -371,7 +374,8 @@ func TestAClosingReadsAlertsBeforeIngestWaits(t *testing.T) {
 	closing.Wait()
 }
 
-// Several evaluators at once, some of which are killed, notify each of 1,000 crossings once.
+// TestEachCrossingIsNotifiedOnce runs three evaluators concurrently, and terminates some of their
+// transactions. Each of 1,000 crossings is notified once.
 func TestEachCrossingIsNotifiedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
@@ -399,7 +403,7 @@ func TestEachCrossingIsNotifiedOnce(t *testing.T) {
 	for range 3 {
 		evaluators.Go(func() {
 			for ctx.Err() == nil {
-				_ = victims.Evaluations.Tenant(ctx, w.tenant, w.now) // killed now and then
+				_ = victims.Evaluations.Tenant(ctx, w.tenant, w.now) // fails when its connection is terminated
 			}
 		})
 	}
@@ -445,7 +449,8 @@ func TestADryRunOfASilenceAlert(t *testing.T) {
 	}, silent)
 }
 
-// The evaluator of a process fires alerts of all tenants without being asked.
+// TestAnEvaluatorFiresAlertsOfEveryTenant checks that the evaluator of a process fires the alerts of all
+// tenants in the background.
 func TestAnEvaluatorFiresAlertsOfEveryTenant(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

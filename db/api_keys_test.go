@@ -17,7 +17,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestNoMoreKeysAreLiveThanMayBe makes a tenant's last key from several sides at once.
+// TestNoMoreKeysAreLiveThanMayBe creates a tenant's last allowed key in eight concurrent requests. One
+// succeeds.
 func TestNoMoreKeysAreLiveThanMayBe(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// attention lists all that needs attention, in pages of the size.
+// attention lists all items that need attention, in pages of the given size. It returns the items and
+// the last page.
 func (b *biller) attention(f db.AttentionFilter, size int) (items []db.AttentionItem, last db.AttentionList) {
 	b.Helper()
 	for {
@@ -29,7 +30,7 @@ func (b *biller) attention(f db.AttentionFilter, size int) (items []db.Attention
 	}
 }
 
-// fail lets a sync of the customer fail; "" lets it succeed.
+// fail finishes a sync of the customer with a failure, or successfully if failure is empty.
 func (b *biller) fail(customer metering.CustomerID, failure string) {
 	b.Helper()
 	_, err := b.store.Syncs.Request(b.Context(), b.tenant, "key_1", customer, metering.Manual, b.now)
@@ -48,7 +49,7 @@ func TestEveryFailingCustomerNeedsAttentionUntilASyncSucceeds(t *testing.T) {
 	var customers []metering.CustomerID
 	for i := range failing {
 		customers = append(customers, dbtest.Customer(t, b.store, b.tenant, fmt.Sprintf("customer-%d", i)).ID)
-		for range 2 { // since the first one
+		for range 2 { // Since is the time of the first failure
 			b.fail(customers[i], fmt.Sprintf("cause %d", i%2))
 			b.now = b.now.Add(time.Minute)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestTheLogTellsWhatChangedAndNothingElse: no secret, and nothing personal but digests.
+// TestTheLogTellsWhatChangedAndNothingElse checks that entries hold the changed fields, no secrets, and
+// personal values only as digests.
 func TestTheLogTellsWhatChangedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	store, ctx := dbtest.Open(t), t.Context()

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// chained is a tenant with n entries in its audit log.
+// chained creates a tenant with n entries in its audit log.
 func chained(t *testing.T, store *db.DB, n int) (tenant metering.TenantID) {
 	t.Helper()
 	tenant = dbtest.Tenant(t, store).ID
@@ -35,8 +35,8 @@ func verified(t *testing.T, store *db.DB, tenant metering.TenantID) metering.Aud
 	return head
 }
 
-// TestWritersAtOnceDoNotForkTheChain: each does something else, some of it
-// with several entries, and some of it fails after it was audited.
+// TestWritersAtOnceDoNotForkTheChain creates customers of one tenant and records entries of another,
+// concurrently. Half of the creations conflict and leave no entry.
 func TestWritersAtOnceDoNotForkTheChain(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -113,8 +113,8 @@ func TestWhatASuperuserDoesToTheLogIsFound(t *testing.T) {
 	}
 }
 
-// TestALogThatIsPutBackIsFoundByAHeadThatWasNoted: the whole state of an
-// earlier time has nothing wrong in itself.
+// TestALogThatIsPutBackIsFoundByAHeadThatWasNoted restores an earlier state of the log and its head.
+// This state is consistent, so only an expected head of a later time reveals the loss.
 func TestALogThatIsPutBackIsFoundByAHeadThatWasNoted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -181,7 +181,7 @@ func TestTheLogIsFiltered(t *testing.T) {
 	}
 	all, err := dbtest.Items(store.AuditLog.List(t.Context(), ours, db.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
-	require.Len(t, all, 5) // the tenant's own creation
+	require.Len(t, all, 5) // with the entry of the tenant's creation
 	require.Equal(t, "192.0.2.7", all[0].Address)
 	for name, c := range map[string]struct {
 		filter db.AuditFilter

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changesNothing are the actions whose entries tell no field, before or after,
-// and why.
+// changesNothing maps the actions that record no changed fields to the reasons.
 var changesNothing = map[string]string{
 	"sync.request":      "it asks for a run: what that changes is in the ledger",
 	"webhook.redeliver": "a message is sent again as it is: its resource names it",
 }
 
-// TestEveryChangeIsToldBeforeOrAfter reads the calls that write the audit log.
+// TestEveryChangeIsToldBeforeOrAfter parses the calls that write the audit log. Each call that records a
+// change must pass a state before or after it.
 func TestEveryChangeIsToldBeforeOrAfter(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

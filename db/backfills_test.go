@@ -17,13 +17,13 @@ import (
 
 func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 	t.Parallel()
-	store, address := dbtest.Fresh(t) // the days are those of all chunks, which other tests make in the common one
+	store, address := dbtest.Fresh(t)
 	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	month := billing.CalendarPeriod(november, time.UTC)
 
-	// A tenant with an event in each hour of three days, and then a meter.
+	// past creates a tenant with an event in each hour of three days, and then a meter.
 	past := func(t *testing.T) (metering.TenantID, metering.Meter) {
 		tenant := dbtest.Tenant(t, store).ID
 		var events []metering.Event
@@ -115,8 +115,8 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 	})
 }
 
-// A busy day is counted by the hour: what is done is done, and ingest goes on
-// in the other hours while one of them waits.
+// TestIngestGoesOnWhileABusyDayIsCounted counts a busy day by the hour. While the count waits for one
+// hour, the counted hours stay counted, and ingest continues in the other hours.
 func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -140,7 +140,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	m := dbtest.Meter(t, store, k.tenant, "calls", "call", "model")
 	require.Equal(t, metering.Backfilling, m.Version.Status)
 
-	ingestOne(20, "1") // counted by ingest, in an hour that somebody else marks
+	ingestOne(20, "1") // counted by ingest, in the hour that the transaction below marks
 	locker, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	defer locker.Close(context.Background())

@@ -23,14 +23,14 @@ const lease = 25 * time.Second
 type biller struct {
 	testing.TB
 	store    *db.DB
-	address  string // of the store
+	address  string // of the store's database
 	writer   *db.Writer
 	tenant   metering.TenantID
 	customer metering.Customer
 	meter    metering.Meter
 	now      time.Time
 
-	connection metering.ConnectionID // that is active
+	connection metering.ConnectionID // the active one
 }
 
 func newBiller(t testing.TB) *biller {
@@ -58,7 +58,7 @@ func (b *biller) connect() *pgx.Conn {
 	return conn
 }
 
-// useProvider has statements go to url: to a new receiver, if nobody was there.
+// useProvider makes the webhook at url the tenant's provider. A new url begins a new connection.
 func (b *biller) useProvider(url string) {
 	b.Helper()
 	b.connectTo(metering.Provider{Kind: metering.Webhook, Statements: true, Address: url})
@@ -87,7 +87,8 @@ func (b *biller) price(base, included, overage string) {
 	})
 }
 
-// anew is after every report so far: none is of the caller's own pass.
+// anew is a value of Pass.After above the number of every report, so no report belongs to the caller's
+// pass.
 const anew = 1 << 62
 
 func (b *biller) plan(after int64, excluded ...metering.MeterID) db.Planned {
@@ -97,7 +98,7 @@ func (b *biller) plan(after int64, excluded ...metering.MeterID) db.Planned {
 	return planned
 }
 
-// next is the first report that is to be sent.
+// next plans, and returns the first report to send.
 func (b *biller) next(after int64) db.Report {
 	b.Helper()
 	planned := b.plan(after)
@@ -117,13 +118,14 @@ func (b *biller) complete(report uuid.UUID, state billing.State) {
 	require.NoError(b, b.store.Ledger.Complete(b.Context(), b.tenant, report, state, "tested", b.now))
 }
 
-// accept plans one report, sends it and has it accepted.
+// accept plans reports, sends the first one, and returns its message. The provider accepts the report.
 func (b *biller) accept() message {
 	b.Helper()
 	return b.acceptOf(b.plan(anew))
 }
 
-// acceptOf sends the first of the planned reports and has it accepted.
+// acceptOf sends the first of the planned reports, and returns its message. The provider accepts the
+// report.
 func (b *biller) acceptOf(planned db.Planned) message {
 	b.Helper()
 	require.NotEmpty(b, planned.Send)
@@ -132,27 +134,27 @@ func (b *biller) acceptOf(planned db.Planned) message {
 	return read(b, leased.Body)
 }
 
-// says is what a statement says.
+// says returns the message in the body of a statement.
 func (b *biller) says(report uuid.UUID) message {
 	b.Helper()
 	return read(b, b.body(report))
 }
 
-// body is what was written down of a report.
+// body returns the stored body of a report.
 func (b *biller) body(report uuid.UUID) (body []byte) {
 	b.Helper()
 	b.scan(`select body from billing_reports where tenant_id = $1 and id = $2`, []any{b.tenant, report}, &body)
 	return body
 }
 
-// state is where a report stands, and what came of it.
+// state returns the state and the stored response of a report.
 func (b *biller) state(report uuid.UUID) (state billing.State, response string) {
 	b.Helper()
 	b.scan(`select state, response from billing_reports where tenant_id = $1 and id = $2`, []any{b.tenant, report}, &state, &response)
 	return state, response
 }
 
-// audited is what the audit log says was done so.
+// audited returns the resources of the audit log entries with an action.
 func (b *biller) audited(action string) (resources []string) {
 	b.Helper()
 	entries, err := dbtest.Items(b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100))
@@ -165,7 +167,7 @@ func (b *biller) audited(action string) (resources []string) {
 	return resources
 }
 
-// scan reads what no method returns.
+// scan reads a row that no method returns.
 func (b *biller) scan(sql string, args []any, row ...any) {
 	b.Helper()
 	conn, err := pgx.Connect(b.Context(), b.address)

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// atOnce runs fn n times at the same time and returns what failed.
+// atOnce runs fn n times concurrently, and returns the joined errors.
 func atOnce(n int, fn func(i int) error) error {
 	failures := make([]error, n)
 	var all sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// chunks are those of events and of hourly usage.
+// chunks returns the table and the start of each chunk in the database.
 func (k *keeper) chunks() []string {
 	k.Helper()
 	rows, err := k.conn.Query(k.Context(), `select hypertable_name || ' ' || range_start from timescaledb_information.chunks order by 1`)

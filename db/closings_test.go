@@ -20,17 +20,17 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// newOldBiller has a customer since the middle of a month that ended long ago,
-// and a clock that stands there. 10 a month cover 100 units; each further one
-// costs half a cent.
+// newOldBiller returns a biller with the clock in the middle of a month that ended long ago. The
+// customer was created at that instant. The price is 10 a month, with 100 included units, and half a
+// cent for each further unit.
 func newOldBiller(t *testing.T) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
 	return b, b.old()
 }
 
-// newOldBillerIn is newOldBiller in a database of its own, where whole tables may be
-// locked, and over so many connections.
+// newOldBillerIn is newOldBiller with a pool of that many connections to a database of its own, so that
+// a test may lock whole tables.
 func newOldBillerIn(t *testing.T, connections int) (b *biller, month metering.Range) {
 	t.Helper()
 	_, address := dbtest.Fresh(t)
@@ -56,7 +56,7 @@ func (b *biller) closePeriods() db.Closing {
 	return f
 }
 
-// acknowledgeAll sends until nothing is left.
+// acceptAll plans and sends reports until none is left. The provider accepts each of them.
 func (b *biller) acceptAll() {
 	b.Helper()
 	for planned := b.plan(anew); len(planned.Send) > 0; planned = b.plan(anew) {
@@ -64,7 +64,7 @@ func (b *biller) acceptAll() {
 	}
 }
 
-// over is when the grace after a month has run out.
+// over returns the end of the grace after a month.
 func over(month metering.Range) time.Time { return month.End.Add(72 * time.Hour) }
 
 func (b *biller) closedUntil() *time.Time {
@@ -75,8 +75,8 @@ func (b *biller) closedUntil() *time.Time {
 	return until
 }
 
-// statedAdjustment is an adjustment without its steps, which may have more decimals than a
-// request.
+// statedAdjustment is an adjustment of a statement with undecoded steps, because the steps may have more
+// decimals than a request may have.
 type statedAdjustment struct {
 	webhook.Adjustment
 
@@ -133,11 +133,11 @@ func TestAPeriodIsClosedWhateverTheProviderHasAccepted(t *testing.T) {
 	require.True(t, billed)
 }
 
-// TestClosingLeavesIngestAsMuchTimeAsItTakes: it waits for what is being ingested, and
-// keeps ingest waiting meanwhile. Somebody who closes again and again would stop it.
+// TestClosingLeavesIngestAsMuchTimeAsItTakes checks that a closing waits after its writes for as long as
+// it held the tenant's lock. Without the wait, repeated closings would block ingest.
 func TestClosingLeavesIngestAsMuchTimeAsItTakes(t *testing.T) {
 	t.Parallel()
-	for _, connections := range []int{1, 3} { // planned without ingest, and beside it
+	for _, connections := range []int{1, 3} { // planned while ingest waits, and beside ingest
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
 			t.Parallel()
 			b, month := newOldBillerIn(t, connections)
@@ -176,7 +176,7 @@ func TestIngestGoesOnWhileClosingsArePlanned(t *testing.T) {
 	b.now = over(month)
 	tx, err := b.connect().Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `select from customers where id = $1 for update`, b.customer.ID) // planning takes the customer's turn
+	_, err = tx.Exec(t.Context(), `select from customers where id = $1 for update`, b.customer.ID) // planning waits for the customer's turn
 	require.NoError(t, err)
 	closed := make(chan db.Closing, 1)
 	go func() { closed <- b.closePeriods() }()
@@ -186,18 +186,17 @@ func TestIngestGoesOnWhileClosingsArePlanned(t *testing.T) {
 	require.Equal(t, db.Closing{Closed: 1}, <-closed)
 }
 
-// TestWhatComesWhileClosingsArePlannedIsInTheClosing: an event is being written when
-// the closing that does not see it has been planned, and is stored before that is
-// written down. It is counted once: where the period closes, or late.
+// TestWhatComesWhileClosingsArePlannedIsInTheClosing stores an event after a closing was planned and
+// before it is written. The event is counted once, in the closing and not as late usage.
 func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBillerIn(t, 8)
 	late := month.Start.AddDate(0, 0, 20)
-	b.useAt("141.75", late) // there is a chunk: making one would wait before there is a transaction
+	b.useAt("141.75", late) // creates the chunk: otherwise, ingest would wait to create it before its transaction begins
 	b.now = over(month)
 	tx, err := b.connect().Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `lock table events in share mode`) // who stores events waits for it, with the tenant's lock
+	_, err = tx.Exec(t.Context(), `lock table events in share mode`) // ingest waits for this lock while it holds the tenant's lock
 	require.NoError(t, err)
 	ingested, closed := make(chan struct{}), make(chan db.Closing, 1)
 	go func() {
@@ -207,7 +206,7 @@ func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	awaitBlocked(t, tx)
 	go func() { closed <- b.closePeriods() }()
 	watch := b.connect()
-	dbtest.Eventually(t, func() error { return waiting(watch) }) // the closing
+	dbtest.Eventually(t, func() error { return waiting(watch) }) // the closing waits
 	require.NoError(t, tx.Rollback(t.Context()))
 	<-ingested
 	require.Equal(t, db.Closing{Closed: 1}, <-closed)
@@ -304,13 +303,13 @@ func TestLateUsageIsAnAdjustmentInMoneyAtTheClosedPeriodsPrice(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	late := month.Start.AddDate(0, 0, 20)
-	b.use("141.75") // 10.20875, which is 10.21
+	b.use("141.75") // 10.20875, rounded to 10.21
 	b.now = over(month)
 	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
-	b.price("99", "0", "7") // for periods to come
+	b.price("99", "0", "7") // for later periods
 
-	b.useAt("100", late) // 241.75 come to 10.70875
+	b.useAt("100", late) // 241.75 units cost 10.70875
 	m := b.accept()
 	require.True(t, m.Data.Period.Start.Equal(month.End), "the oldest open period carries it")
 	require.Equal(t, "0", m.Data.Meters[0].Usage.String())
@@ -361,7 +360,7 @@ func TestTheNextTargetPeriodSaysOnlyWhatTheLastHasNot(t *testing.T) {
 	require.Equal(t, "300", list[0].Usage.String())
 	require.Equal(t, "1.5", list[0].Amount.String())
 
-	b.useAt("40", next.Start.AddDate(0, 0, 3)) // late for the first target period itself: 40 are within its base price
+	b.useAt("40", next.Start.AddDate(0, 0, 3)) // late usage of the first target period: its base price covers the 40 units
 	list = adjustments(t, b.accept())
 	require.Len(t, list, 2)
 	require.Equal(t, "40", list[1].Usage.String())
@@ -461,8 +460,8 @@ func TestAnExcludedMetersAdjustmentsStayAsTheyWereReported(t *testing.T) {
 	require.Equal(t, "200", adjustments(t, b.accept())[0].Usage.String())
 }
 
-// A closed period's late usage is counted as the period was, however its meter
-// counts since, and each of it is booked once.
+// TestAnotherAggregationTakesBackNoLateUsage changes the aggregation of a meter after a period closed.
+// Late usage of the period is counted with the previous aggregation, and each part is booked once.
 func TestAnotherAggregationTakesBackNoLateUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

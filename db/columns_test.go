@@ -15,9 +15,9 @@ import (
 
 var column = regexp.MustCompile(`^([a-z]+_)*(id|at)$`)
 
-// A function that returns a part of a statement may put what it is given into a
-// subquery, where a bare column is the subquery's own: `b.tenant_id = tenant_id`
-// holds of every tenant.
+// TestPartsOfStatementsAreGivenColumnsWithTheirTable checks that functions that return a part of a
+// statement are called with qualified columns. In a subquery, a bare column may be the subquery's own:
+// `b.tenant_id = tenant_id` is true for every tenant.
 func TestPartsOfStatementsAreGivenColumnsWithTheirTable(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.go")
@@ -61,7 +61,8 @@ func TestPartsOfStatementsAreGivenColumnsWithTheirTable(t *testing.T) {
 	}
 }
 
-// returnsPart says whether a function makes a text with a subquery of texts.
+// returnsPart reports whether a function returns only a string, and contains a string literal with
+// "select".
 func returnsPart(f *ast.FuncDecl) (queries bool) {
 	results := f.Type.Results
 	if results == nil || len(results.List) != 1 {

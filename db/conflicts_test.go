@@ -86,8 +86,8 @@ func TestATenantThatRejectsConflictsStoresNone(t *testing.T) {
 	require.Empty(t, conflicts(t, store, tenant, 10))
 }
 
-// The events beyond the bound are counted as before, and their outcome says that they
-// are not stored.
+// TestAtMostTenThousandConflictsOfATenantAreStored checks that events beyond the limit are still
+// answered as conflicts, and marked as not stored.
 func TestAtMostTenThousandConflictsOfATenantAreStored(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
@@ -117,8 +117,8 @@ func TestAtMostTenThousandConflictsOfATenantAreStored(t *testing.T) {
 	require.Equal(t, 10_000, rows)
 }
 
-// Many processes send the same few keys with different contents at once: one event of
-// each key is stored, and every other content is a conflict, once.
+// TestConflictsAreExactUnderConcurrency lets six writers ingest the same few keys with different
+// contents. One event of each key is stored, and each other content is stored once as a conflict.
 func TestConflictsAreExactUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)

@@ -188,8 +188,8 @@ func TestAnotherAccountBillsOnlyWhatTheFirstHasNot(t *testing.T) {
 	require.Equal(t, "75", m.Data.Meters[0].Amount.String())
 }
 
-// moveWhileSending has a report of some usage sent to the present connection,
-// and moves to another one before anything is heard of it.
+// moveWhileSending leases a report of usage at the active connection, and calls move before the outcome
+// is known. It returns the report.
 func (b *biller) moveWhileSending(value string, move func()) (unheard uuid.UUID) {
 	b.Helper()
 	b.use(value)
@@ -295,7 +295,7 @@ func TestWhatMayHaveArrivedAtAFormerConnectionIsBilledThere(t *testing.T) {
 		b.use("5")
 		require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
 
-		b.complete(s, outcome) // the former one's answer turns up late
+		b.complete(s, outcome) // the late response of the previous connection
 		require.Len(t, b.outOfSync(), 1, "what is billed there may be something else now")
 		b.use("1")
 		require.Equal(t, metering.MustDecimal(want).Add(metering.Whole(6)).String(), b.accept().Data.Meters[0].Usage.String())
@@ -400,7 +400,8 @@ func (b *biller) deleteProvider() error {
 	return b.store.Providers.Delete(b.Context(), b.tenant, "key_1", b.now)
 }
 
-// TestADeletedProviderLeavesWhatWasOnItsWay: as another one in its place would.
+// TestADeletedProviderLeavesWhatWasOnItsWay deletes the provider while the outcome of a report is
+// unknown. The report counts as billed until it is resolved, as after a change of provider.
 func TestADeletedProviderLeavesWhatWasOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// sendAccepted uses something, and has its report sent and accepted.
+// sendAccepted ingests usage, sends its report, and completes it as accepted. It returns the report.
 func (b *biller) sendAccepted(value string) uuid.UUID {
 	b.Helper()
 	b.use(value)
@@ -101,8 +101,9 @@ func TestWhatWasCountedBeforeAReportIsWhatItsPlaceHas(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
 
-// Nobody knew of the new subscription yet when the first report went out: its
-// time is in the new one's period, where the provider counts it.
+// TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere sends a report before Odometer knows of
+// the new subscription. The time of the report is in the new subscription, so the provider counts the
+// report there.
 func TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -129,7 +130,8 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere(t *testing.T) {
 	require.Equal(t, "15", before.Total.String())
 }
 
-// All that was reported in the place went out before the subscription was swapped.
+// TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped replaces the subscription after
+// all reports to the target were sent.
 func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -142,8 +144,9 @@ func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *tes
 	require.Empty(t, b.uncounted(b.now))
 }
 
-// A report to a subscription that another one has followed, and that was never sent,
-// is withdrawn: the former one's last invoice may not bill what it takes now.
+// TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne checks that an unsent report to a replaced
+// subscription is withdrawn. The last invoice of that subscription may not bill usage that it accepts
+// now.
 func TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -166,15 +169,15 @@ func TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-// Two periods of the customer's lie in one of the subscription's, which the
-// provider sums up whole.
+// TestWhatReplacesIsCountedInTheSubscriptionsPeriod has two billing periods of the customer in one
+// subscription period. The provider sums up the subscription period as a whole.
 func TestWhatReplacesIsCountedInTheSubscriptionsPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.useStripe("acct_1")
 	b.now = month.Start.AddDate(0, 0, 20)
 	b.use("7")
-	b.plan(anew) // the month is the customer's period: there is no subscription yet
+	b.plan(anew) // the customer's period is the month, because there is no subscription yet
 	subscribed := metering.Range{Start: month.Start.AddDate(0, 0, 15), End: month.End.AddDate(0, 0, 15)}
 	b.link("sub_1", subscribed, asRecord)
 	b.now = month.End.Add(time.Hour)

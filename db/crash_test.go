@@ -26,8 +26,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// crowd sends events without keys from many goroutines, each event with a
-// number of its own, and remembers which of them were answered.
+// crowd ingests events without keys from many goroutines. Each event has its own number, and crowd
+// records which events were answered.
 type crowd struct {
 	testing.TB
 	tenant metering.TenantID
@@ -48,8 +48,8 @@ func newCrowd(t testing.TB, store *db.DB) *crowd {
 	return c
 }
 
-// send keeps clients busy until stop is called. A client whose request failed
-// goes on with other events.
+// send starts clients that ingest events until stop is called. After a failed request, a client
+// continues with other events.
 func (c *crowd) send(clients int, w *db.Writer) {
 	for client := range clients {
 		c.all.Go(func() {
@@ -100,7 +100,7 @@ func (c *crowd) lastError() error {
 	return c.last
 }
 
-// await waits until so many more events are answered.
+// await waits until that many more events are answered.
 func (c *crowd) await(more int) {
 	c.Helper()
 	before, _ := c.counts()
@@ -112,7 +112,9 @@ func (c *crowd) await(more int) {
 	})
 }
 
-// stop ends the clients and holds what they were told to what is stored.
+// stop ends the clients, and compares the answers with the stored events. No event may be stored twice,
+// and each answered event must be stored. A failed event may be stored only if its error says that the
+// outcome is unknown.
 func (c *crowd) stop(conn *pgx.Conn) {
 	c.Helper()
 	close(c.done)
@@ -141,7 +143,7 @@ func (c *crowd) stop(conn *pgx.Conn) {
 	c.Logf("%d events answered, %d failed", len(c.answered), len(c.failed))
 }
 
-// server is a TimescaleDB of the test's own.
+// server is a TimescaleDB server of the test's own.
 type server struct {
 	testing.TB
 	data, port, pidfile, address string
@@ -257,9 +259,8 @@ func TestDrillABackendThatIsTerminatedDuringItsCommitLosesAndRepeatsNothing(t *t
 	require.Empty(t, c.failed, "the writer did not recover by itself")
 }
 
-// cutter is a way to the database on which, now and then, a connection breaks:
-// either the client hears no answer to what the server has done, or what the
-// client has sent arrives only after the client has given up.
+// cutter is a proxy to the database that breaks connections at random. Either the client misses a
+// response of the server, or the last bytes of the client arrive only after its connection is closed.
 type cutter struct {
 	net.Listener
 	server  string
@@ -279,14 +280,15 @@ func (c *cutter) serve() {
 		}
 		go c.pass(client, server, func(last []byte) {
 			client.Close()
-			time.Sleep(30 * time.Millisecond) // on its way
+			time.Sleep(30 * time.Millisecond) // the last bytes are still in transit
 			_, _ = server.Write(last)
 		})
 		go c.pass(server, client, func([]byte) {})
 	}
 }
 
-// pass hands on what comes, until something breaks.
+// pass forwards bytes until an error or a random break. At a break, it calls broken with the bytes that
+// it did not forward.
 func (c *cutter) pass(from, to net.Conn, broken func(last []byte)) {
 	defer from.Close()
 	defer to.Close()

@@ -57,7 +57,7 @@ func (r *rotated) rotate(kind metering.CredentialKind, overlap time.Duration) (b
 	return begun, err
 }
 
-// valid says whether the old and the new credential are accepted at.
+// valid reports whether the old and the new credential are valid at an instant.
 func (r *rotated) valid(rotation metering.Rotation, at time.Time) (valid [2]bool) {
 	r.Helper()
 	if rotation.Kind == metering.WebhookCredential {
@@ -195,7 +195,7 @@ func TestRotatingAgainSupersedesAndTheOwnExpiryStays(t *testing.T) {
 	require.Equal(t, metering.RotationSuperseded, watched.Outcome)
 
 	hook := metering.WebhookCredential
-	for range 2 { // a third secret stops signing
+	for range 2 { // after the second rotation, the oldest secret stops signing
 		_, err = r.rotate(hook, time.Hour)
 		require.NoError(t, err)
 	}
@@ -321,8 +321,8 @@ func TestARotationIsItsTenants(t *testing.T) {
 	}
 }
 
-// Of two who rotate a credential at once, without an overlap, one makes a new
-// one, and the other finds the old one revoked.
+// TestOfTwoRotationsAtOnceOneIsRefused rotates a credential in four concurrent requests, without an
+// overlap. One request creates a new credential, and the others find the old one revoked.
 func TestOfTwoRotationsAtOnceOneIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRotated(t, dbtest.Open(t))

@@ -15,8 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// newSubscriber has a customer since the middle of a month that ended long ago,
-// and a clock that stands there. The meter is reported to Stripe, at 100 a unit.
+// newSubscriber returns a biller with the clock in the middle of a month that ended long ago. The
+// customer was created at that instant. The meter is reported to Stripe, at 100 a unit.
 func newSubscriber(t *testing.T, destination billing.Destination) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
@@ -28,7 +28,7 @@ func newSubscriber(t *testing.T, destination billing.Destination) (b *biller, mo
 	return b, month
 }
 
-// subscribe is what a pass reads at Stripe.
+// subscribe stores the customer's subscription sub_1 at Stripe, as a pass reads it.
 func (b *biller) subscribe(period metering.Range, destination billing.Destination) {
 	b.Helper()
 	destination.Target = "mtr_1"
@@ -41,7 +41,8 @@ func (b *biller) decimals(n int32) {
 	require.NoError(b, err)
 }
 
-// reportEach is a pass in which Stripe takes and counts everything.
+// reportEach plans reports until none is left, and completes each as accepted and counted. It returns
+// the method, or else the kind, and the quantity of each report.
 func (b *biller) reportEach() (reported []string) {
 	b.Helper()
 	for {
@@ -56,14 +57,14 @@ func (b *biller) reportEach() (reported []string) {
 	}
 }
 
-// invoiced says that Stripe has billed so many units of the period for good.
+// invoiced stores a final invoice of Stripe that bills units of the period.
 func (b *biller) invoiced(period metering.Range, units string) {
 	b.Helper()
 	b.save(b.final(b.bill("in_1", period, b.line(units, "0"))), b.now)
 }
 
-// closed is what a period was closed at: its usage, in how many decimals it is
-// charged, and the charge.
+// closed returns the usage of a closed period, the number of decimals that it is charged with, and the
+// charge.
 func (b *biller) closed(period metering.Range) string {
 	b.Helper()
 	var usage, charge metering.Decimal
@@ -88,7 +89,7 @@ func TestAChangeOfDecimalsBringsStripeToTheNewlyRoundedTotal(t *testing.T) {
 	require.Equal(t, []string{"meter_delta 0.234"}, b.reportEach())
 	require.Empty(t, b.outOfSync())
 	b.use("0.0004")
-	require.Equal(t, []string{"meter_delta 0.001"}, b.reportEach()) // 1.2349 is 1.235
+	require.Equal(t, []string{"meter_delta 0.001"}, b.reportEach()) // 1.2349 rounds to 1.235
 	b.decimals(0)
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync(), "none again")
 	require.Equal(t, []string{"meter_delta -0.235"}, b.reportEach())
@@ -121,7 +122,7 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	b.decimals(0)
 	require.Empty(t, b.reportEach(), "1.234 is not 1 in hindsight")
 	b.useAt("0.0004", month.Start.AddDate(0, 0, 20))
-	require.Equal(t, []string{"charge 0.1"}, b.reportEach()) // 1.2349 is 1.235, for 123.50; 123.40 were billed
+	require.Equal(t, []string{"charge 0.1"}, b.reportEach()) // 1.2349 rounds to 1.235, for 123.50; 123.40 were billed
 
 	b.use("0.6")
 	require.Equal(t, []string{"meter_delta 1"}, b.reportEach())
@@ -135,10 +136,12 @@ func TestAClosedPeriodKeepsTheDecimalsThatItWasReportedWith(t *testing.T) {
 	b.useAt("0.8", next.Start.AddDate(0, 0, 1))
 	require.Empty(t, b.reportEach(), "1.4 are 1")
 	b.useAt("0.2", next.Start.AddDate(0, 0, 1))
-	require.Equal(t, []string{"charge 100"}, b.reportEach()) // 1.6 are 2, for 200; 100 were billed
+	require.Equal(t, []string{"charge 100"}, b.reportEach()) // 1.6 rounds to 2, for 200; 100 were billed
 }
 
-// What came between the final invoice and the closing is late to a thousandth.
+// TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing ingests usage between the final
+// invoice and the closing. The period keeps three decimals, so the rest is charged to a thousandth of a
+// unit.
 func TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
@@ -155,10 +158,10 @@ func TestWhatStripeWasNotReportedIsMeasuredInTheDecimalsOfTheClosing(t *testing.
 	b.now = over(month)
 	require.Equal(t, 1, b.closePeriods().Closed)
 	require.Equal(t, "1.2361 to 3 decimals for 123.6", b.closed(month))
-	require.Equal(t, []string{"charge 0.2"}, b.reportEach()) // 1.2361 is 1.236, for 123.60; 123.40 are invoiced
+	require.Equal(t, []string{"charge 0.2"}, b.reportEach()) // 1.2361 rounds to 1.236, for 123.60; 123.40 are invoiced
 }
 
-// setDecimals changes nothing of what a webhook is reported.
+// setDecimals changes the decimals of the meter, which do not affect reports to a webhook.
 func (m *machine) setDecimals(t *rapid.T) {
 	m.decimals(rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals"))
 }

@@ -19,7 +19,7 @@ func (h *hooked) request() metering.Sync {
 	return requested
 }
 
-// reportDelays reports the delayed syncs as two workers do that poll at once.
+// reportDelays reports the delayed syncs as two concurrent workers do.
 func (h *hooked) reportDelays() {
 	h.Helper()
 	var workers sync.WaitGroup

@@ -65,7 +65,8 @@ func TestAnAlertIsDeletedWhileItIsEvaluated(t *testing.T) {
 	require.NoError(t, evaluation.Rollback(t.Context()))
 }
 
-// An alert may have personal texts: its name, its group, and the stored answer to its creation.
+// TestNothingPersonalIsLeftOfTheAlertsOfAnErasedCustomer erases a customer with personal data in the
+// name, the group and the stored creation response of its alerts.
 func TestNothingPersonalIsLeftOfTheAlertsOfAnErasedCustomer(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -70,7 +70,7 @@ func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
 	require.Equal(t, metering.DeliveryPending, h.deliveries()[0].Status)
 }
 
-// begin begins a transaction of somebody else's.
+// begin begins a transaction on a connection of its own.
 func (h *hooked) begin() pgx.Tx {
 	h.Helper()
 	conn, err := pgx.Connect(h.Context(), h.address)
@@ -81,7 +81,7 @@ func (h *hooked) begin() pgx.Tx {
 	return tx
 }
 
-// awaitBlocked returns once somebody waits for the transaction.
+// awaitBlocked returns once another session waits for the transaction.
 func awaitBlocked(t *testing.T, tx pgx.Tx) {
 	t.Helper()
 	dbtest.Eventually(t, func() error {
@@ -94,8 +94,8 @@ func awaitBlocked(t *testing.T, tx pgx.Tx) {
 	})
 }
 
-// awaitLockWaiters returns once so many wait for locks in the database that conn is
-// connected to, which is the test's own.
+// awaitLockWaiters returns once at least that many sessions wait for locks in the database of conn. The
+// database must be the test's own.
 func awaitLockWaiters(t *testing.T, conn *pgx.Conn, atLeast int) {
 	t.Helper()
 	dbtest.Eventually(t, func() error {
@@ -178,7 +178,8 @@ func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
 }
 
-// Another tenant reaches the same machine, however it writes its name and whatever the port.
+// TestTenantsShareTheBudgetOfAHost checks that all tenants share the budget of a host, whatever the
+// case, the trailing dot and the port in their URLs.
 func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)

@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// digests makes what is missing, and returns those of the customer's first period.
+// digests creates the missing digests, and returns those of the customer's first period.
 func (b *biller) digests() map[metering.MeterID]db.Digest {
 	b.Helper()
 	const atOnce = 10
@@ -33,7 +33,7 @@ func (b *biller) digests() map[metering.MeterID]db.Digest {
 	return digests
 }
 
-// recounted is the digest of what the API lists of a type.
+// recounted computes the digest of an event type from the listed events.
 func (b *biller) recounted(eventType string, r metering.Range) (d db.Digest) {
 	b.Helper()
 	events, err := b.store.Events.Page(b.Context(), b.tenant, b.customer.ID, r, nil, nil, 10_000)
@@ -54,7 +54,7 @@ func (b *biller) recounted(eventType string, r metering.Range) (d db.Digest) {
 		}, "\n")))
 		days[day] = append(days[day], one[:]...)
 	}
-	for _, day := range order { // the events come by timestamp
+	for _, day := range order { // ascending, because the events are listed by timestamp
 		digest := sha256.Sum256(days[day])
 		all.Write(digest[:])
 	}
@@ -83,7 +83,7 @@ func TestADigestIsOfTheEventsThatAPeriodClosedWith(t *testing.T) {
 	}
 	require.Greater(t, want[b.meter.ID].Events, int64(100))
 
-	b.useAt("5", month.Start.AddDate(0, 0, 20)) // late
+	b.useAt("5", month.Start.AddDate(0, 0, 20)) // late usage
 	require.Equal(t, want, b.digests())
 	require.NotEqual(t, want[b.meter.ID], b.recounted("api_call", month), "what came late is in none")
 

@@ -14,7 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// byProperty is a price of each unit by the values of one property, with a default if it is not "".
+// byProperty returns terms with a rate for each value of a property, and with a default rate if
+// otherwise is not empty.
 func byProperty(property, otherwise string, rates map[string]string) billing.Terms {
 	d := &billing.Dimensions{By: []string{property}}
 	for value, rate := range rates {
@@ -28,7 +29,7 @@ func byProperty(property, otherwise string, rates map[string]string) billing.Ter
 	return billing.Terms{Currency: "USD", Dimensions: d}
 }
 
-// byRegion costs 1 for each unit of eu, and 2 of us.
+// byRegion returns terms that charge 1 for each unit of eu, and 2 for each unit of us.
 func byRegion() billing.Terms {
 	return byProperty("region", "", map[string]string{"eu": "1", "us": "2"})
 }
@@ -52,7 +53,7 @@ func (b *tokenBiller) sendToken(customer, model, region, value string, at time.T
 	require.NoError(b, err)
 }
 
-// groupTokensBy changes the group_by of the meter of tokens, and counts its past.
+// groupTokensBy changes the group_by of the tokens meter, and runs the backfill.
 func (b *tokenBiller) groupTokensBy(properties ...string) error {
 	b.Helper()
 	_, backfilling, err := b.store.Meters.Update(b.Context(), b.tenant, metering.Operator, b.tokens.Slug, metersBy(properties))
@@ -62,9 +63,9 @@ func (b *tokenBiller) groupTokensBy(properties ...string) error {
 	return err
 }
 
-// newPricedThree returns a biller with three customers that have sent the same tokens: the price of
-// acme is acme's own by region, that of planned is the plan's by model with a default, and that of
-// plain is the meter's by model.
+// newPricedThree returns a biller with three customers that have sent the same tokens. acme has its own
+// price by region, planned has its plan's price by model with a default, and plain has the meter's price
+// by model.
 func newPricedThree(t *testing.T) (*tokenBiller, metering.Range) {
 	t.Helper()
 	b, month := newTokenBiller(t)
@@ -89,7 +90,7 @@ func newPricedThree(t *testing.T) (*tokenBiller, metering.Range) {
 	return b, month
 }
 
-// charged returns the charge of the tokens of a customer in the preview.
+// charged returns the charge of a customer's tokens in the preview.
 func (b *tokenBiller) charged(customer string) metering.Decimal {
 	b.Helper()
 	former := b.customer
@@ -156,8 +157,8 @@ func TestALateTokenIsChargedByTheOwnPriceThatTheClosedPeriodHad(t *testing.T) {
 	require.JSONEq(t, `[{"dimension":{"region":"eu"},"units":120,"events":2},{"dimension":{"region":"us"},"units":60,"events":2}]`, kept)
 }
 
-// TestUsageByDimensionOfSeveralSchedules moves the tokens to another billing schedule of the
-// customer, which has the base price and the included units again.
+// TestUsageByDimensionOfSeveralSchedules moves the tokens to another billing schedule of the customer.
+// That schedule has the base price and the included units again.
 func TestUsageByDimensionOfSeveralSchedules(t *testing.T) {
 	t.Parallel()
 	b, month := newTokenBiller(t)
@@ -204,7 +205,9 @@ func TestAMeterKeepsGroupingByThePropertiesOfItsPrices(t *testing.T) {
 	require.ErrorContains(t, b.groupTokensBy("model"), refusal, "another price has replaced that of the closed period")
 }
 
-// TestAPriceThatNeverChargedHidesNoDimension: the meter does not group by its property any more.
+// TestAPriceThatNeverChargedHidesNoDimension replaces a price by region that has charged no usage, and
+// removes region from the meter's group_by. The statement of a closed period stays the same after its
+// events are dropped.
 func TestAPriceThatNeverChargedHidesNoDimension(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -54,7 +54,7 @@ func byModel() billing.Terms {
 	}}}
 }
 
-// send sends so many events with random models, regions and values in a range.
+// send ingests n events with random models, regions and values in a range, and one with a long region.
 func (b *tokenBiller) send(n int, within metering.Range) {
 	b.Helper()
 	var events []metering.Event
@@ -71,7 +71,7 @@ func (b *tokenBiller) send(n int, within metering.Range) {
 	require.NoError(b, err)
 }
 
-// recount returns the charge of a range from the events in plain SQL, and the unrated units.
+// recount returns the charge of a range and its unrated units, computed from the events in plain SQL.
 func (b *tokenBiller) recount(r metering.Range) (charge, unratedUnits *big.Rat) {
 	b.Helper()
 	units := func(condition string) *big.Rat {
@@ -96,7 +96,7 @@ func (b *tokenBiller) recount(r metering.Range) (charge, unratedUnits *big.Rat) 
 	return charge, units(`coalesce(properties ->> 'model', '') not in ('large', 'huge', 'small') or length(properties::text) > 1000`)
 }
 
-// line returns the line of the tokens in the statement of the period that begins then.
+// line returns the tokens' line in the statement of the period that contains start.
 func (b *tokenBiller) line(start time.Time) billing.StatementLine {
 	b.Helper()
 	s, err := b.store.Ledger.StatementOf(b.Context(), b.tenant, b.customer.ID, b.tokens.ID, func(p billing.Period) bool { return p.Contains(start) }, b.now)
@@ -115,21 +115,22 @@ func stepOf(steps []billing.Step, name string) (found billing.Step) {
 	return found
 }
 
-// requireCharge allows what rounding one charge to cents may change.
+// requireCharge requires that got differs from want by at most the rounding of one charge to cents.
 func requireCharge(t testing.TB, want *big.Rat, got metering.Decimal) {
 	t.Helper()
 	requireCharges(t, 1, want, got)
 }
 
-// requireCharges is requireCharge of the sum of n charges.
+// requireCharges is requireCharge for the sum of n charges.
 func requireCharges(t testing.TB, n int64, want *big.Rat, got metering.Decimal) {
 	t.Helper()
 	difference := new(big.Rat).Sub(want, rat(t, got))
 	require.LessOrEqual(t, difference.Abs(difference).Cmp(big.NewRat(n, 200)), 0, "%s is charged instead of %s", got, want.FloatString(6))
 }
 
-// TestPricesByDimensionChargeARecount holds the statement, the preview, the revenue and the
-// message of a webhook to a recount, while the month is open, once it is closed, and after late usage.
+// TestPricesByDimensionChargeARecount compares the statement with a recount while the month is open,
+// after the closing, and after late usage. While the month is open, the preview must have the statement's
+// breakdown, and the webhook's message its amount.
 func TestPricesByDimensionChargeARecount(t *testing.T) {
 	t.Parallel()
 	b, month := newTokenBiller(t)

@@ -11,9 +11,10 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
-// eachEdition runs the test on the server that all tests use, of TimescaleDB's Apache
-// edition where it is Debian's package, and on one of the Community edition where
-// somebody has it and says so; make test tells who does not.
+// eachEdition runs the test on the server that all tests use, which is of TimescaleDB's Apache edition
+// if it is Debian's package. If the environment variable TEST_COMMUNITY_DATABASE_URL is set, eachEdition
+// also runs the test on that server, which must be of the Community edition. make test prints a notice if
+// the variable is not set.
 func eachEdition(t *testing.T, test func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool)) {
 	run := func(server string) func(*testing.T) {
 		return func(t *testing.T) {
@@ -46,7 +47,7 @@ func eachEdition(t *testing.T, test func(t *testing.T, store *db.DB, conn *pgx.C
 
 const communityServer = "TEST_COMMUNITY_DATABASE_URL"
 
-// dropDays drops usage_daily, whichever the edition has made it.
+// dropDays drops usage_daily, which is a continuous aggregate or a view, depending on the edition.
 func dropDays(t testing.TB, conn *pgx.Conn) {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), `

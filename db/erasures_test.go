@@ -18,10 +18,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// personal is what must not be left anywhere.
+// personal lists texts that an erasure must remove from every table.
 var personal = []string{"ada@example.com", "Lovelace", "0441234567", "ada-laptop", "order-of-ada"}
 
-// requireGone looks for what is personal in every row of every table.
+// requireGone requires that no row of any table contains a personal text, or its bytes.
 func requireGone(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
@@ -48,8 +48,8 @@ func requireGone(t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues erases a customer whom events have
-// made anew since the first erasure, within one hour.
+// TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues erases two customers with the same
+// external_id, one after the other. Both sent an event with the same values in the same hour.
 func TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -70,8 +70,8 @@ func TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues(t *testing.T) {
 	requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, metering.WindowOf(november, metering.Hour, time.UTC))
 }
 
-// TestABackfillWaitsForAnErasure publishes a definition between the steps of an erasure. A backfill
-// that counted then would register groups with personal values.
+// TestABackfillWaitsForAnErasure creates a meter between the steps of an erasure. A backfill that
+// counted at that time would register groups with personal values.
 func TestABackfillWaitsForAnErasure(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -109,7 +109,7 @@ func TestABackfillWaitsForAnErasure(t *testing.T) {
 	requireRollupsEqualARecount(t, conn, tenant)
 }
 
-// eraseAll takes every step of an erasure, each as often as it is interrupted.
+// eraseAll runs every step of an erasure more than once, as repeats after interruptions do.
 func eraseAll(t *testing.T, store *db.DB, tenant metering.TenantID, customer metering.CustomerID) {
 	t.Helper()
 	ctx := t.Context()
@@ -223,8 +223,9 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 	})
 }
 
-// A statement that PostgreSQL has planned five times it may plan once and for all values;
-// TimescaleDB then decompresses all chunks, of all tenants, for an update of one event.
+// TestAnErasureDecompressesNobodyElsesEvents makes generic plans the default of the database. PostgreSQL
+// may choose a generic plan after it has planned a statement five times. With one, TimescaleDB
+// decompresses all chunks, of all tenants, for an update of one event.
 func TestAnErasureDecompressesNobodyElsesEvents(t *testing.T) {
 	t.Parallel()
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {

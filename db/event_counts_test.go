@@ -13,7 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestWhatProcessesCountAddsUp has two processes, of which one begins anew.
+// TestWhatProcessesCountAddsUp counts events in two processes, and in a third one after these have
+// ended.
 func TestWhatProcessesCountAddsUp(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -36,7 +37,7 @@ func TestWhatProcessesCountAddsUp(t *testing.T) {
 	again := process()
 	again.Count(ours, hour, db.EventAccepted, 20)
 	require.NoError(t, again.Write(t.Context()))
-	again.Close() // which writes nothing twice
+	again.Close() // writes nothing twice
 
 	counts, err := store.EventCounts.Within(t.Context(), ours, day)
 	require.NoError(t, err)

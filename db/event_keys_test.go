@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What the service claims a key as is what event_key says, which forgetting and
-// lists go by.
+// TestAKeyIsKnownByTheSameInSQL checks that ingest stores each key as the value that event_key returns
+// in SQL. Retention, erasures and event lists use event_key.
 func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
@@ -42,8 +42,8 @@ func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
 	require.Equal(t, [2]int{len(keys), 1}, [2]int{known, itself}, "no two keys are one, and a UUID is itself")
 }
 
-// TestNoUUIDIsTheDigestOfAnotherKey: a client can compute the digest of any key, and send it as
-// a UUID of its own.
+// TestNoUUIDIsTheDigestOfAnotherKey checks that a key that is a UUID is never stored as the digest of
+// another key. A client can compute the digest of any key, and send it as a UUID.
 func TestNoUUIDIsTheDigestOfAnotherKey(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
@@ -61,7 +61,8 @@ func TestNoUUIDIsTheDigestOfAnotherKey(t *testing.T) {
 	require.Equal(t, 6, known)
 }
 
-// A row has 24 bytes before its columns, and room for rows is given out in eights.
+// TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant checks the size of rows. The header of a row has
+// 24 bytes, and PostgreSQL aligns rows to 8 bytes.
 func TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
@@ -80,8 +81,9 @@ func TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant(t *testing.T) {
 	}
 }
 
-// PostgreSQL keeps the plan of a statement that is prepared: one made while there were
-// few keys looks each one up when there are many, before anybody has counted them.
+// TestClaimsOfKeysReadNoOthers claims many keys with a prepared statement that was planned while there
+// were few. PostgreSQL keeps the plan until the table is analyzed. The plan must not read the other
+// keys.
 func TestClaimsOfKeysReadNoOthers(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -102,10 +104,10 @@ func TestClaimsOfKeysReadNoOthers(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	send(10, 20) // the plan is made for good by then
+	send(10, 20) // afterwards, PostgreSQL keeps the plan
 	send(1, 5_000)
 	send(10, 20)
-	store.Close() // so that its connections say what they did
+	store.Close() // so that its connections report their statistics
 	var read int
 	dbtest.Eventually(t, func() error {
 		var claimed int

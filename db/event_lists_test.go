@@ -64,14 +64,14 @@ func TestEventsAreListedNewestFirstWithoutLossOrRepeat(t *testing.T) {
 
 var unhurried = db.Search{Now: func() time.Time { return november }, Budget: time.Minute}
 
-// hurried has a page end after so many windows.
+// hurried returns a search that ends a page after a number of windows.
 func hurried(windows int) db.Search {
 	now := november
 	clock := func() time.Time { now = now.Add(time.Second); return now }
 	return db.Search{Now: clock, Budget: time.Duration(windows) * time.Second}
 }
 
-// listed are the values on all pages of a list, sorted.
+// listed returns the values on all pages of a list, sorted.
 func listed(t *testing.T, store *db.DB, tenant metering.TenantID, f db.EventFilter, limit int, by db.Search) (values []string) {
 	t.Helper()
 	searched, newest := f.End, f.End
@@ -94,7 +94,8 @@ func listed(t *testing.T, store *db.DB, tenant metering.TenantID, f db.EventFilt
 	}
 }
 
-// TestAWideSearchEndsInTime: it answers what it has found and where to go on.
+// TestAWideSearchEndsInTime checks that a search of a wide range returns the events found so far and the
+// position to continue from.
 func TestAWideSearchEndsInTime(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -119,8 +120,8 @@ func TestAWideSearchEndsInTime(t *testing.T) {
 	require.Equal(t, f.Start, page.SearchedUntil)
 }
 
-// TestAWindowThatHoldsTooMuchIsNarrowed reads events of which a transaction may read one: it
-// does not end when it reads a second one.
+// TestAWindowThatHoldsTooMuchIsNarrowed makes a transaction hang when it reads a second event. The
+// search narrows its windows and still returns events.
 func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
@@ -159,7 +160,8 @@ func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	require.True(t, second.SearchedUntil.Before(first.SearchedUntil), "it gets on")
 }
 
-// TestASearchReadsTheChunksOfItsWindowsAlone, and few windows however wide its range is.
+// TestASearchReadsTheChunksOfItsWindowsAlone checks that each window of a search reads only its own
+// chunks. The number of windows is small, however wide the range is.
 func TestASearchReadsTheChunksOfItsWindowsAlone(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -177,7 +179,7 @@ func TestASearchReadsTheChunksOfItsWindowsAlone(t *testing.T) {
 		"all":                    {db.EventFilter{Range: months}, 19},
 		"a type":                 {db.EventFilter{Range: months, EventType: "call"}, 19},
 		"a customer and a type":  {db.EventFilter{Range: months, Customer: acme.ID, EventType: "call"}, 19},
-		"a customer":             {db.EventFilter{Range: months, Customer: acme.ID}, 1}, // whose index ends with the page
+		"a customer":             {db.EventFilter{Range: months, Customer: acme.ID}, 1}, // the customer's index finds a page directly
 		"all that there can be":  {db.EventFilter{Range: metering.Range{Start: time.Time{}, End: november}}, 40},
 		"a customer's, in a day": {db.EventFilter{Range: metering.Range{Start: november.AddDate(0, 0, -1), End: november}, Customer: acme.ID}, 1},
 	} {
@@ -198,7 +200,7 @@ func TestASearchReadsTheChunksOfItsWindowsAlone(t *testing.T) {
 
 var planChunk = regexp.MustCompile(`on (_hyper_\w+_chunk)`)
 
-// chunksOf are the chunks that a plan reads.
+// chunksOf returns the chunks that a plan reads.
 func chunksOf(plan string) (chunks []string) {
 	for _, found := range planChunk.FindAllStringSubmatch(plan, -1) {
 		chunks = append(chunks, found[1])
@@ -207,7 +209,8 @@ func chunksOf(plan string) (chunks []string) {
 	return slices.Compact(chunks)
 }
 
-// TestAnEventSaysWhichMetersHaveCountedIt, by the same rules as their totals.
+// TestAnEventSaysWhichMetersHaveCountedIt checks that an event lists the meters that counted it, by the
+// rules of their totals.
 func TestAnEventSaysWhichMetersHaveCountedIt(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -241,7 +244,8 @@ func TestAnEventSaysWhichMetersHaveCountedIt(t *testing.T) {
 	require.Equal(t, []string{"3 all-calls", "2", "1 all-calls calls"}, list(), "its past is not counted")
 }
 
-// TestAnEventSaysInWhichPeriodItIs, and whether it came too late for it.
+// TestAnEventSaysInWhichPeriodItIs checks the billing period of an event, and whether the event was late
+// for it.
 func TestAnEventSaysInWhichPeriodItIs(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

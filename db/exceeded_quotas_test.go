@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// exceeded returns the messages quota.exceeded so far, in the order of their windows.
+// exceeded returns the quota.exceeded messages so far, ordered by occurred_at.
 func (w *watcher) exceeded() (messages []db.QuotaExceeded) {
 	w.Helper()
 	payloads := w.payloads(`select payload from outbox where tenant_id = $1 and kind = 'quota.exceeded' order by payload ->> 'occurred_at'`)
@@ -37,7 +37,7 @@ func (w *watcher) watchQuotas() {
 
 func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	t.Parallel()
-	store, address := dbtest.Fresh(t) // it sweeps
+	store, address := dbtest.Fresh(t) // a sweep concerns all tenants
 	w := newWatcherOn(t, store, address)
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
 	w.watchQuotas()
@@ -129,7 +129,8 @@ func TestUsageThatIsEvaluatedWindowsLaterExceedsItsQuota(t *testing.T) {
 	require.Len(t, w.exceeded(), 2)
 }
 
-// A limit that is set after a window has ended says nothing about it.
+// TestALimitIsComparedWithWindowsThatEndAfterItIsSet checks that a limit does not apply to windows that
+// ended before it was set.
 func TestALimitIsComparedWithWindowsThatEndAfterItIsSet(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reportExpiring reports the expiring credentials as two workers do at once.
+// reportExpiring reports the expiring credentials as two concurrent workers do, and then reports the
+// rest.
 func (h *hooked) reportExpiring() {
 	h.Helper()
 	var workers sync.WaitGroup
@@ -96,7 +97,7 @@ func TestWhichCredentialsAreNotReportedAsExpiring(t *testing.T) {
 	revoked, rotated := h.key(&expiresAt), h.key(&expiresAt)
 	require.NoError(t, h.store.APIKeys.Revoke(t.Context(), h.tenant, metering.Operator, revoked.ID))
 	h.now = expiresAt.Add(-metering.ExpiryNotice + time.Second)
-	h.key(&expiresAt) // with less than 7 days
+	h.key(&expiresAt) // created less than 7 days before its expiry
 	by := db.Rotating{Tenant: h.tenant, Actor: metering.Operator, Now: h.now, Overlap: time.Hour}
 	successor, begun, err := h.store.Rotations.APIKey(t.Context(), by, rotated.ID, metering.APIKey{LastFour: "efgh"}, []byte("successor of "+h.tenant.String()))
 	require.NoError(t, err)

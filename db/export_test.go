@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Queued is how many requests of the tenant wait for a transaction.
+// Queued returns the number of requests of the tenant that wait for a transaction.
 func (w *Writer) Queued(tenant metering.TenantID) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -27,10 +27,10 @@ func (d *DB) HoldLocksFor(elapsed time.Duration) {
 	d.pool.stopwatch = func() func() time.Duration { return func() time.Duration { return elapsed } }
 }
 
-// HoldAtMost has transactions write the rollups that they hold whenever these have so many bytes.
+// HoldAtMost makes transactions write the rollups that they hold as soon as these have that many bytes.
 func (d *DB) HoldAtMost(bytes int) { d.pool.heldAtOnce = bytes }
 
-// StatementsOfAPlan is how many statements the facts of a plan are read with.
+// StatementsOfAPlan returns the number of SQL statements that read the facts of a plan, and the facts.
 func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
@@ -43,7 +43,8 @@ func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID,
 	return n, f, err
 }
 
-// StatementsOfAStatement is how many statements of SQL a period's statement is read with.
+// StatementsOfAStatement returns the number of SQL statements that read a period's statement, and the
+// statement.
 func StatementsOfAStatement(ctx context.Context, store *DB, tenant metering.TenantID, period metering.PeriodID, now time.Time) (n int, s PeriodStatement, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
@@ -54,7 +55,7 @@ func StatementsOfAStatement(ctx context.Context, store *DB, tenant metering.Tena
 	return n, s, err
 }
 
-// Alarm publishes a reconciliation as the plan does that writes it down.
+// Alarm publishes a reconciliation as the plan that stores it does.
 func Alarm(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, r billing.Reconciliation, now time.Time) error {
 	return inTx(ctx, store.pool, func(tx pgx.Tx) error {
 		w := &planWriter{factReader: &factReader{ctx: ctx, q: tx, tenant: tenant, customer: customer}, tx: tx}
@@ -68,8 +69,8 @@ func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer 
 	return inTx(ctx, store.pool, func(tx pgx.Tx) error { return publish(ctx, tx, tenant, customer, data, now) })
 }
 
-// BreakdownWithin reads a breakdown with other bounds: of the sums of raw events, and of the time
-// of all batches of customers.
+// BreakdownWithin reads a breakdown with other limits: the number of sums of raw events, and the time of
+// all batches of customers.
 func BreakdownWithin(ctx context.Context, store *DB, tenant metering.TenantID, query BreakdownQuery, sums int, longest time.Duration) (Breakdown, error) {
 	read, err := newBreakdownRead(tenant, query)
 	if err != nil {
@@ -105,7 +106,7 @@ func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	return c.Tx.SendBatch(ctx, b)
 }
 
-// WindowsOfEvents are those that a search reads one after another where nothing is found.
+// WindowsOfEvents returns the windows that a search reads one after another if it finds no events.
 func WindowsOfEvents(f EventFilter, now time.Time) (windows []metering.Range) {
 	for w := f.firstWindow(nil, now); ; w = f.nextWindow(w) {
 		windows = append(windows, metering.Range{Start: w.from, End: w.before.At})
@@ -115,8 +116,8 @@ func WindowsOfEvents(f EventFilter, now time.Time) (windows []metering.Range) {
 	}
 }
 
-// PlanOfEvents is how the database searches a window: the chunks that it reads,
-// and by which indexes.
+// PlanOfEvents returns the database's plan of the search of a window: the chunks that it reads, and the
+// indexes.
 func PlanOfEvents(ctx context.Context, store *DB, tenant metering.TenantID, f EventFilter, window metering.Range) (lines []string, err error) {
 	w := eventWindow{from: window.Start, before: EventCursor{At: window.End}}
 	rows, err := store.pool.Query(ctx, `explain (costs off) `+selectEvents(f), f.arguments(tenant, w, 51))
@@ -126,7 +127,7 @@ func PlanOfEvents(ctx context.Context, store *DB, tenant metering.TenantID, f Ev
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// BatchSizes bound the next batches of an Evaluator.
+// BatchSizes bounds the next batch of each tenant in an Evaluator.
 type BatchSizes = batchSizes
 
 // After returns the tenant's next size after a batch.

@@ -12,7 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// feeForEachEvent is a price that a provider of quantities cannot charge.
+// feeForEachEvent returns a price with a fixed fee, which a provider that bills quantities cannot
+// charge.
 func feeForEachEvent(meter metering.MeterID) billing.Price {
 	return billing.Price{MeterID: meter, Terms: billing.Terms{
 		Model: billing.ModelPercentage, Percent: metering.Whole(1), FixedFee: metering.MustDecimal("0.3"), Currency: "USD",

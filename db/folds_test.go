@@ -17,14 +17,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// unfolded is how many transactions of the tenant's have added what is not folded.
+// unfolded returns the number of the tenant's transactions with usage that is not folded.
 func unfolded(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) (rows int) {
 	t.Helper()
 	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from usage_added where tenant_id = $1`, tenant).Scan(&rows))
 	return rows
 }
 
-// someEvents are of ten customers and three models, in some hours of two months.
+// someEvents returns n events of ten customers and three models, at random minutes of 40 days.
 func someEvents(t testing.TB, n int) []metering.Event {
 	events := make([]metering.Event, n)
 	for i := range events {
@@ -62,7 +62,7 @@ func TestAFoldChangesNoTotal(t *testing.T) {
 			requireRollupsEqualARecount(t, conn, tenant)
 		}
 		require.Equal(t, 3, unfolded(t, conn, other), "another tenant's")
-		send() // to rows that are there, and to others
+		send() // adds to existing rollups, and creates others
 		for _, id := range []metering.TenantID{tenant, other} {
 			require.NoError(t, store.Folds.Tenant(t.Context(), id))
 			require.Zero(t, unfolded(t, conn, id))
@@ -72,7 +72,8 @@ func TestAFoldChangesNoTotal(t *testing.T) {
 	}
 }
 
-// What more than one transaction folds is folded whole, and late usage stays late.
+// TestAFoldOfMuchAndOfLateUsage folds more than one transaction folds. All usage is folded, and late
+// usage stays late.
 func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
@@ -96,7 +97,7 @@ func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	require.Equal(t, "525", late)
 }
 
-// A fold that is killed has folded all that it took, or nothing.
+// TestAKilledFoldCountsNothingTwice kills folds. A killed fold has folded all of its rows, or none.
 func TestAKilledFoldCountsNothingTwice(t *testing.T) { killFolds(t, 10) }
 
 func TestDrillAKilledFoldCountsNothingTwice(t *testing.T) { killFolds(t, 200) }
@@ -116,7 +117,7 @@ func killFolds(t *testing.T, kills int) {
 	go func() {
 		defer close(folded)
 		for ctx.Err() == nil {
-			_ = victims.Folds.Tenant(ctx, tenant) // killed now and then
+			_ = victims.Folds.Tenant(ctx, tenant) // fails when its connection is terminated
 		}
 	}()
 	killed := 0
@@ -135,7 +136,7 @@ func killFolds(t *testing.T, kills int) {
 	requireRollupsEqualARecount(t, conn, tenant)
 	stop()
 	<-folded
-	dbtest.Eventually(t, func() error { // the last one's transaction may still end
+	dbtest.Eventually(t, func() error { // the transaction of the last fold may still be ending
 		if err := store.Folds.Tenant(t.Context(), tenant); err != nil || unfolded(t, conn, tenant) == 0 {
 			return err
 		}
@@ -144,8 +145,8 @@ func killFolds(t *testing.T, kills int) {
 	requireRollupsEqualARecount(t, conn, tenant)
 }
 
-// Whoever reads while events come in and are folded finds each that was answered,
-// once.
+// TestWhoReadsDuringFoldsFindsEachEventOnce checks that reads during ingest and folds count each
+// answered event once.
 func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
@@ -174,8 +175,8 @@ func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
 	<-ended
 }
 
-// A window of many transactions that are not folded comes in as many rows: pages show
-// every window all the same, however few of them they have.
+// TestPagesShowEveryWindowBeforeItIsFolded reads windows of many transactions that are not folded, which
+// have a row each. Pages show every window, however small the limit is.
 func TestPagesShowEveryWindowBeforeItIsFolded(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

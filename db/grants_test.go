@@ -15,12 +15,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What the roles of API and worker may do is what they need: no test fails for
-// want of a grant, since a test's store connects as both.
+// TestWhatTheRolesMayNotDo checks that the API and the worker lack privileges that they do not need.
+// Most tests pass if one role lacks a grant, because their store has the privileges of both roles.
 func TestWhatTheRolesMayNotDo(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	dbtest.Tenant(t, store) // the log has an entry
+	dbtest.Tenant(t, store) // adds an entry to the audit log
 	for _, role := range []string{dbtest.Roles.API, dbtest.Roles.Worker} {
 		conn, err := pgx.Connect(t.Context(), dbtest.As(t, address, role))
 		require.NoError(t, err)
@@ -80,7 +80,8 @@ func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
 	}
 }
 
-// An owner who is no superuser may not set how much is logged of other roles.
+// TestAnOwnerWhoIsNoSuperuserMigrates migrates as an owner that may not set the log verbosity of other
+// roles.
 func TestAnOwnerWhoIsNoSuperuserMigrates(t *testing.T) {
 	t.Parallel()
 	address := dbtest.Empty(t, dbtest.ServerURL(t))
@@ -107,8 +108,8 @@ func TestAnOwnerWhoIsNoSuperuserMigrates(t *testing.T) {
 	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 }
 
-// TimescaleDB 2.19.3 crashes where a prepared grant on a hypertable with chunks
-// is executed again.
+// TestGrantingAgainOverChunks migrates repeatedly with chunks. TimescaleDB 2.19.3 crashes if a prepared
+// grant on a hypertable with chunks is executed again.
 func TestGrantingAgainOverChunks(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)

@@ -37,7 +37,7 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 		crowded += len(outcome.Crowded)
 	}
 	require.Equal(t, beyond, crowded)
-	outcomes := ingest(t, store, tenant, event(0, 1, "0.5"), event(1<<40, 1, "0.25"), event(1<<40, 20, "0.125")) // a known one, and an unknown one
+	outcomes := ingest(t, store, tenant, event(0, 1, "0.5"), event(1<<40, 1, "0.25"), event(1<<40, 20, "0.125")) // a known group, and an unknown one twice
 	require.Empty(t, outcomes[0].Crowded)
 	require.Equal(t, [][]string{{"calls"}, {"calls"}}, [][]string{outcomes[1].Crowded, outcomes[2].Crowded})
 
@@ -78,7 +78,7 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 	})
 
 	t.Run("InPartOfAnHour", func(t *testing.T) {
-		page := windows(november.Add(time.Minute), november.Add(time.Hour), nil) // to 11:20
+		page := windows(november.Add(time.Minute), november.Add(time.Hour), nil) // until 11:20
 		require.Len(t, page.Groups, 2)
 		require.Equal(t, "0.375", of(page, metering.OtherGroup.ID))
 		require.Equal(t, "0.875", page.Total.String())
@@ -121,14 +121,14 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 	})
 }
 
-// What jsonb makes of properties is the same group as what the client sent:
-// else ingest and backfill would count one event in two groups.
+// TestPropertyAGroupIsTheSameBeforeAndAfterTheDatabase checks that a conversion to jsonb does not change
+// the group of properties. Otherwise, ingest and backfill would count one event in two groups.
 func TestPropertyAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
 	version := metering.MeterVersion{GroupBy: []string{"a", "é"}}
 	histories.Check(t, func(rt *rapid.T) {
-		// Many at once: the way to the database is long.
+		// One query converts many texts, because each query costs a round trip to the database.
 		texts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
 			return fmt.Sprintf(`{"é":%s,"a":%s}`, anyJSON(2).Draw(t, "é"), anyJSON(2).Draw(t, "a"))
 		}), 1, 50).Draw(rt, "properties")
@@ -182,8 +182,8 @@ func anyJSON(depth int) *rapid.Generator[string] {
 	}))
 }
 
-// Groups with long keys count in the common one, however often a transaction writes what
-// it holds, and whether ingest or a backfill counts them.
+// TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten checks that ingest and backfills count groups
+// with long keys in $other, however often a transaction writes the rollups that it holds.
 func TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

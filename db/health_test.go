@@ -51,8 +51,7 @@ func (f *faulty) requireHealth(want db.Health) {
 	})
 }
 
-// requireFault waits until the events of a request are refused, and requires that this was
-// the database's fault.
+// requireFault waits until a request fails, and requires that the database caused all failures so far.
 func (f *faulty) requireFault() {
 	f.Helper()
 	_, before := f.counts()
@@ -69,7 +68,7 @@ func (f *faulty) requireFault() {
 	}
 }
 
-// end requires that every answered event is stored once.
+// end waits until the database is healthy, and requires that every answered event is stored once.
 func (f *faulty) end() {
 	f.Helper()
 	f.requireHealth(db.Healthy)
@@ -160,13 +159,14 @@ func (s *server) startOnSmallDisk() {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(s.Context(), `create tablespace small location '`+s.setting(conn, "data_directory")+`/small'`)
 	require.NoError(s, err)
-	dbtest.Eventually(s, func() error { // a worker of TimescaleDB's may be connected
+	dbtest.Eventually(s, func() error { // fails while a background worker of TimescaleDB is connected
 		_, err := conn.Exec(s.Context(), `alter database odometer set tablespace small`)
 		return err
 	})
 }
 
-// disk is where the small disk is for this process.
+// disk returns the path of the small disk, as this process sees it through the server's working
+// directory.
 func (s *server) disk() string {
 	s.Helper()
 	pid, err := os.ReadFile(s.pidfile)

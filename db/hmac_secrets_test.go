@@ -79,7 +79,8 @@ func TestASweepForgetsWhatHasExpiredAndNoMoreThanItMay(t *testing.T) {
 	require.False(t, claimed)
 }
 
-// TestSecretsMadeAtOnceAreTwoAtMost has all of them begin before any is stored.
+// TestSecretsMadeAtOnceAreTwoAtMost locks the table until all requests wait, so that all begin before
+// any secret is stored.
 func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
@@ -87,7 +88,7 @@ func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	watcher, err := pgx.Connect(t.Context(), url) // in a transaction it would see the same for ever
+	watcher, err := pgx.Connect(t.Context(), url) // within a transaction, pg_stat_activity would not change
 	require.NoError(t, err)
 	defer watcher.Close(t.Context())
 	_, err = conn.Exec(t.Context(), `begin; lock table hmac_secrets in share mode`) // it can be read, not written

@@ -16,14 +16,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// heldBiller is a biller whose tenant has drafts held, with the draft of a
-// period that ended an hour ago.
+// heldBiller returns a biller with invoice holds turned on, and the draft invoice of a period that ended
+// an hour ago.
 func heldBiller(t *testing.T) (b *biller, in metering.Invoice) {
 	t.Helper()
 	return holdingBiller(newBiller(t))
 }
 
-// holdingBiller has the customer's draft invoices held.
+// holdingBiller turns invoice holds on for the biller's tenant, with Stripe as its provider. It stores
+// the draft invoice of a period that ended an hour ago, and returns the biller and the invoice.
 func holdingBiller(b *biller) (_ *biller, in metering.Invoice) {
 	t := b.TB
 	t.Helper()
@@ -37,7 +38,7 @@ func holdingBiller(b *biller) (_ *biller, in metering.Invoice) {
 	return b, in
 }
 
-// draftOf is the invoice as its provider shows it.
+// draftOf returns the draft of an invoice as its provider shows it.
 func draftOf(in metering.Invoice) (d billing.Draft) {
 	d.Automatic, d.Currency, d.FinalizedAt = true, in.Currency, in.FinalizedAt
 	for _, l := range in.Lines {
@@ -70,7 +71,7 @@ func (b *biller) lookAt(id metering.HoldID) db.HoldLook {
 	return look
 }
 
-// takenHold is a hold that the provider has taken.
+// takenHold begins and sends a hold, and returns its id. The provider accepts the hold.
 func (b *biller) takenHold(in metering.Invoice) metering.HoldID {
 	b.Helper()
 	id := b.beginHold(in, draftOf(in))

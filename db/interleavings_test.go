@@ -24,8 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// The plans below take place in the autumn of 2026, with a change of clocks in
-// New York on the first of November.
+// The plans below cover the autumn of 2026. New York changes its clocks on the first of November.
 var (
 	planStart = time.Date(2026, 9, 10, 0, 0, 0, 0, time.UTC)
 	planNow   = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -33,21 +32,21 @@ var (
 	planNames = []string{"acme", "beta", "gamma", "delta"}
 )
 
-// plan is what sixteen clients send, and what operators change meanwhile.
+// plan holds the batches that sixteen clients send, and the changes that operators make meanwhile.
 type plan struct {
 	scripts   [16][][]metering.Event
 	operators [3][]change
 }
 
-// change is one thing that an operator does to the way of counting.
+// change is one change that an operator makes to a meter, or the closing of a customer's periods.
 type change struct {
-	after       int // batches are answered
+	after       int // number of answered batches before the change
 	slug        string
 	eventType   string
 	aggregation metering.Aggregation
 	groupBy     []string
-	killAfter   int    // backfilled days, of the first of two runners
-	closes      string // instead of all that: this customer's September and October
+	killAfter   int    // number of counted days after which one of the two backfill runners is killed
+	closes      string // if not "", the change closes this customer's September and October instead
 }
 
 func drawInstant(t *rapid.T) time.Time {
@@ -83,7 +82,7 @@ func drawEvent(t *rapid.T) metering.Event {
 	if key := rapid.IntRange(0, 300).Draw(t, "key"); key > 0 && key < 200 {
 		name := "key " + strconv.Itoa(key)
 		sent.IdempotencyKey = &name
-		if key%3 > 0 { // most repeats are true ones
+		if key%3 > 0 { // most repeats have the same content
 			sent.EventType, sent.CustomerID = planTypes[key%2], planNames[key%4]
 			sent.Timestamp, sent.Value, sent.Properties = nil, nil, nil
 		}
@@ -122,7 +121,8 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 	return p
 })
 
-// rounds returns how often a plan is played: a share of the histories, because each takes seconds.
+// rounds returns the number of plans to play in each zone: a share of the histories, because each takes
+// seconds.
 func rounds() int { return max(1, histories.Count()/50) }
 
 func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
@@ -185,7 +185,7 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn,
 	s.requireReadsEqualARecount(conn, seed)
 }
 
-// stage is a plan being played.
+// stage is one play of a plan.
 type stage struct {
 	*testing.T
 	stores  [2]*db.DB
@@ -197,12 +197,12 @@ type stage struct {
 	progress sync.Cond
 	answered int            // batches
 	keyless  int            // events without a key that were answered
-	kept     map[string]int // by key: how often an answer said that it was not a repeat
+	kept     map[string]int // by key, the number of answers without Duplicate
 	told     []told
 	closed   map[string]bool
 }
 
-// told is what a client was told about an event with a key.
+// told is the outcome that a client received for an event with a key.
 type told struct {
 	key     string
 	hash    [32]byte
@@ -282,8 +282,7 @@ func (s *stage) closePeriods(customer string) {
 	closePeriods(s, conn, s.tenant, c.ID, september, october)
 }
 
-// apply makes the meter, or regroups it where it exists, and returns what is
-// to be backfilled.
+// apply creates the meter, or changes it if it exists. It returns the version to backfill, or nil.
 func (s *stage) apply(store *db.DB, c change) (*metering.MeterVersionID, error) {
 	m, err := store.Meters.Create(s.Context(), s.tenant, metering.Operator, metering.Meter{
 		Slug: c.slug, EventType: c.eventType, Version: metering.MeterVersion{Aggregation: c.aggregation, GroupBy: c.groupBy},
@@ -302,8 +301,7 @@ func (s *stage) apply(store *db.DB, c change) (*metering.MeterVersionID, error) 
 	return &backfilling.ID, err
 }
 
-// fill runs a backfill twice at once; one of the two is killed in the middle
-// and starts again.
+// fill runs a backfill in two concurrent runners. One of them is killed in the middle, and starts again.
 func (s *stage) fill(version metering.MeterVersionID, killAfter int) {
 	var runners sync.WaitGroup
 	runners.Go(func() {
@@ -317,7 +315,7 @@ func (s *stage) fill(version metering.MeterVersionID, killAfter int) {
 	runners.Wait()
 }
 
-// killAt ends a runner once so many days are counted, whatever it is doing.
+// killAt cancels a runner once about that many days are counted, or all.
 func (s *stage) killAt(ctx context.Context, kill func(), version metering.MeterVersionID, days int) {
 	for ctx.Err() == nil {
 		left, err := s.stores[1].Backfills.Days(ctx, s.tenant, version)
@@ -327,7 +325,7 @@ func (s *stage) killAt(ctx context.Context, kill func(), version metering.MeterV
 	}
 }
 
-// retryBackfill tries again where the database was busy.
+// retryBackfill runs a backfill, and repeats it while the database is overloaded.
 func (s *stage) retryBackfill(store *db.DB, version metering.MeterVersionID) {
 	for {
 		err := backfill(s.Context(), store, s.tenant, version)
@@ -341,7 +339,7 @@ func (s *stage) retryBackfill(store *db.DB, version metering.MeterVersionID) {
 	}
 }
 
-// requireEveryEventOnce holds the answers to what is stored.
+// requireEveryEventOnce compares the answers with the stored events and conflicts.
 func (s *stage) requireEveryEventOnce(conn *pgx.Conn) {
 	s.Helper()
 	stored := make(map[string]int)
@@ -420,7 +418,7 @@ func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
 			}
 		}
 		if rapid.IntRange(0, 2).Draw(t, "another zone") == 0 {
-			zones := []string{"UTC", "America/New_York", "Asia/Tokyo"} // other zones would cut the hours of the meter's
+			zones := []string{"UTC", "America/New_York", "Asia/Tokyo"} // other zones would cut hours of the meter's zone
 			if q.Meter.Version.Timezone == "Asia/Kathmandu" {
 				zones = []string{"Asia/Kathmandu", "Australia/Eucla"}
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// bill is a draft of Stripe's for a period of the subscription's.
+// bill returns a draft invoice of Stripe for a period of the subscription sub_1.
 func (b *biller) bill(id string, period metering.Range, lines ...metering.InvoiceLine) metering.Invoice {
 	in := metering.Invoice{
 		ID: id, Connection: b.connection, Customer: "cus_1", Subscription: "sub_1", Status: "draft", Reason: "subscription_cycle", Renewal: true, Currency: "USD",
@@ -27,7 +27,7 @@ func (b *biller) bill(id string, period metering.Range, lines ...metering.Invoic
 	return in
 }
 
-// line bills some units of the meter.
+// line returns an invoice line that bills units of the meter.
 func (b *biller) line(units, amount string) metering.InvoiceLine {
 	return metering.InvoiceLine{MeterID: b.meter.ID, Item: "si_1", Price: "price_1", Quantity: metering.MustDecimal(units), Amount: metering.MustDecimal(amount)}
 }
@@ -37,13 +37,13 @@ func (b *biller) save(in metering.Invoice, readAt time.Time) {
 	require.NoError(b, b.store.Invoices.Save(b.Context(), b.tenant, b.customer.ID, in, readAt))
 }
 
-// final is the invoice, once nothing changes its lines any more.
+// final returns the invoice as finalized, with lines that no longer change.
 func (b *biller) final(in metering.Invoice) metering.Invoice {
 	in.Status, in.FinalizedAt = "open", metering.Instant(b.now)
 	return in
 }
 
-// facts are the customer's.
+// facts returns the customer's billing facts.
 func (b *biller) facts() billing.Facts {
 	b.Helper()
 	_, facts, err := db.StatementsOfAPlan(b.Context(), b.store, b.tenant, b.customer.ID, b.now)
@@ -51,7 +51,8 @@ func (b *biller) facts() billing.Facts {
 	return facts
 }
 
-// invoices are the facts' as "id units amount", with what is special about them.
+// invoices returns the invoices in the facts as "id units amount", marked as "before the renewal" or
+// "void" if they are.
 func (b *biller) invoices() (all []string) {
 	b.Helper()
 	for _, in := range b.facts().Invoices {
@@ -71,8 +72,8 @@ func (b *biller) invoices() (all []string) {
 	return all
 }
 
-// kept is which version of an invoice there is, with which status, how many
-// lines all of them have, and its number in the ledger.
+// kept returns the latest version of an invoice, its status, the number of lines of all versions, and
+// its ledger sequence.
 func (b *biller) kept(id string) (is string, sequence int64) {
 	b.Helper()
 	b.scan(`
@@ -217,7 +218,8 @@ func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {
 	require.Empty(t, b.invoices(), "of another mode")
 }
 
-// Two of our periods lie in one of the subscription's, where the customer was reported elsewhere before.
+// TestAnInvoiceIsFinalForAllPeriodsThatItBills has two billing periods in one subscription period. The
+// customer's usage was reported to a webhook before the subscription began.
 func TestAnInvoiceIsFinalForAllPeriodsThatItBills(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -240,8 +242,9 @@ func TestAnInvoiceIsFinalForAllPeriodsThatItBills(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, invoiced)
 }
 
-// An invoice that a later period wants touches one which was reconciled before:
-// without all of its own, what they bill of it would be unknown again.
+// TestAllInvoicesAreReadOfAPeriodThatOneOfThemTouches stores an invoice of the next period that also
+// concerns a reconciled period. All invoices of the reconciled period are read, because only all of them
+// show the amount that is billed for it.
 func TestAllInvoicesAreReadOfAPeriodThatOneOfThemTouches(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
@@ -271,7 +274,8 @@ func (b *biller) end(subscription string, last metering.Range) {
 	require.NoError(b, b.store.Invoices.SaveEnded(b.Context(), b.tenant, b.customer.ID, of, b.now))
 }
 
-// Another subscription of the same customer's decides nothing, unless it bills usage of ours.
+// TestAnotherSubscriptionsInvoicesSayNothing checks that the invoices of the customer's other
+// subscriptions are ignored, unless they bill usage of our meters.
 func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
@@ -300,7 +304,8 @@ func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
 	require.Equal(t, "in_ours", shown[0].Invoices[0].ID)
 }
 
-// The customer was subscribed at another connection meanwhile, in the same weeks.
+// TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere subscribes the customer at another connection
+// for the same month, before the first subscription ends.
 func TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
@@ -361,13 +366,14 @@ func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
 	require.Equal(t, []any{billing.ReconciliationAgreed, "20"}, []any{last.State, last.Billed.String()}, "an invoice came after all")
 }
 
-// What went out with a time in the next subscription, of which nobody knew yet, is
-// on that one's invoice: that the former one ended without one changes nothing.
+// TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain sends a report before Odometer knows
+// of the next subscription. The time of the report is in that subscription, so its invoice bills the
+// report. The end of the previous subscription without an invoice does not change this.
 func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		billing.Destination
-		rest string // of what the former subscription had, which is on no invoice
+		rest string // usage of the previous subscription that is on no invoice
 	}{"added up": {asDelta, "4"}, "the last one counts": {asLast, "0"}} {
 		b, month := newOldBiller(t)
 		b.useStripe("acct_1")
@@ -383,16 +389,17 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 	}
 }
 
-// What went out to a subscription that goes on beside the next one stays with it,
-// as soon as that is read; what went out once it had ended is on the invoice of the
-// one that ran then and bills it, even if that was never the customer's here, or
-// has a stream of its own by now.
+// TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan checks which subscription bills a
+// report. If the reported subscription runs on beside the next one, it bills the report once a pass has
+// read that it runs on. If the reported subscription had ended, the report is on the invoice of the
+// subscription that ran at its time and bills its target. The customer's periods may never have followed
+// that subscription, or it may have a billing schedule of its own by now.
 func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ended, between, goesOn, elsewhere bool   // of the one between: whether it runs on, and bills another target
-		followed                          bool   // the same, and another meter as well: it has a stream
-		next                              string // what the next subscription is reported
+		ended, between, goesOn, elsewhere bool   // goesOn, elsewhere: the subscription between runs on, bills another target
+		followed                          bool   // that subscription also bills another meter, in its own schedule
+		next                              string // quantity reported to the next subscription
 	}{
 		"it goes on": {next: "2"}, "it had ended": {ended: true, next: "12"}, "another one ran between": {ended: true, between: true, next: "2"},
 		"another one goes on beside": {ended: true, between: true, goesOn: true, next: "2"},
@@ -465,8 +472,9 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 	}
 }
 
-// An invoice that shows a part of what is billed is read again, also once the period
-// is complete: whoever replaces the connection awaits the rest no longer.
+// TestInvoicesThatShowAPartAreReadAgain checks that an invoice that shows a part of the billed usage is
+// read again, even after the period is complete. After a change of the connection, the rest is no longer
+// awaited.
 func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -500,9 +508,10 @@ func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 	require.Empty(t, facts.Invoices)
 }
 
-// What the next subscription was charged of a closed period is not reported to the
-// former one as well, which is read again once the next one has ended, because its last
-// invoice is a draft.
+// TestWhatTheNextSubscriptionWasChargedIsNotReportedToTheFormerOne charges usage of a closed period at
+// the next subscription. A pass reads the previous subscription again once the next one has ended,
+// because the last invoice of the previous one is a draft. The charged usage is not reported to it
+// again.
 func TestWhatTheNextSubscriptionWasChargedIsNotReportedToTheFormerOne(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)

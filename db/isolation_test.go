@@ -15,8 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// household is a tenant that has one of everything, under the same names as
-// the other's.
+// household holds a tenant and its resources. All households use the same names.
 type household struct {
 	tenant      metering.TenantID
 	customer    metering.Customer

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// linkTo is what a pass reads at Stripe of cus_1, whose meter adds up there.
+// linkTo stores the state of cus_1 at Stripe, as a pass reads it. Reports of the meter add up there.
 func (b *biller) linkTo(side billing.Side) {
 	b.Helper()
 	side.Customer, side.Destinations = "cus_1", []billing.Destination{asDelta}
@@ -18,7 +18,7 @@ func (b *biller) linkTo(side billing.Side) {
 	require.NoError(b, b.store.Links.Save(b.Context(), b.tenant, b.customer.ID, b.connection, side, b.now))
 }
 
-// nextMonth is the one after it.
+// nextMonth returns the month after a month.
 func nextMonth(month metering.Range) metering.Range {
 	return metering.Range{Start: month.End, End: month.End.AddDate(0, 1, 0)}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refresh runs the maintenance as of now, and says "not available" where it should.
+// refresh calls Maintenance.Refresh and requires that it reports the edition of the database.
 func refresh(t testing.TB, store *db.DB, now time.Time, community bool) {
 	t.Helper()
 	available, err := store.Maintenance.Refresh(t.Context(), now)
@@ -29,7 +29,7 @@ func compressedChunks(t testing.TB, conn *pgx.Conn) (n int) {
 	return n
 }
 
-// decompressed are the customer's events that are not compressed in a chunk that is.
+// decompressed returns the number of the customer's events that are stored uncompressed in compressed chunks.
 func decompressed(t testing.TB, conn *pgx.Conn, customer metering.CustomerID) (n int) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
@@ -56,7 +56,7 @@ func TestARefreshMakesUsageDailyEqualARecount(t *testing.T) {
 		refresh(t, store, now, community)
 		requireDailyEqualsARecount(t, conn, tenant)
 
-		spread(t, store, tenant, start.AddDate(0, -3, 0)) // behind the watermark
+		spread(t, store, tenant, start.AddDate(0, -3, 0)) // before the watermark
 		var shown int
 		require.NoError(t, conn.QueryRow(t.Context(), `select coalesce(sum(count), 0) from usage_daily where tenant_id = $1`, tenant).Scan(&shown))
 		if community {
@@ -67,7 +67,7 @@ func TestARefreshMakesUsageDailyEqualARecount(t *testing.T) {
 			requireDailyEqualsARecount(t, conn, tenant)
 		}
 
-		spread(t, store, tenant, now) // ahead of it
+		spread(t, store, tenant, now) // after the watermark
 		requireDailyEqualsARecount(t, conn, tenant)
 	})
 }

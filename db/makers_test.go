@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestNoKeyIsMadeWhileItsMakerIsRemoved has a member make keys and be removed, all
-// at once: none that was made is left live.
+// TestNoKeyIsMadeWhileItsMakerIsRemoved creates keys as a member while the member is removed, and checks that none of
+// these keys stays live.
 func TestNoKeyIsMadeWhileItsMakerIsRemoved(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// BenchmarkIngestByDefinition stores batches of the same events, by meters with other definitions.
+// BenchmarkIngestByDefinition ingests batches of the same kind of events for meters with different definitions.
 func BenchmarkIngestByDefinition(b *testing.B) {
 	nested := func(property string) metering.MeterVersion {
 		return metering.MeterVersion{Aggregation: metering.Sum, ValueProperty: property, Filters: []metering.Filter{

@@ -20,12 +20,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// selection tells definitions apart that select other events or values.
+// selection returns a key that differs for definitions that select different events or values.
 func selection(d reference.Definition) string {
 	return fmt.Sprintf("%s %s", d.ValueProperty, d.Filters)
 }
 
-// changeTo returns the change of a meter to a definition of the reference.
+// changeTo returns the change that gives a meter a definition of the reference.
 func changeTo(d reference.Definition) db.MeterChange {
 	filters := make([]metering.Filter, len(d.Filters))
 	for i, f := range d.Filters {
@@ -37,14 +37,14 @@ func changeTo(d reference.Definition) db.MeterChange {
 	return db.MeterChange{Aggregation: new(metering.Aggregation(d.Aggregation)), ValueProperty: &d.ValueProperty, Filters: &filters, GroupBy: &d.GroupBy}
 }
 
-// sentEvent is an event as it was sent, and the values that the definitions in use counted when
-// its customer was erased.
+// sentEvent is an event as sent. If its customer is erased, it also has the value that the definition in use at the
+// erasure counted.
 type sentEvent struct {
 	customer          metering.CustomerID
 	at                time.Time
 	value, properties string
 	erased            bool
-	kept              map[string]*big.Rat // by selection
+	kept              map[string]*big.Rat // values by selection
 }
 
 func (e sentEvent) counted(d reference.Definition) *big.Rat {
@@ -54,7 +54,7 @@ func (e sentEvent) counted(d reference.Definition) *big.Rat {
 	return d.Value(e.value, reference.Decode(e.properties))
 }
 
-// measuring is a tenant with one meter and a model of it.
+// measuring is a tenant with one meter, and a model of the meter's usage.
 type measuring struct {
 	*testing.T
 	store      *db.DB
@@ -64,7 +64,7 @@ type measuring struct {
 	day        time.Time
 	definition reference.Definition
 	events     []sentEvent
-	erased     bool // some customer is
+	erased     bool // whether any customer is erased
 }
 
 func newMeasuring(t *testing.T, zone string) *measuring {
@@ -107,7 +107,7 @@ func (m *measuring) send(customer string, at time.Time, value, properties string
 	return outcomes[0]
 }
 
-// erase erases a customer. A later event under the same name creates another customer.
+// erase erases a customer if it exists. A later event with the same external id creates another customer.
 func (m *measuring) erase(customer string) {
 	m.Helper()
 	c, err := m.store.Customers.Get(m.Context(), m.tenant, customer)
@@ -126,7 +126,7 @@ func (m *measuring) erase(customer string) {
 	m.erased = true
 }
 
-// expected returns the model's sum, count and groups of a customer, or of all, in a range.
+// expected returns the model's sum, count and group totals in a range, of a customer or of the whole tenant.
 func (m *measuring) expected(customer metering.CustomerID, r metering.Range) (sum *big.Rat, count int64, groups []string) {
 	sum = new(big.Rat)
 	by, numbers := make(map[string]*big.Rat), make(map[string]int64)
@@ -165,7 +165,8 @@ func rat(t testing.TB, d metering.Decimal) *big.Rat {
 	return r
 }
 
-// check compares everything that reads usage with the model, in a range that may cut hours.
+// check compares the totals, windows and daily usage of a range with the model. The range may cover hours in part.
+// check also checks the list of events, a preview, and the audit.
 func (m *measuring) check(r metering.Range) {
 	m.Helper()
 	meter := m.meter()
@@ -216,7 +217,7 @@ func (m *measuring) check(r metering.Range) {
 	}
 }
 
-// checkLists compares the meters that each listed event shows.
+// checkLists compares the number of listed events, and how often meters count them, with the model.
 func (m *measuring) checkLists() {
 	m.Helper()
 	page, err := m.store.Events.List(m.Context(), m.tenant, db.EventFilter{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 2)}}, nil, 1000,
@@ -283,8 +284,8 @@ func drawDefinition(t *rapid.T) reference.Definition {
 	}
 }
 
-// Whatever is sent, redefined, closed and erased, everything that reads usage agrees with a model
-// that shares no code with it.
+// TestPropertyMetersCountWhatAModelCounts checks that reads of usage agree with a model that shares no code with them.
+// It sends events, redefines the meter, closes a period and erases a customer, in random order.
 func TestPropertyMetersCountWhatAModelCounts(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(rt *rapid.T) {
@@ -331,7 +332,7 @@ func TestPropertyMetersCountWhatAModelCounts(t *testing.T) {
 	})
 }
 
-// TestAnEventOfALanguageModelFeedsThreeMeters: one event, three numbers of it.
+// TestAnEventOfALanguageModelFeedsThreeMeters checks that three meters sum three properties of the same events.
 func TestAnEventOfALanguageModelFeedsThreeMeters(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -353,7 +354,8 @@ func TestAnEventOfALanguageModelFeedsThreeMeters(t *testing.T) {
 	require.Equal(t, map[string]string{"input": "3750", "output": "930", "cost": "0.3"}, usage)
 }
 
-// TestAnEventWithoutAUsableValueIsStoredAndNamed, and its neighbours count.
+// TestAnEventWithoutAUsableValueIsStoredAndNamed checks that an event without a usable value is stored, and that its
+// outcome names the meter, the property and the rule. Other events are still counted.
 func TestAnEventWithoutAUsableValueIsStoredAndNamed(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")
@@ -367,7 +369,8 @@ func TestAnEventWithoutAUsableValueIsStoredAndNamed(t *testing.T) {
 	require.Equal(t, "5/2 of 1", fmt.Sprint(sum, " of ", count))
 }
 
-// TestAnAuditFindsAWrongTotalOfAMeterWithAPath, which only a recount by the same rules can.
+// TestAnAuditFindsAWrongTotalOfAMeterWithAPath checks that the audit finds a wrong total of a meter with a value path.
+// Only a recount by the meter's own definition can find it.
 func TestAnAuditFindsAWrongTotalOfAMeterWithAPath(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Kathmandu"} {
@@ -391,7 +394,8 @@ func TestAnAuditFindsAWrongTotalOfAMeterWithAPath(t *testing.T) {
 	}
 }
 
-// TestNothingPersonalIsLeftOfEventsThatCountByPathAndFilter, and every number stays.
+// TestNothingPersonalIsLeftOfEventsThatCountByPathAndFilter checks that an erasure removes all personal data of events
+// that are counted by path and filter. Totals by this path and these filters stay unchanged.
 func TestNothingPersonalIsLeftOfEventsThatCountByPathAndFilter(t *testing.T) {
 	t.Parallel()
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, _ bool) {

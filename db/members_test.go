@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// mail returns an address of the test's own.
+// mail returns an e-mail address that no other test uses.
 func mail(t *testing.T, name string) string {
 	return name + "@" + strings.ToLower(t.Name()) + ".example.com"
 }
@@ -36,7 +36,7 @@ func session(t *testing.T, store *db.DB, m metering.Member) db.SessionName {
 	return db.SessionName{Tenant: m.TenantID, Member: m.ID, Session: s.ID}
 }
 
-// live says which of the sessions are.
+// live reports, for each session, whether it is live.
 func live(t *testing.T, store *db.DB, names ...db.SessionName) (live []bool) {
 	t.Helper()
 	found, err := store.Sessions.Find(t.Context(), names)
@@ -48,7 +48,7 @@ func live(t *testing.T, store *db.DB, names ...db.SessionName) (live []bool) {
 	return live
 }
 
-// memberships is where the person is a member.
+// memberships returns the person's memberships in the tenant, or in all tenants if tenant is 0.
 func memberships(t *testing.T, store *db.DB, tenant metering.TenantID, email, hash string) (members []metering.Member) {
 	t.Helper()
 	found, err := store.People.Memberships(t.Context(), tenant, email, []byte(hash))

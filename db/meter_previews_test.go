@@ -19,8 +19,8 @@ import (
 
 var previewSearch = db.Search{Now: clock.Now, Budget: dbtest.Deadline}
 
-// previewed returns the preview of a change of the meter in a range. The preview of the latest
-// events is the same if it reads all of the range.
+// previewed returns the preview of a change of the meter to d in a range. It also requires that a preview of the latest
+// events equals a preview of the range from the oldest of them on.
 func (m *measuring) previewed(d reference.Definition, r metering.Range) db.MeterPreview {
 	m.Helper()
 	query := db.PreviewQuery{Range: r, Search: previewSearch}
@@ -41,8 +41,8 @@ func (m *measuring) previewed(d reference.Definition, r metering.Range) db.Meter
 	return p
 }
 
-// totals returns the usage of a meter in a range, of each customer with events and of all, by the
-// reads of the API.
+// totals returns the usage of a meter in a range, of each customer with events and of the whole tenant. It uses the
+// same read as the API.
 func (m *measuring) totals(slug string, r metering.Range) map[metering.CustomerID]string {
 	m.Helper()
 	totals := make(map[metering.CustomerID]string)
@@ -65,8 +65,8 @@ func (m *measuring) totals(slug string, r metering.Range) map[metering.CustomerI
 	return totals
 }
 
-// previewedUsage returns the usage of each customer of a preview, and of all, by the definition and by
-// the current one.
+// previewedUsage returns the usage of each customer of a preview and of the whole tenant, by the previewed definition
+// and by the current one.
 func previewedUsage(p db.MeterPreview) (next, current map[metering.CustomerID]string) {
 	next = map[metering.CustomerID]string{metering.WholeTenant: p.Usage.String()}
 	current = map[metering.CustomerID]string{metering.WholeTenant: p.Current.String()}
@@ -76,7 +76,7 @@ func previewedUsage(p db.MeterPreview) (next, current map[metering.CustomerID]st
 	return next, current
 }
 
-// create previews a new meter, creates it, and compares its usage in a range.
+// create previews a new meter, creates it, and compares its usage in a range with the preview.
 func (m *measuring) create(d reference.Definition, r metering.Range) {
 	m.Helper()
 	change := changeTo(d)
@@ -226,8 +226,8 @@ func TestAPreviewIsBounded(t *testing.T) {
 	require.ErrorIs(t, preview(ctx, func(q *db.PreviewQuery) { q.Search.Now = slow }), stop)
 }
 
-// TestAPreviewComparesWithTheDefinitionThatReadsUse, while another one is being backfilled, and
-// while the meter is archived.
+// TestAPreviewComparesWithTheDefinitionThatReadsUse checks that a preview compares with the definition that reads use,
+// while another definition is backfilled and while the meter is archived.
 func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")

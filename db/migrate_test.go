@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/migrations"
 )
 
-// schema lists everything that migrations make, so that two states can be compared.
+// schema lists the columns, indexes, constraints and hypertables of a database, so that tests can compare two states.
 func schema(t testing.TB, address string) []string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), address)
@@ -160,7 +160,7 @@ func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
 			defer conn.Close(t.Context())
 			_, err = conn.Exec(t.Context(), c.change)
 			require.NoError(t, err)
-			dropDays(t, conn) // which migrating would make again
+			dropDays(t, conn) // Migrate would create usage_daily again
 			before := schema(t, address)
 
 			err = store.Migrate(t.Context(), dbtest.Roles)
@@ -191,8 +191,8 @@ func TestEveryTableSaysWhatItHolds(t *testing.T) {
 	require.Empty(t, silent, "tables without a comment that is a sentence")
 }
 
-// daily is what usage_daily should say: a count by the calendar of UTC, made
-// without time_bucket.
+// requireDailyEqualsARecount compares usage_daily with a recount of the events by UTC day, which does not use
+// time_bucket.
 func requireDailyEqualsARecount(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
@@ -215,8 +215,8 @@ func requireDailyEqualsARecount(t testing.TB, conn *pgx.Conn, tenant metering.Te
 	require.Empty(t, differences)
 }
 
-// spread stores events over days before, around and after a change of month,
-// of two customers and of a type that no meter knows.
+// spread ingests 200 calls of two customers over 5 days. A microsecond before each call, it ingests an event of another
+// type, which has no meter. If from is the 29th of a month, some events are in the next month.
 func spread(t *testing.T, store *db.DB, tenant metering.TenantID, from time.Time) {
 	t.Helper()
 	var events []metering.Event
@@ -257,7 +257,7 @@ func TestUsageDailyEqualsARecount(t *testing.T) {
 				require.Equal(t, community, aggregates == 1)
 			}
 			if !community {
-				return // its view, whatever it says, is for the operator to replace
+				return // the operator has to replace the existing view
 			}
 			requireDailyEqualsARecount(t, conn, tenant)
 			refresh(t, store, start.AddDate(0, 0, 14), community)

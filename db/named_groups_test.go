@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// groupOfModel returns the group of a meter that groups by model.
+// groupOfModel returns the group of a model, for a meter that groups by model.
 func groupOfModel(t testing.TB, m metering.Meter, model string) *metering.Group {
 	t.Helper()
 	group, err := m.Version.QuotaGroup("", fmt.Appendf(nil, `{"model":%q}`, model))
@@ -20,7 +20,7 @@ func groupOfModel(t testing.TB, m metering.Meter, model string) *metering.Group 
 	return &group
 }
 
-// fillGroups registers as many other groups of the meter's latest version as a meter may have.
+// fillGroups registers the maximum number of other groups for the meter's latest version.
 func fillGroups(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, m metering.Meter) {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), `

@@ -127,7 +127,8 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	require.NotContains(t, tenants, b.tenant)
 }
 
-// What was booked as only reported stays so; what comes later is billed.
+// TestACustomerIsOutOfSyncWhoseLateUsageIsBilledFromNowOn changes the late policy from report to adjust. Late usage
+// that was booked before stays unbilled, and later late usage is billed.
 func TestACustomerIsOutOfSyncWhoseLateUsageIsBilledFromNowOn(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -199,7 +200,7 @@ func TestACustomerIsOutOfSyncWhoseFormerReportTurnsOutToBeRejected(t *testing.T)
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
 	require.Equal(t, "10", b.reportAll().String())
 	require.Empty(t, b.outOfSync())
-	b.complete(unheard, billing.Accepted) // an acceptance that turns up late outweighs the rejection
+	b.complete(unheard, billing.Accepted) // a later acceptance overrides the rejection
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
 	require.Equal(t, "-10", b.reportAll().String())
 	require.Empty(t, b.outOfSync())

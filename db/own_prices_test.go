@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ownPrice sets a price of the customer for each unit of the meter.
+// ownPrice sets an own price of the customer per unit of the meter.
 func (b *biller) ownPrice(rate string, from time.Time) billing.Price {
 	b.Helper()
 	p, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
@@ -81,14 +81,14 @@ func TestAClosedPeriodKeepsTheOwnPriceThatItWasChargedAt(t *testing.T) {
 	}
 }
 
-// ownPriceLife writes prices of a customer at random, and keeps a reference of the writes.
+// ownPriceLife writes random prices and plan assignments of a customer, and keeps a reference of the writes.
 type ownPriceLife struct {
 	*biller
 	random *rand.Rand
-	months []time.Time // starts
+	months []time.Time // starts of the months
 	plans  []metering.PlanID
-	of     map[db.PriceOwner]map[time.Time]string // rates by the start of their version; "": the own price ends
-	plan   map[time.Time]metering.PlanID          // assigned
+	of     map[db.PriceOwner]map[time.Time]string // rates by the start of the version; "" if the own price ends
+	plan   map[time.Time]metering.PlanID          // assigned plans by their start
 }
 
 func newOwnPriceLife(t *testing.T, random *rand.Rand) *ownPriceLife {
@@ -107,10 +107,11 @@ func newOwnPriceLife(t *testing.T, random *rand.Rand) *ownPriceLife {
 	return l
 }
 
-// write sets or withdraws a price that starts within the months, or assigns a plan.
+// write sets or withdraws a random price, or assigns a random plan, from the start of one of the months or a second
+// later.
 func (l *ownPriceLife) write(n int) {
 	l.Helper()
-	from := l.months[l.random.IntN(len(l.months))].Add(time.Duration(l.random.IntN(2)) * time.Second) // or for the month after
+	from := l.months[l.random.IntN(len(l.months))].Add(time.Duration(l.random.IntN(2)) * time.Second) // a price or plan that starts a second later applies from the next month on
 	if l.random.IntN(5) == 0 {
 		l.plan[from] = l.plans[l.random.IntN(len(l.plans))]
 		l.assign(l.plan[from], from)
@@ -140,7 +141,7 @@ func (l *ownPriceLife) write(n int) {
 	l.of[owner][from] = rate
 }
 
-// pricedUntil reports whether a price of the owner begins by an instant.
+// pricedUntil reports whether a price of the owner begins at or before an instant.
 func (l *ownPriceLife) pricedUntil(owner db.PriceOwner, at time.Time) (priced bool) {
 	for from, rate := range l.of[owner] {
 		priced = priced || rate != "" && !from.After(at)
@@ -161,7 +162,7 @@ func (l *ownPriceLife) withdraw(owner db.PriceOwner, from time.Time) {
 	}
 }
 
-// inForce is the entry with the last key that is not after an instant.
+// inForce returns the entry with the latest key that is not after an instant, and whether there is one.
 func inForce[T any](entries map[time.Time]T, at time.Time) (in T, ok bool) {
 	var since time.Time
 	for from, entry := range entries {
@@ -172,7 +173,7 @@ func inForce[T any](entries map[time.Time]T, at time.Time) (in T, ok bool) {
 	return in, ok
 }
 
-// expected is the rate of a month, and where it is set.
+// expected returns the expected rate and its source at an instant. Without a price, it returns "0 ".
 func (l *ownPriceLife) expected(at time.Time) string {
 	if rate, ok := inForce(l.of[db.PriceOwner{Customer: l.customer.ID}], at); ok && rate != "" {
 		return rate + " customer"
@@ -232,8 +233,8 @@ func TestOwnPricesAreRefused(t *testing.T) {
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set(fee, this.End)))
 }
 
-// A price of the plan is charged to no customer with an own price, so its currency may differ from
-// that customer's.
+// TestThePlansCurrencyIsComparedWithCustomersThatItCharges checks that the plan's price must have the currency of the
+// customers that it charges. It does not charge customers with an own price.
 func TestThePlansCurrencyIsComparedWithCustomersThatItCharges(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -80,8 +80,8 @@ func TestAPauseKeepsNobodyElseFromBeingSynced(t *testing.T) {
 	require.Contains(t, open, db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
 }
 
-// Everything else of the customer goes on: usage is taken, and a period of which
-// all is reported closes.
+// TestThePeriodsOfACustomerWhoIsPausedClose checks that a paused customer's usage is accepted, and that its fully
+// reported period closes.
 func TestThePeriodsOfACustomerWhoIsPausedClose(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -109,8 +109,8 @@ func TestCancellingEndsAPause(t *testing.T) {
 	require.False(t, b.resume("again"))
 }
 
-// The run that a cancelled one leaves to another, and any other, may look for
-// syncs before the cancel is committed.
+// TestNobodyTakesASyncThatIsBeingCancelled checks that a pass takes no sync that is being cancelled. Another run, such
+// as the successor of the cancelled one, may begin a pass before the cancel is committed.
 func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -141,7 +141,8 @@ func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
 	require.Equal(t, []metering.SyncStatus{metering.SyncFailed, metering.SyncSucceeded}, []metering.SyncStatus{b.sync(cancelled).Status, b.sync(later).Status})
 }
 
-// Whoever plans while another pauses has planned before, or not at all.
+// TestNothingIsPlannedOnceAPauseHasReturned checks that a plan that runs concurrently with a pause either precedes the
+// pause or fails with CodePaused.
 func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// periodOf is the id of the customer's period that an instant lies in.
+// periodOf returns the id of the customer's period that contains an instant.
 func (b *biller) periodOf(at time.Time) (id metering.PeriodID) {
 	b.Helper()
 	b.scan(`select id from billing_periods where tenant_id = $1 and customer_id = $2 and starts_at <= $3 and ends_at > $3`,
@@ -22,7 +22,7 @@ func (b *biller) periodOf(at time.Time) (id metering.PeriodID) {
 	return id
 }
 
-// statement is that of the period that an instant lies in.
+// statement returns the statement of the period that contains an instant, with a page of its reports.
 func (b *biller) statement(at time.Time, page db.ReportPage) db.PeriodStatement {
 	b.Helper()
 	s, err := b.store.Ledger.Statement(b.Context(), b.tenant, b.periodOf(at), page, b.now)
@@ -97,7 +97,7 @@ func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T
 		return all
 	}
 	require.Equal(t, []string{
-		"2 stripe quantity counted 7: 7 for 0.03", "1 webhook statement accepted -: 141.75 for 10.21", // 148.75 in all, in whole units 149: 10.245, to the even cent
+		"2 stripe quantity counted 7: 7 for 0.03", "1 webhook statement accepted -: 141.75 for 10.21", // 148.75 in total, 149 in whole units: 10.245, rounded half to even
 	}, reports(b.statement(month.Start, allReports)))
 	charged := reports(b.statement(month.End, allReports))
 	require.Len(t, charged, 2)
@@ -128,7 +128,8 @@ func TestAStatementIsOfOnesOwnPeriodsOnly(t *testing.T) {
 	require.Equal(t, ours.connection, s.Reports.Items[0].Connection)
 }
 
-// Before the first period begins it is the calendar's that the preview shows.
+// TestARunningPeriodThatIsNotStoredHasAStatement checks the statement of a current period that is not stored. Before
+// the first period begins, the statement is for the current calendar month, as in the preview.
 func TestARunningPeriodThatIsNotStoredHasAStatement(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

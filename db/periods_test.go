@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// billingPeriods reads the customer's periods as "start..end" dates.
+// billingPeriods returns the customer's periods as "start..end", each with the date and hour in UTC.
 func (b *biller) billingPeriods() []string {
 	b.Helper()
 	rows, err := b.connect().Query(b.Context(), `
@@ -30,7 +30,7 @@ func (b *biller) billingPeriods() []string {
 	return links
 }
 
-// exec changes what no method changes.
+// exec executes SQL, for changes that no method makes.
 func (b *biller) exec(sql string, args ...any) {
 	b.Helper()
 	conn, err := pgx.Connect(b.Context(), b.address)
@@ -40,7 +40,7 @@ func (b *biller) exec(sql string, args ...any) {
 	require.NoError(b, err)
 }
 
-// created moves the customer's creation, and the clock with it.
+// created sets the customer's time of creation, and sets the clock to the same time.
 func (b *biller) created(at time.Time) {
 	b.Helper()
 	b.exec(`update customers set created_at = $3 where tenant_id = $1 and id = $2`,
@@ -72,9 +72,9 @@ func TestTheStreamBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
 	require.Len(t, b.billingPeriods(), 4)
 }
 
-// Where the stream begins is decided once, when the last month before the
-// customer's has had its grace, and by when events came: it does not matter
-// whether, and when, somebody planned before.
+// TestWhereTheStreamBeginsDoesNotDependOnWhoPlans checks that the start of the billing schedule depends on the times at
+// which events arrived, and not on earlier plans. It is decided once, after the grace of the month before the month of
+// the customer's creation.
 func TestWhereTheStreamBeginsDoesNotDependOnWhoPlans(t *testing.T) {
 	t.Parallel()
 	may, june := "2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"
@@ -109,7 +109,8 @@ func TestWhereTheStreamBeginsDoesNotDependOnWhoPlans(t *testing.T) {
 	}
 }
 
-// Without a provider nobody syncs, and the stream reaches back nevertheless.
+// TestAStreamWithoutAProviderIsDecidedToo checks that the billing schedule is extended to an earlier month even without
+// a provider, which means without syncs.
 func TestAStreamWithoutAProviderIsDecidedToo(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// The meter costs 1 a unit; in the plan 10 cover 100 units and each further
-// one costs half a cent.
+// pricePlan sets a price of 1 USD per unit of the meter, and creates a plan. In the plan, a base price of 10 USD
+// includes 100 units, and each further unit costs half a cent.
 func (b *biller) pricePlan() metering.Plan {
 	b.Helper()
 	b.price("0", "0", "1")
@@ -55,8 +55,8 @@ func TestAPlansPriceHoldsForItsCustomersOnly(t *testing.T) {
 	require.Equal(t, "10.21", months[0].Amount().String())
 }
 
-// newLongAgo has a customer since the middle of a month that ended long ago, and
-// a clock that stands there.
+// newLongAgo returns a biller with a plan. Its customer was created in the middle of a month that ended long ago, and
+// its clock shows that time.
 func newLongAgo(t *testing.T) (b *biller, plan metering.Plan, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestATenantThatHoldsConnectionsLeavesOthersSome locks a tenant, has many
-// change its meter at once, and asks for another's.
+// TestATenantThatHoldsConnectionsLeavesOthersSome locks a tenant and sends many concurrent requests that read and
+// change its meter. It checks that another tenant's meters can be read meanwhile.
 func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -59,7 +59,8 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	require.NoError(t, err, "every turn has ended")
 }
 
-// TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded asks for nothing.
+// TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded checks that OpenWarm and OpenSmall open connections
+// before the first statement.
 func TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded(t *testing.T) {
 	t.Parallel()
 	_, address := dbtest.Fresh(t)

@@ -13,19 +13,19 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripe"
 )
 
-// useStripe makes an account of Stripe's the tenant's provider.
+// useStripe makes a Stripe account the tenant's provider.
 func (b *biller) useStripe(account string) {
 	b.Helper()
 	b.connectTo(metering.Provider{Kind: metering.Stripe, Invoices: true, Account: account})
 }
 
-// useMode makes an account of Stripe's the tenant's provider, in one of its modes.
+// useMode makes a Stripe account the tenant's provider, in live or test mode.
 func (b *biller) useMode(account string, live bool) {
 	b.Helper()
 	b.connectTo(metering.Provider{Kind: metering.Stripe, Invoices: true, Account: account, Livemode: &live})
 }
 
-// link gives the meter a place at Stripe: cus_1, subscribed for a period.
+// link stores the customer's state at Stripe: cus_1 with a subscription in a period, and a destination of the meter.
 func (b *biller) link(subscription string, period metering.Range, destination billing.Destination) {
 	b.Helper()
 	b.exec(`update customers set billing_provider_id = 'cus_1' where tenant_id = $1 and id = $2`, b.tenant, b.customer.ID)
@@ -43,14 +43,14 @@ var (
 	asRecord = billing.Destination{Method: stripe.UsageRecord, Counting: billing.Replaces, Target: "si_1", Address: calls, WholeUnits: true, NotNegative: true, OnlyWhileRun: true}
 )
 
-// counted has a report accepted and seen counted.
+// counted marks a report as accepted, and then as counted by the provider.
 func (b *biller) counted(report uuid.UUID) {
 	b.Helper()
 	b.complete(report, billing.Accepted)
 	b.saw(billing.Counted, report)
 }
 
-// reportAll sends whatever there is and has it counted, and returns the sum of what went out.
+// reportAll sends reports until none is left, marks them as counted, and returns the sum of their quantities.
 func (b *biller) reportAll() (sum metering.Decimal) {
 	b.Helper()
 	for {
@@ -105,7 +105,7 @@ func TestWindowsAreWorthOnlyWhatOthersHaveNotBilled(t *testing.T) {
 
 func TestASubscriptionThatBeganEarlierIsNotReportedAgain(t *testing.T) {
 	t.Parallel()
-	b, month := newOldBiller(t) // the 15th
+	b, month := newOldBiller(t) // the clock shows the 15th
 	b.accept()
 	b.useStripe("acct_1")
 	b.use("10")
@@ -125,7 +125,7 @@ func TestUsageOfTheNextWindowIsNotForgotten(t *testing.T) {
 	b.link("sub_1", month, asWindow)
 	b.now = b.now.Add(50 * time.Minute)
 	b.use("1")
-	b.useAt("2", b.now.Add(20*time.Minute)) // somebody's clock is ahead
+	b.useAt("2", b.now.Add(20*time.Minute)) // the sender's clock is ahead
 	require.Equal(t, "1", b.reportAll().String())
 	b.now = b.now.Add(30 * time.Minute)
 	page, err := b.store.Ledger.OutOfSync(t.Context(), b.tenant, 0, 10, b.now)
@@ -194,7 +194,7 @@ func TestLastCountsAllOfASubscriptionsPeriod(t *testing.T) {
 	require.Equal(t, "8", b.reportAll().String(), "Stripe bills the subscription's period by the last event")
 	require.Empty(t, b.plan(anew).Send)
 
-	b.useAt("1", month.End.Add(-time.Hour)) // in the grace of our former period
+	b.useAt("1", month.End.Add(-time.Hour)) // within the grace of the customer's previous period
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
 	var reported []string
 	for open := b.plan(anew).Send; len(open) > 0; open = b.plan(anew).Send {

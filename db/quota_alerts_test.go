@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// limit sets a quota of the biller's meter and customer.
+// limit sets a hard quota on the meter for the customer.
 func (w *watcher) limit(limit string, period metering.QuotaPeriod) db.StoredQuota {
 	w.Helper()
 	set, err := w.store.Quotas.Set(w.Context(), w.tenant, metering.Operator, metering.Quota{

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// quotaModel is a list of everything that was used and reserved, in whole units.
+// quotaModel is a model of quotas: it records all usage and reservations, in whole units.
 type quotaModel struct {
 	*limited
 
@@ -28,7 +28,7 @@ type quotaModel struct {
 type modelledQuota struct {
 	limit  int64
 	hard   bool
-	model  string // "": all
+	model  string // "" for all models
 	period metering.QuotaPeriod
 }
 
@@ -39,7 +39,7 @@ type modelledUse struct {
 }
 
 type modelledReservation struct {
-	modelledUse // at is the grant
+	modelledUse // at is the time of the grant
 
 	expires time.Time
 	ended   bool
@@ -48,8 +48,7 @@ type modelledReservation struct {
 
 var models = []string{"a", "b"}
 
-// in reports whether an instant lies in the window of the quota that now lies in. All windows of
-// these quotas are of UTC.
+// in reports whether an instant lies in the same window of the quota as now. All windows of these quotas are in UTC.
 func (q modelledQuota) in(now, at time.Time) bool {
 	switch q.period {
 	case metering.PerHour:
@@ -60,7 +59,7 @@ func (q modelledQuota) in(now, at time.Time) bool {
 	return true
 }
 
-// levels returns what is used and reserved of a quota now.
+// levels returns the used and the reserved amount of a quota at the model's time.
 func (m *quotaModel) levels(q modelledQuota) (used, reserved int64) {
 	for _, u := range m.used {
 		if q.in(m.now, u.at) && (q.model == "" || q.model == u.model) {
@@ -75,7 +74,7 @@ func (m *quotaModel) levels(q modelledQuota) (used, reserved int64) {
 	return used, reserved
 }
 
-// allows decides on an amount as the model does.
+// allows returns the model's decision on an amount.
 func (m *quotaModel) allows(model string, amount int64) (allowed, exceeded bool) {
 	allowed = true
 	for _, q := range m.quotas {
@@ -151,7 +150,7 @@ func (m *quotaModel) settle(rt *rapid.T) {
 		if err != nil {
 			require.Equal(m, metering.CodeConflict, metering.CodeOf(err))
 		}
-		return // the same events by chance, or others
+		return // a repeat succeeds only with the same events
 	}
 	require.NoError(m, err)
 	r.ended, r.settled = true, true
@@ -182,7 +181,7 @@ func (m *quotaModel) wait(rt *rapid.T) {
 
 func (m *quotaModel) fold(*rapid.T) { require.NoError(m, m.store.Folds.Tenant(m.Context(), m.tenant)) }
 
-// requireLevels requires that the service says of each quota what the model says.
+// requireLevels requires that the service returns the same levels and decisions as the model.
 func (m *quotaModel) requireLevels(*rapid.T) {
 	levels, err := m.store.Quotas.OfCustomer(m.Context(), m.tenant, m.customer.ID, m.now)
 	require.NoError(m, err)

@@ -14,14 +14,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// limited is a tenant with the customer acme, for whom quotas are set.
+// limited is a tenant with the customer acme, for which tests set quotas.
 type limited struct {
 	*testing.T
 
 	store    *db.DB
 	tenant   metering.TenantID
 	customer metering.Customer
-	meter    metering.Meter // of events of type call, by model
+	meter    metering.Meter // sums events of type call, by model
 	writer   *db.Writer
 }
 
@@ -30,7 +30,8 @@ func newLimited(t *testing.T) *limited {
 	return newLimitedOn(t, dbtest.Open(t))
 }
 
-// newLimitedOn is for tests that sweep, which deletes rows of every tenant.
+// newLimitedOn is newLimited on a given store. Tests that call Sweep need a store of their own, because Sweep deletes
+// rows of all tenants.
 func newLimitedOn(t *testing.T, store *db.DB) *limited {
 	t.Helper()
 	l := &limited{T: t, store: store, tenant: dbtest.Tenant(t, store).ID}
@@ -218,14 +219,15 @@ func TestACustomerHasABoundedNumberOfQuotas(t *testing.T) {
 	for n := range metering.MaxQuotas {
 		l.quota("1", metering.HardQuota, metering.PerDay, ofModel(fmt.Sprint(n)))
 	}
-	l.quota("2", metering.HardQuota, metering.PerDay, ofModel("0")) // which there is
+	l.quota("2", metering.HardQuota, metering.PerDay, ofModel("0")) // a quota that exists already
 	limit := metering.Whole(1)
 	_, err := l.store.Quotas.Set(t.Context(), l.tenant, metering.Operator, metering.Quota{CustomerID: l.customer.ID, Meter: l.meter, Limit: &limit, Mode: metering.HardQuota, Period: metering.PerDay}, november)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	require.ErrorContains(t, err, "the customer already has 100 quotas, the maximum; delete one first")
 }
 
-// Three replicas of the API answer a thousand requests for one unit each.
+// TestAThousandRequestsAtOnceAreGrantedUpToTheLimit sends a thousand concurrent requests for one unit each to three
+// replicas of the API.
 func TestAThousandRequestsAtOnceAreGrantedUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// chunkScans is how often each chunk was scanned, of a hypertable and from an instant on.
+// chunkScans is the number of scans of each chunk of the hypertables.
 type chunkScans map[chunk]int
 
 type chunk struct {
@@ -26,8 +26,8 @@ type chunk struct {
 
 func (c chunk) contains(at time.Time) bool { return !at.Before(c.start) && at.Before(c.end) }
 
-// chunkScansOf ends all other connections first: each says what it did at the latest
-// when it ends.
+// chunkScansOf returns the scans so far. It terminates all other connections first, because a connection may report its
+// statistics only when it ends.
 func chunkScansOf(t *testing.T, conn *pgx.Conn) chunkScans {
 	t.Helper()
 	dbtest.Eventually(t, func() error {
@@ -56,10 +56,10 @@ func chunkScansOf(t *testing.T, conn *pgx.Conn) chunkScans {
 	return scans
 }
 
-// A read scans no chunk that its window does not have, however many there are: of events
-// only those of the hours that the window cuts, and of hours none that a total has in
-// months; also with the plan that PostgreSQL keeps after some executions, which leaves
-// chunks out as it runs.
+// TestReadsScanOnlyTheChunksOfTheirWindow checks that a read scans no chunk outside its window, however many chunks
+// there are. A read scans events only for hours that the window covers in part. A total scans no hours that months
+// cover. The same holds for the generic plan that PostgreSQL uses after some executions, which excludes chunks at run
+// time.
 func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -87,7 +87,7 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 	store.Close()
 
 	month := metering.WindowOf(now, metering.Month, time.UTC)
-	weeksBack := metering.Range{Start: now.AddDate(0, 0, -7*30-3), End: now.AddDate(0, 0, -7*10-3)} // cuts an hour at both ends
+	weeksBack := metering.Range{Start: now.AddDate(0, 0, -7*30-3), End: now.AddDate(0, 0, -7*10-3)} // covers an hour in part at both ends
 	months := metering.Split(weeksBack, time.UTC).Months
 	windows := func(ctx context.Context, s *db.DB, groups map[string][]json.RawMessage) error {
 		page, err := s.Usage.Windows(ctx, tenant.ID, db.WindowQuery{
@@ -136,7 +136,8 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 		{"breakdown of a time zone", weeksBack, func(ctx context.Context, s *db.DB) error {
 			return breakdown(ctx, s, metering.Location("Europe/Berlin"), true)
 		}},
-		// Of a customer without a stored period also what came before it was created, where its first one may begin.
+		// For a customer without a stored period, a preview also reads events before the creation, where the first
+		// period may begin.
 		{"preview", metering.Range{Start: now.Add(-tenant.Grace).AddDate(0, 0, -33), End: month.End}, func(ctx context.Context, s *db.DB) error {
 			_, err := s.Ledger.Preview(ctx, tenant.ID, acme.ID, now)
 			return err

@@ -12,13 +12,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// far is the receiving end: of each period it keeps what came last by number.
+// far is a receiver of statements. For each period, it keeps the statement with the highest sequence.
 type far struct {
-	bodies map[int64]string // that it has taken
-	no     map[int64]bool   // which numbers it has refused
-	last   map[string]int64 // by the period's start
+	bodies map[int64]string // accepted statements by sequence
+	no     map[int64]bool   // refused sequences
+	last   map[string]int64 // highest sequences by the period's start
 	held   map[string]owed
-	late   map[string]map[string]owed // by the starts of the target and of the closed period
+	late   map[string]map[string]owed // by the starts of the target period and of the closed period
 }
 
 type owed struct{ usage, amount metering.Decimal }
@@ -31,8 +31,8 @@ func newFar() *far {
 	return &far{bodies: map[int64]string{}, no: map[int64]bool{}, last: map[string]int64{}, held: map[string]owed{}, late: map[string]map[string]owed{}}
 }
 
-// billed is what all of these receivers hold for each period, and what has been
-// added to each since it was closed.
+// billed returns the totals that all of these receivers hold for each period, and the late additions to each closed
+// period.
 func billed(all map[string]*far) (held, late map[string]owed) {
 	held, late = map[string]owed{}, map[string]owed{}
 	for _, f := range all {
@@ -68,7 +68,7 @@ func (m *machine) arrive(t *rapid.T, s *sender) {
 	}
 }
 
-// expected is what the receiver ought to hold for each period.
+// expected returns the totals that the receivers must hold for each period.
 func (m *machine) expected() map[string]owed {
 	expected := map[string]owed{}
 	for period, used := range m.used {
@@ -87,7 +87,7 @@ func (m *machine) priceOf(period string, start time.Time) billing.Price {
 	return price
 }
 
-// expectedLate is what ought to have been added to each closed period.
+// expectedLate returns the late usage and the amount that must have been added to each closed period.
 func (m *machine) expectedLate() map[string]owed {
 	expected := map[string]owed{}
 	for period, late := range m.late {
@@ -98,8 +98,8 @@ func (m *machine) expectedLate() map[string]owed {
 	return expected
 }
 
-// requireBilled says whether the receivers hold what was used, each period as
-// it was closed, and what came later as adjustments that add up.
+// requireBilled requires that the receivers hold the usage of each period as it was closed, and late usage as
+// adjustments that add up.
 func (m *machine) requireBilled(t *rapid.T) {
 	held, late := billed(m.accounts)
 	if got, want := fmt.Sprint(held), fmt.Sprint(m.expected()); got != want {
@@ -119,9 +119,8 @@ func (m *machine) requireBilled(t *rapid.T) {
 	m.requireClosed(t)
 }
 
-// requireBilledTogether says whether the receivers hold what was used, each
-// period with its adjustments: what a former receiver turns out to lack once the
-// period is closed is one.
+// requireBilledTogether requires that the receivers hold the usage of each period together with its adjustments. Usage
+// that a previous receiver turns out to lack after the period is closed becomes an adjustment.
 func (m *machine) requireBilledTogether(t *rapid.T) {
 	held, late := billed(m.accounts)
 	came := m.expectedLate()
@@ -134,7 +133,7 @@ func (m *machine) requireBilledTogether(t *rapid.T) {
 	m.requireClosed(t)
 }
 
-// requireClosed holds the totals of the closed periods to what was used before.
+// requireClosed requires that the stored totals of the closed periods equal the usage before they closed.
 func (m *machine) requireClosed(t *rapid.T) {
 	rows, err := m.conn.Query(m.Context(), `
 		select to_char(p.starts_at at time zone 'UTC', 'YYYY-MM-DD'), t.usage, t.charge

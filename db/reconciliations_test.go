@@ -18,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// books is a tenant whose closed periods a provider with invoices bills.
+// books is a tenant with a provider that bills closed periods on invoices.
 type books struct {
 	*dbtest.Books
 	store    *db.DB
@@ -45,7 +45,7 @@ func (b *books) before(months int) metering.Range {
 	return billing.CalendarPeriod(clock.Now().AddDate(0, -months, 0), time.UTC)
 }
 
-// closed is a period that came to 10 units, of which the provider has counted 9.
+// closed creates a closed period with a total of 10 units, of which the provider has counted 9.
 func (b *books) closed(month metering.Range) metering.PeriodID {
 	b.Helper()
 	id := b.Period(b.customer.ID, month, true)
@@ -54,8 +54,7 @@ func (b *books) closed(month metering.Range) metering.PeriodID {
 	return id
 }
 
-// stands writes down how the reconciliation of such a period stands: 7 units
-// are on invoices.
+// stands stores a reconciliation of such a period in a state. Invoices have 7 of its units.
 func (b *books) stands(period metering.PeriodID, state billing.ReconciliationState) {
 	b.Helper()
 	billed := metering.Whole(10)
@@ -80,7 +79,7 @@ func (b *books) decide(period metering.PeriodID, d billing.Decision, note string
 		db.Verdict{Decision: d, Actor: "key_1", Note: note}, clock.Now())
 }
 
-// rows is how many reconciliations were written down.
+// rows returns the number of stored reconciliations.
 func (b *books) rows() (n int) {
 	b.Helper()
 	require.NoError(b, b.conn.QueryRow(b.Context(), `select count(*) from billing_reconciliations where tenant_id = $1`, b.tenant).Scan(&n))
@@ -168,8 +167,8 @@ func TestInvoicesOfTestModeAreOfPeriodsThatClosedInIt(t *testing.T) {
 	require.Len(t, r.Invoices, 1)
 }
 
-// everyState has, of each of two customers, an open period, one of which nothing
-// was reported, and a closed one in each state: the newest in that which comes last.
+// everyState creates periods for each of two customers: an open one, a closed one without reports, and a closed one in
+// each state. The newest of those with a state has the last state.
 func (b *books) everyState() (all []db.ReconciliationKey) {
 	b.Helper()
 	acme := b.customer
@@ -178,7 +177,7 @@ func (b *books) everyState() (all []db.ReconciliationKey) {
 		for i, state := range billing.ReconciliationState("").Values() {
 			period := b.closed(b.before(20 - i))
 			if state != billing.ReconciliationOpen {
-				b.stands(period, billing.ReconciliationDisputed) // the last one holds
+				b.stands(period, billing.ReconciliationDisputed) // the last reconciliation applies
 				b.stands(period, state)
 			}
 			all = append([]db.ReconciliationKey{{Period: period, Meter: b.meter.ID}}, all...)
@@ -249,7 +248,8 @@ func TestWhatNoProviderWithInvoicesBillsIsNotReconciled(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
 
-// What agrees, and what somebody has decided on, is settled.
+// TestWhatIsNotSettledIsListed checks that Unresolved skips reconciliations that agree, and those on which an operator
+// has decided.
 func TestWhatIsNotSettledIsListed(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

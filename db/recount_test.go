@@ -16,10 +16,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// counted is every event of a tenant as each complete meter version should count
-// it: by SQL over the raw events alone, with the database's own time zones and
-// its own idea of a number. No code is shared with what it checks, but the
-// dictionary of groups, which says which groups found room.
+// counted is the SQL of every event of a tenant, as each complete meter version must count it. It counts the raw
+// events, with PostgreSQL's own time zones and numeric type. It shares no code with the code under test. It takes only
+// the groups from the tested rollups, because usage_groups shows which groups had room.
 const counted = `
 	select e.customer_id, e.ts, e.value, g.id as meter_version_id, g.timezone, e.ts at time zone g.timezone as local,
 	  coalesce(u.group_id, o.group_id) as group_id,
@@ -43,7 +42,7 @@ const counted = `
 	left join usage_groups o on o.tenant_id = e.tenant_id and o.meter_version_id = g.id and o.group_key = '{"$other": true}'
 	where e.tenant_id = @tenant`
 
-// buckets says where the local window of an event begins and ends.
+// buckets is the SQL of the start and the end of an event's local window.
 var buckets = map[metering.Granularity][2]string{
 	metering.Hour:  {`ts - (local - date_trunc('hour', local))`, `ts - (local - date_trunc('hour', local)) + interval '1 hour'`},
 	metering.Day:   {`date_trunc('day', local) at time zone timezone`, `(date_trunc('day', local) + interval '1 day') at time zone timezone`},
@@ -51,9 +50,8 @@ var buckets = map[metering.Granularity][2]string{
 	metering.Month: {`date_trunc('month', local) at time zone timezone`, `(date_trunc('month', local) + interval '1 month') at time zone timezone`},
 }
 
-// requireRollupsEqualARecount compares every row of the rollups with the raw
-// events, the tenant's own rows with the sum of its customers', and lists what
-// differs.
+// requireRollupsEqualARecount compares every row of the rollups with the raw events, and lists the differences. The
+// tenant's own rows must equal the sums over its customers.
 func requireRollupsEqualARecount(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) {
 	t.Helper()
 	for g, table := range map[metering.Granularity]string{metering.Hour: "usage_hours", metering.Month: "usage_months"} {
@@ -87,7 +85,7 @@ func requireRollupsEqualARecount(t testing.TB, conn *pgx.Conn, tenant metering.T
 	}
 }
 
-// recountedWindows is what Usage.Windows should answer, page upon page.
+// recountedWindows returns the windows that Usage.Windows must return over all pages.
 func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q db.WindowQuery) (windows []db.Window) {
 	t.Helper()
 	bucket := buckets[q.Granularity]
@@ -137,7 +135,7 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 	return windowsBy(t, q.GroupBy, windows)
 }
 
-// windowsBy adds up windows of groups that differ in no property of by.
+// windowsBy sums the windows of groups that have the same values of the properties in by. A nil by changes nothing.
 func windowsBy(t testing.TB, by []string, windows []db.Window) (joined []db.Window) {
 	t.Helper()
 	if by == nil {
@@ -160,8 +158,8 @@ func windowsBy(t testing.TB, by []string, windows []db.Window) (joined []db.Wind
 	return joined
 }
 
-// requireWindowsEqualARecount reads the query page by page and compares every
-// window, subtotal and total.
+// requireWindowsEqualARecount reads the query page by page, and compares every window, subtotal and total with a
+// recount.
 func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID, q db.WindowQuery) {
 	t.Helper()
 	want := recountedWindows(t, conn, tenant, q)
@@ -200,8 +198,7 @@ func shown(windows []db.Window) (lines []string) {
 	return lines
 }
 
-// requireTotalsEqualARecount compares MeterTotals of one customer, or of the
-// whole tenant.
+// requireTotalsEqualARecount compares MeterTotals of one customer, or of the whole tenant, with a recount.
 func requireTotalsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID, customer metering.CustomerID, r metering.Range) {
 	t.Helper()
 	totals, err := store.Usage.MeterTotals(t.Context(), tenant, customer, r)
@@ -221,8 +218,7 @@ func requireTotalsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tena
 	}
 }
 
-// close closes a customer's periods as of now, the way a period is closed:
-// under the tenant's lock, with a new epoch.
+// closePeriods closes periods of a customer as the service does: under the tenant's lock, with a new epoch.
 func closePeriods(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, customer metering.CustomerID, periods ...metering.Range) {
 	t.Helper()
 	err := pgx.BeginFunc(context.Background(), conn, func(tx pgx.Tx) error {
@@ -242,7 +238,7 @@ func closePeriods(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, custom
 	require.NoError(t, err)
 }
 
-// backfill counts the past of a meter version as the workflow does.
+// backfill counts the past events of a meter version as the workflow does.
 func backfill(ctx context.Context, store *db.DB, tenant metering.TenantID, version metering.MeterVersionID) error {
 	days, err := store.Backfills.Days(ctx, tenant, version)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// sender is one attempt at a report, cut into the steps between which a
-// crash may happen. What it holds is what its process would remember.
+// sender is one attempt to send a report, divided into steps between which a crash may happen. Its fields are the state
+// in the memory of the sending process.
 type sender struct {
 	report   uuid.UUID
 	attempt  int
@@ -37,16 +37,16 @@ type sender struct {
 type machine struct {
 	*biller
 	conn     *pgx.Conn
-	used     map[string]metering.Decimal // by the period's start
-	late     map[string]metering.Decimal // what came when the period was closed already
-	closed   map[string]billing.Price    // as of when it was
+	used     map[string]metering.Decimal // usage by the period's start, without late usage
+	late     map[string]metering.Decimal // late usage by the start of the closed period
+	closed   map[string]billing.Price    // prices at the close, by the start of the closed period
 	prices   []billing.Price
 	accounts map[string]*far
-	known    []written // that some process has been handed
+	known    []written // reports that were handed to a process
 	senders  []*sender
 }
 
-// written is a report with its bytes when it was handed out.
+// written is a report with the body that it had when it was handed out.
 type written struct {
 	db.Report
 	body []byte
@@ -81,7 +81,7 @@ func (m *machine) count(value string) {
 	m.used[period] = m.used[period].Add(metering.MustDecimal(value))
 }
 
-// ingestLate comes for any period so far, which may be closed.
+// ingestLate ingests an event of any period so far, which may be closed.
 func (m *machine) ingestLate(t *rapid.T) {
 	value := rapid.SampledFrom([]string{"1", "2.5", "-1", "100.005", "0.000000000001"}).Draw(t, "value")
 	period := rapid.SampledFrom(slices.Sorted(maps.Keys(m.used))).Draw(t, "period")
@@ -96,7 +96,7 @@ func (m *machine) ingestLate(t *rapid.T) {
 	sums[period] = sums[period].Add(metering.MustDecimal(value))
 }
 
-// closeOne closes what is over, whatever is under way.
+// closeOne closes the periods that are due, whatever the state of their reports.
 func (m *machine) closeOne(*rapid.T) {
 	m.closePeriods()
 	rows, err := m.conn.Query(m.Context(), `
@@ -112,20 +112,21 @@ func (m *machine) closeOne(*rapid.T) {
 	}
 }
 
-// closeDue is what the hourly maintenance does once everything answers again.
+// closeDue lets the grace end, sends all reports, and closes the periods that are due, as the hourly maintenance does
+// when everything answers again.
 func (m *machine) closeDue(t *rapid.T) {
 	m.wait(t)
 	m.quiesce(t)
 	m.closeOne(t)
 }
 
-// wait is longer than the grace.
+// wait advances the clock by more than the grace.
 func (m *machine) wait(*rapid.T) {
 	m.now = m.now.Add(80 * time.Hour)
 	m.count("0")
 }
 
-// turn is the end of a month: the next one is billed, from nothing.
+// turn advances the clock past the end of the month. The next month is billed from zero.
 func (m *machine) turn(*rapid.T) {
 	m.now = billing.CalendarPeriod(m.now, time.UTC).End.Add(time.Hour)
 	m.count("0")
@@ -180,15 +181,15 @@ func (m *machine) leaseIt(r written) {
 	m.senders = append(m.senders, &sender{report: r.ID, attempt: leased.Attempt, account: leased.Provider.Address, body: leased.Body})
 }
 
-// deliver lets the receiver take it, or refuse it, or do so unheard.
+// deliver draws the fate of a report that is being sent. The receiver accepts it, accepts it and the response is lost,
+// refuses it, or never receives it.
 func (m *machine) deliver(t *rapid.T) {
 	if s, ok := pick(t, m.senders, "sender"); ok {
 		m.meet(t, s, "taken", "taken", "unheard", "lost", "refused")
 	}
 }
 
-// deliverConsistently is deliver to a receiver that never says two things of
-// one report.
+// deliverConsistently is deliver to a receiver that never both accepts and refuses one report.
 func (m *machine) deliverConsistently(t *rapid.T) {
 	if s, ok := pick(t, m.senders, "sender"); ok {
 		m.meetConsistently(t, s)
@@ -207,7 +208,7 @@ func (m *machine) meetConsistently(t *rapid.T, s *sender) {
 	}
 }
 
-// meet lets one of some fates meet what is sent.
+// meet applies one of the fates to the report that is being sent.
 func (m *machine) meet(t *rapid.T, s *sender, fates ...string) {
 	switch rapid.SampledFrom(fates).Draw(t, "fate") {
 	case "taken":
@@ -221,8 +222,7 @@ func (m *machine) meet(t *rapid.T, s *sender, fates ...string) {
 	}
 }
 
-// moveWhileSending sends something new, and has another account used before
-// the answer is heard.
+// moveWhileSending sends a new report, and switches to a random account before the response is received.
 func (m *machine) moveWhileSending(t *rapid.T) {
 	m.quiesce(t)
 	m.ingest(t)
@@ -232,8 +232,8 @@ func (m *machine) moveWhileSending(t *rapid.T) {
 	m.useProvider(rapid.SampledFrom(slices.Sorted(maps.Keys(m.accounts))).Draw(t, "account"))
 }
 
-// resolve is what an operator does about everything in doubt, who looks at what
-// the receiver has. Nobody is still sending it.
+// resolve resolves all reports with an unknown outcome, as an operator does after a check of the receiver. No process
+// is still sending these reports.
 func (m *machine) resolve(*rapid.T) {
 	rows, err := m.conn.Query(m.Context(), `
 		select r.id, r.number, c.address
@@ -275,7 +275,7 @@ func (m *machine) release(t *rapid.T) {
 
 func (m *machine) expire(*rapid.T) { m.now = m.now.Add(lease) }
 
-// quiesce is what a worker does once everything answers again.
+// quiesce sends reports until none is left, as a worker does once everything answers again.
 func (m *machine) quiesce(t *rapid.T) {
 	for range 200 {
 		m.now = m.now.Add(lease)
@@ -319,9 +319,9 @@ func TestPropertyWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 	})
 }
 
-// With accounts that change, no usage is billed twice or not at all: what all
-// accounts hold adds up to what was used, whichever answers were heard, once an
-// operator has resolved what is in doubt.
+// TestPropertyWhateverAccountIsUsedNothingIsBilledTwice checks that usage is billed exactly once when accounts change.
+// The totals of all accounts add up to the usage, whichever responses were received, once an operator has resolved the
+// unknown outcomes.
 func TestPropertyWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)

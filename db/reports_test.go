@@ -49,7 +49,7 @@ func TestALeaseKeepsOthersFromSending(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.use("1")
-	b.now = metering.Instant(b.now) // as the database keeps it
+	b.now = metering.Instant(b.now) // in the precision of the database
 	s := b.next(0)
 	first := b.lease(s.ID)
 	b.now = b.now.Add(10 * time.Second)
@@ -108,7 +108,7 @@ func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
 	require.Equal(t, "2", theirs.accept().Data.Meters[0].Usage.String())
 }
 
-// take plans, and leases the first report.
+// take plans the reports and leases the first one.
 func (b *biller) take(after int64) db.Planned {
 	b.Helper()
 	planned, err := b.store.Ledger.Plan(b.Context(), b.tenant, b.customer.ID, db.Pass{After: after, Lease: lease}, dbtest.Frame, b.now)
@@ -164,7 +164,8 @@ func TestAReportIsRecordedWithItsAcceptance(t *testing.T) {
 	require.Nil(t, none.Leased)
 }
 
-// Two open periods are reported one after the other: there is more after the first.
+// TestTheLastStatementIsThatOfTheLastPeriod checks that two open periods are reported one after the other, and that
+// More is set for the first.
 func TestTheLastStatementIsThatOfTheLastPeriod(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -15,7 +15,8 @@ func (b *biller) resolve(report uuid.UUID, state billing.State) error {
 	return b.store.Ledger.Resolve(b.Context(), b.tenant, db.Resolution{Report: report, State: state, Actor: "key_1", Reason: "as its log says"}, b.now)
 }
 
-// requireResolved says that an operator has decided on a report in doubt, once.
+// requireResolved requires that an operator has resolved the report with the outcome, and that it cannot be resolved
+// again.
 func (b *biller) requireResolved(report uuid.UUID, outcome billing.State) {
 	b.Helper()
 	state, response := b.state(report)
@@ -26,11 +27,11 @@ func (b *biller) requireResolved(report uuid.UUID, outcome billing.State) {
 	require.Equal(b, []string{report.String() + " " + string(outcome)}, b.audited("report.resolve"))
 }
 
-// receiver is who takes a report: another one each time that it is asked for.
+// receiver is a kind of provider that receives reports. Its function use makes an account the tenant's provider.
 type receiver struct {
 	name string
 	use  func(b *biller, account string, month metering.Range)
-	rest func(b *biller) string // what it is reported next, of all; "": nothing
+	rest func(b *biller) string // sends the next reports and returns the total usage reported to this receiver; "" if there are none
 }
 
 var receivers = []receiver{

@@ -13,12 +13,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// billedThere is a receiver that lives on while the database is restored: of
-// each period it bills the statement with the highest sequence.
+// billedThere is a receiver that keeps its state while the database is restored. It bills the statement with the
+// highest sequence of each period.
 type billedThere struct {
 	sequence map[time.Time]int64
 	usage    map[time.Time]string
-	amount   map[time.Time]metering.Decimal // with what it carries of closed periods
+	amount   map[time.Time]metering.Decimal // including adjustments of closed periods
 	bodies   map[int64]message
 }
 
@@ -42,7 +42,7 @@ func (r *billedThere) take(t testing.TB, m message) {
 	}
 }
 
-// takeAll has the receiver take all that there is to report.
+// takeAll sends all planned statements to the receiver.
 func (r *billedThere) takeAll(b *biller) {
 	b.Helper()
 	for planned := b.plan(anew); len(planned.Send) > 0; planned = b.plan(anew) {
@@ -50,7 +50,8 @@ func (r *billedThere) takeAll(b *biller) {
 	}
 }
 
-// restored are the biller's database and client once that was restored.
+// restored replaces the biller's database by the restored backup, raises the epoch, and ingests the events that the
+// client kept. It returns a biller on the restored database.
 func (b *biller) restored(backup string, kept []metering.Event) (db.Restored, *biller) {
 	b.Helper()
 	b.writer.Close()
@@ -68,7 +69,7 @@ func (b *biller) restored(backup string, kept []metering.Event) (db.Restored, *b
 	return raised, &after
 }
 
-// keep sends an event and returns it.
+// keep ingests an event and returns it.
 func (b *biller) keep(value string) metering.Event {
 	b.Helper()
 	event := dbtest.Event(b, "api_call", "acme", b.now, value, uuid.NewString(), "")
@@ -92,7 +93,7 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			kept := []metering.Event{b.keep("10")}
 			there.take(t, b.accept())
 			kept = append(kept, b.keep("5"))
-			planned := b.plan(anew) // it was never sent when the backup is made
+			planned := b.plan(anew) // not sent yet when the backup is made
 			b.writer.Close()
 			b.store.Close()
 			backup := dbtest.Copy(t, address)
@@ -127,9 +128,9 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 	}
 }
 
-// The statement that carries late usage was on its way when its period closed and
-// the backup was made, and arrived since. The next period carries that usage now, so
-// the closed one is stated once more, without it.
+// TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce makes the backup while a statement that includes late
+// usage is planned and its period is closed. The statement arrives after the backup. After the restore, the next period
+// includes that usage, so the closed period is stated once more, without it.
 func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -171,7 +172,8 @@ func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T)
 	require.Empty(t, after.outOfSync())
 }
 
-// A period takes what is sent again for the grace, before it closes.
+// TestARestoredPeriodClosesOnceItsGraceIsOverAgain checks that a restored period accepts events that are sent again for
+// the duration of the grace, before it closes.
 func TestARestoredPeriodClosesOnceItsGraceIsOverAgain(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -213,8 +215,8 @@ func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
 	require.Greater(t, dbtest.Customer(t, store, tenant, "after").ID, before.ID+2_000_000)
 }
 
-// Who was not read between two restores does not know what was reported after the
-// first of them, whatever others were reported since.
+// TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown checks KnownAt of a customer with no reading between two
+// restores. It stays that of the first restore, whatever was reported for other customers since.
 func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

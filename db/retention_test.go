@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// keeper is a database of its own, because the edge of its events is everybody's,
-// with a tenant whose customers have no period that holds events back.
+// keeper is a tenant in a database of its own, because all tenants share the instant from which events are kept. By
+// default, its customers have no periods for which events must be kept.
 type keeper struct {
 	*testing.T
 	store  *db.DB
@@ -39,7 +39,7 @@ func newKeeperAt(t *testing.T, store *db.DB, address string) *keeper {
 	return newKeeper(t, store, conn, "UTC")
 }
 
-// daysAgo is an instant of the day so many days back.
+// daysAgo returns 10:07 UTC on the day the given number of days ago.
 func (k *keeper) daysAgo(days int) time.Time {
 	return k.now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -days).Add(10*time.Hour + 7*time.Minute)
 }
@@ -77,8 +77,7 @@ func (k *keeper) customer(externalID string) metering.CustomerID {
 	return c.ID
 }
 
-// usage is everything that can be read of these customers' totals: windows,
-// groups and totals of every meter by month, day and hour.
+// usage returns the totals, windows and groups of these customers, for every meter and granularity.
 func (k *keeper) usage(r metering.Range, customers ...string) (lines []string) {
 	k.Helper()
 	meters, err := dbtest.Items(k.store.Meters.List(k.Context(), k.tenant, 0, 100, false))
@@ -185,7 +184,7 @@ func TestBehindTheEdgeOnlyWholeBucketsAreServed(t *testing.T) {
 	}
 	for place, ragged := range map[string]metering.Range{
 		"query.start": {Start: quarter.Add(-time.Microsecond), End: k.now},
-		"query.end":   {Start: quarter, End: edge.Add(time.Minute)}, // within the hour in which the edge lies
+		"query.end":   {Start: quarter, End: edge.Add(time.Minute)}, // within the hour that contains the edge
 	} {
 		for _, err := range read(ragged) {
 			var refused *metering.Error
@@ -246,14 +245,14 @@ func TestWhatBillingMayNeedIsNotDropped(t *testing.T) {
 	}
 
 	k.exec(`update customers set created_at = $2 where id = $1`, acme, k.daysAgo(250))
-	edgeAfter(k.daysAgo(250 + 3 + 32)) // no period is decided yet: the first may begin in a month that ended less than the grace before
+	edgeAfter(k.daysAgo(250 + 3 + 32)) // the first period is not decided yet: it may begin in a month that ended less than the grace before the creation
 
 	period := func(start, end time.Time, closed bool) {
 		k.exec(`insert into billing_periods (tenant_id, customer_id, starts_at, ends_at, closed_at) values ($1, $2, $3, $4, case when $5 then $4::timestamptz end)`,
 			k.tenant, acme, start, end, closed)
 	}
 	period(k.daysAgo(250), k.daysAgo(200), true)
-	edgeAfter(k.daysAgo(200)) // where the chain will go on
+	edgeAfter(k.daysAgo(200)) // where the next period will begin
 	period(k.daysAgo(200), k.daysAgo(130), false)
 	period(k.daysAgo(130), k.daysAgo(10), false)
 	edgeAfter(k.daysAgo(200))
@@ -312,7 +311,7 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 				seen := make(map[string]bool)
 				for range 60 {
 					var batch []metering.Event
-					for range 5 { // again and again the same keys, at the same instants
+					for range 5 { // the same keys at the same instants, repeatedly
 						days := 40 + random.IntN(60)
 						batch = append(batch, dbtest.Event(t, "call", "acme", k.daysAgo(days), "1", fmt.Sprint(sender, "-", days), ""))
 					}
@@ -345,7 +344,7 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 			default:
 				days = max(45, days-7)
 				_, err := store.Maintenance.Retain(t.Context(), k.now.AddDate(0, 0, -days), k.now)
-				if metering.CodeOf(err) != metering.CodeOverloaded { // somebody is making the chunk anew; it goes next time
+				if metering.CodeOf(err) != metering.CodeOverloaded { // a writer is creating the chunk again; the next call drops it
 					require.NoError(t, err)
 				}
 			}
@@ -366,8 +365,8 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 	})
 }
 
-// A subscription's period, which begins and ends in the middle of an hour, so
-// that its late usage is counted from events.
+// TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone uses a subscription's period that begins and ends in the
+// middle of an hour, so that its late usage is counted from events.
 func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -384,7 +383,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	b.now = closed.End.Add(72 * time.Hour)
 	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
-	b.useAt("100", start.Add(time.Minute)) // both in the hour that the start cuts
+	b.useAt("100", start.Add(time.Minute)) // this event and the next are in hours that the period covers in part
 	b.useAt("40", closed.End.Add(-time.Minute))
 	carried := adjustments(t, b.accept())
 	require.Len(t, carried, 1)
@@ -421,8 +420,8 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	retain()
 }
 
-// What came late for one customer cannot be counted: theirs alone waits, and no
-// event goes before it is.
+// TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses makes the settlement of one customer's late usage fail. Only
+// that settlement is delayed, and no events are dropped until it succeeds.
 func TestOneWhoseLateUsageCannotBeCountedHoldsUpNobodyElses(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -17,12 +17,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestPropertyDroppingRetiredVersionsChangesNoUsage lets a meter count in other ways between events,
-// late ones too, and compares all usage before and after the rollups of retired versions are
-// dropped, and with a recount.
+// TestPropertyDroppingRetiredVersionsChangesNoUsage changes a meter's definition between events, including late ones.
+// It compares all usage before and after the rollups of retired versions are dropped, and with a recount.
 func TestPropertyDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 	t.Parallel()
-	store, address := dbtest.Fresh(t) // versions are dropped over all tenants
+	store, address := dbtest.Fresh(t) // DropRetired drops versions of all tenants
 	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
@@ -77,7 +76,7 @@ func TestPropertyDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 	})
 }
 
-// usageOf is what reads and billing see of the tenant's usage.
+// usageOf returns the tenant's windows of the meter, by hour and by month.
 func usageOf(t testing.TB, store *db.DB, tenant metering.TenantID, r metering.Range) (usage []string) {
 	t.Helper()
 	for _, granularity := range []metering.Granularity{metering.Hour, metering.Month} {

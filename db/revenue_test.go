@@ -23,11 +23,11 @@ type town struct {
 	random    *rand.Rand
 	meters    []metering.Meter
 	customers []metering.Customer
-	month     metering.Range // the first
+	month     metering.Range // the month in which the customers were created
 }
 
-// newTown has meters in two currencies and one without a price, a plan, and
-// customers since a month that ended long ago.
+// newTown returns a town with meters in two currencies, a meter without a price, and a plan. Its customers were created
+// in a month that ended long ago.
 func newTown(t *testing.T, customers int) *town {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -59,7 +59,8 @@ func (w *town) priceOf(meter metering.MeterID, plan metering.PlanID, currency st
 	})
 }
 
-// some have usage, of some meters, at instants of a range.
+// use ingests events at random instants of a range. Each customer has an event of each meter with a probability of
+// 1/one.
 func (w *town) use(within metering.Range, one int) {
 	var events []metering.Event
 	for _, c := range w.customers {
@@ -78,7 +79,7 @@ func (w *town) use(within metering.Range, one int) {
 	require.NoError(w, err)
 }
 
-// each does something for every nth customer.
+// each calls do for every nth customer.
 func (w *town) each(nth int, do func(i int)) {
 	for i, c := range w.customers {
 		if w.customer = c; i%nth == 0 {
@@ -106,8 +107,8 @@ func (w *town) close() {
 	w.each(1, func(int) { w.closePeriods() })
 }
 
-// subscribe has every nth customer follow a subscription at the provider, where
-// some units are whole, and the others known to be linked to nobody there.
+// subscribe stores that every nth customer follows a subscription at the provider, and that the others have no link
+// there. Some of the subscriptions bill in whole units.
 func (w *town) subscribe(nth int, period metering.Range) {
 	w.each(1, func(i int) {
 		if i%nth != 0 {
@@ -125,7 +126,7 @@ func (w *town) subscribe(nth int, period metering.Range) {
 	})
 }
 
-// compare holds revenue to the statements of all customers.
+// compare requires that the revenue equals the sum of all statements, and returns the revenue.
 func (w *town) compare() map[string]db.Revenue {
 	w.Helper()
 	want, got := w.stated(), w.revenue()
@@ -133,8 +134,8 @@ func (w *town) compare() map[string]db.Revenue {
 	return got
 }
 
-// compareInTest is compare in test mode, in which statements have billed what
-// is not billed revenue.
+// compareInTest is compare for statements that are billed in test mode. It adds billed to unbilled revenue in both
+// sums, because revenue counts these statements as unbilled.
 func (w *town) compareInTest() {
 	w.Helper()
 	want, got := w.stated(), w.revenue()
@@ -147,7 +148,7 @@ func (w *town) compareInTest() {
 	require.Equal(w, digits(want), digits(got))
 }
 
-// stated is the sum of all statements.
+// stated returns the sum of all statements, by month and currency.
 func (w *town) stated() map[string]db.Revenue {
 	w.Helper()
 	want := make(map[string]db.Revenue)
@@ -181,8 +182,8 @@ func (w *town) stated() map[string]db.Revenue {
 	return want
 }
 
-// withThePeriod is what of a closed line is billed with its period: what is
-// lacking is carried, with what came late.
+// withThePeriod returns the amount of a closed line that is billed with its period. An amount that is lacking is rolled
+// forward together with late usage.
 func withThePeriod(l billing.StatementLine) (amount metering.Decimal) {
 	amount = l.Charge
 	for _, s := range l.Working {
@@ -212,8 +213,9 @@ func digits(of map[string]db.Revenue) map[string]string {
 	return all
 }
 
-// Some customers are billed by a webhook and some by nobody, then in test mode,
-// then live, by the calendar and by subscriptions; events come late for each.
+// TestRevenueIsTheSumOfAllStatementsToTheDigit bills some customers by a webhook and some not at all. It then bills in
+// test mode, and then in live mode, by calendar periods and by subscriptions. Late events arrive for the first two
+// months.
 func TestRevenueIsTheSumOfAllStatementsToTheDigit(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 24)
@@ -228,7 +230,7 @@ func TestRevenueIsTheSumOfAllStatementsToTheDigit(t *testing.T) {
 	w.now = over(first)
 	w.each(2, func(int) { w.closePeriods() })
 	w.exec(`update billing_connections set retired_at = validated_at where tenant_id = $1`, w.tenant)
-	w.close() // the others' are billed by nobody
+	w.close() // no provider bills the periods of the others
 	w.compare()
 
 	w.useMode("acct_1", false)
@@ -308,7 +310,8 @@ func TestRevenueIsOfPeriodsThatEndInTheMonthsAskedFor(t *testing.T) {
 	}
 }
 
-// TestReadsOfAllCustomersLetOthersGoFirst counts the turns of operations over all customers.
+// TestReadsOfAllCustomersLetOthersGoFirst counts how often operations over all customers yield to other callers. An
+// operation fails if it gets no turn.
 func TestReadsOfAllCustomersLetOthersGoFirst(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

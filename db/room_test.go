@@ -11,7 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestATenantHasABoundedNumberOfEachEntry fills a tenant up to one entry less than its bound.
+// TestATenantHasABoundedNumberOfEachEntry fills a tenant up to one entry less than each bound, and checks that it
+// accepts only one more.
 func TestATenantHasABoundedNumberOfEachEntry(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

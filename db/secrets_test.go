@@ -73,8 +73,8 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 	}
 }
 
-// Whoever adds a column of bytes says what it holds, and has it sealed again
-// with the others if that is a secret.
+// TestEveryColumnOfBytesIsSealedAHashOrNoSecret fails if a bytea column is added and not listed here. A new column with
+// secrets must also be added to the columns that Rewrap seals again.
 func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
 	t.Parallel()
 	rows, err := dbtest.Conn(t).Query(t.Context(), `

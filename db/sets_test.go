@@ -31,7 +31,7 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"billing_holds state":                words(billing.HoldState("").Values()),
 		"billing_reports state":              words(billing.State("").Values()),
 		"billing_reports mode":               {"live", "shadow"},
-		"billing_reconciliations state":      words(billing.ReconciliationState("").Values())[1:], // an open one is not written down
+		"billing_reconciliations state":      words(billing.ReconciliationState("").Values())[1:], // an open reconciliation is not stored
 		"billing_report_lines component":     words(billing.Component("").Values()),
 		"billing_syncs trigger":              words(metering.Trigger("").Values()),
 		"billing_syncs status":               words(metering.SyncStatus("").Values()),
@@ -58,7 +58,7 @@ var (
 	checkedOne = regexp.MustCompile(`'([^']*)'::text`)
 )
 
-// checkedSets returns the values of every check that lists some.
+// checkedSets returns the values of every check constraint that lists values, by table and column.
 func checkedSets(t *testing.T) map[string][]string {
 	t.Helper()
 	rows, err := dbtest.Conn(t).Query(t.Context(), `

@@ -51,8 +51,8 @@ func TestKeysOfALowerRankComeFirst(t *testing.T) {
 	})
 }
 
-// TestAHolderLetsOtherKeysGoFirst has the holder of the only place yield: another key comes
-// before it, and it comes before others of its key.
+// TestAHolderLetsOtherKeysGoFirst lets the holder of the only unit yield. Another key gets the unit between two turns
+// of the holder, and the holder comes before other callers of its key.
 func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 	})
 }
 
-// TestAHolderThatGivesUpWaitingHasNoPlace cancels a holder while it yields.
+// TestAHolderThatGivesUpWaitingHasNoPlace cancels a holder while it yields, and checks that it holds no unit.
 func TestAHolderThatGivesUpWaitingHasNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestAHolderThatGivesUpWaitingHasNoPlace(t *testing.T) {
 	})
 }
 
-// TestPropertySharesAddUp takes and gives at random: nothing is lost, and nobody gets
-// more than was free.
+// TestPropertySharesAddUp takes and gives random numbers of units. It checks that no unit is lost, and that a key never
+// holds more than was free when it took units.
 func TestPropertySharesAddUp(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(t *rapid.T) {

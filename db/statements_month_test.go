@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A period that ends in the middle of a month belongs to that month, and one that ends at the first
-// instant of a month to the month before.
+// TestStatementsEndingInAMonth checks that a period that ends in the middle of a month belongs to that month. A period
+// that ends at the first instant of a month belongs to the month before.
 func TestStatementsEndingInAMonth(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -19,7 +19,7 @@ func TestAStatementSaysWhatTheCustomerOwes(t *testing.T) {
 	b := newBiller(t)
 	b.price("10", "100", "0.005")
 	b.use("99.5")
-	b.use("42.25") // 141.75 in all: 41.75 over, 0.20875 beyond the base price
+	b.use("42.25") // 141.75 in total: 41.75 more than included, 0.20875 more than the base price
 
 	body := b.body(b.next(0).ID)
 	m := read(t, body)
@@ -158,8 +158,8 @@ func TestAnExcludedMeterStaysAsItWasReported(t *testing.T) {
 	require.Equal(t, "an operator excluded the meter from this run", planned.Excluded[0].Reason)
 }
 
-// Two meters count the same events: whatever arrives while a statement is
-// planned, it says the same of both.
+// TestAStatementIsReadAtOneInstant checks that a statement has the same usage for two meters that count the same
+// events, whatever arrives while it is planned.
 func TestAStatementIsReadAtOneInstant(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Few events are inserted beside other statements, and many are copied: the rows are the same.
+// TestFewAndManyEventsAreStoredAlike checks that the stored rows are the same for few and for many events. Few events
+// are stored by INSERT together with other statements, and many by COPY.
 func TestFewAndManyEventsAreStoredAlike(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)

@@ -115,7 +115,8 @@ func TestARequestIsWithdrawnWithItsLastCaller(t *testing.T) {
 	}
 }
 
-// A history takes 2 MB at most, and a pass is told by number only.
+// TestAPassAnswersAnyNumberOfRequests checks a pass with 60,000 requests. An activity may return at most 2 MB, so Begin
+// returns the number of requests instead of their ids.
 func TestAPassAnswersAnyNumberOfRequests(t *testing.T) {
 	t.Parallel()
 	const requests = 60_000

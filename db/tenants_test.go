@@ -17,8 +17,8 @@ import (
 
 func inZone(zone string) db.TenantChange { return db.TenantChange{Timezone: &zone} }
 
-// TestAnotherZoneCountsEveryMeterAnewAndExactly changes the zone while events
-// come in, twice in a row, and recounts.
+// TestAnotherZoneCountsEveryMeterAnewAndExactly changes the time zone twice while events are ingested, and compares the
+// rollups with a recount.
 func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
@@ -45,7 +45,7 @@ func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 		require.Len(t, backfilling, 2, "a meter without a past is complete at once")
 		group.Wait()
 		ingest(t, store, tenant, some()...)
-		requireRollupsEqualARecount(t, conn, tenant) // of the former zone, which is still read
+		requireRollupsEqualARecount(t, conn, tenant) // in the previous zone, which is still read
 		for _, version := range backfilling {
 			require.NoError(t, backfill(t.Context(), store, tenant, version))
 		}
@@ -79,7 +79,8 @@ func TestTheZoneOfBilledCustomersStays(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTimesAreReadInUTC, wherever the machine is: answers show them as they are read.
+// TestTimesAreReadInUTC checks that times are read in UTC, whatever the time zone of the machine. Responses show them
+// unchanged.
 func TestTimesAreReadInUTC(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// requireOnce does something with each report twice at once: it says that one
-// of the two did it, and that the other was answered with the code.
+// requireOnce calls do twice concurrently for each report. It requires that one of the two calls succeeds, and that the
+// other fails with the code.
 func (b *biller) requireOnce(reports []uuid.UUID, code metering.Code, do func(report uuid.UUID) error) {
 	b.Helper()
 	n := len(reports)
@@ -33,14 +33,13 @@ func (b *biller) requireOnce(reports []uuid.UUID, code metering.Code, do func(re
 	}
 }
 
-// requireTwice does something with each report twice at once, and says that
-// nothing comes of the second.
+// requireTwice calls do twice concurrently for each report, and requires that both calls succeed.
 func (b *biller) requireTwice(reports []uuid.UUID, do func(report uuid.UUID) error) {
 	b.Helper()
 	require.NoError(b, atOnce(2*len(reports), func(i int) error { return do(reports[i%len(reports)]) }))
 }
 
-// planTwice plans twice at once and returns what both were given.
+// planTwice plans twice concurrently, requires the same reports of both plans, and returns their ids.
 func (b *biller) planTwice(reports int) (ids []uuid.UUID) {
 	b.Helper()
 	var planned [2]db.Planned
@@ -56,7 +55,7 @@ func (b *biller) planTwice(reports int) (ids []uuid.UUID) {
 	return ids
 }
 
-// Every hour is a series of its own.
+// TestWhateverIsDoneTwiceAtOnceIsDoneOnce uses a report per hour, because every hour has a series of its own.
 func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -49,7 +49,7 @@ func propertyMeter(t *testing.T, store *db.DB, tenant metering.TenantID, propert
 	return m.ID
 }
 
-// send stores an event that was received then.
+// send ingests an event that was received at the given time.
 func (s *sampling) send(customer, properties string, received time.Time) {
 	s.Helper()
 	s.sendAll(s.event(customer, properties, received))
@@ -72,7 +72,7 @@ func (s *sampling) write() {
 	require.NoError(s, s.sampler.Write(s.Context()))
 }
 
-// listed returns "customer rule" of each listed event, on pages of the size.
+// listed returns "customer rule" of each listed event, and reads pages of the given size.
 func (s *sampling) listed(f db.UncountedFilter, size int) (all []string) {
 	s.Helper()
 	if f.Range == (metering.Range{}) {
@@ -130,7 +130,8 @@ func TestUncountedEventsAreListedByMeterTheLatestReceivedFirst(t *testing.T) {
 	require.Equal(t, []any{`{"cost": 1, "tokens": "many"}`, november.Add(time.Hour), []db.Counting{{MeterSlug: "cost"}}}, []any{string(listed.Properties), listed.IngestedAt, listed.CountedBy})
 }
 
-// TestTwoProcessesKeepOneBoundOfUncountedEvents of a meter and an hour, and each collects no more.
+// TestTwoProcessesKeepOneBoundOfUncountedEvents checks that two processes together store no more uncounted events of a
+// meter and an hour than the bound. Each process collects no more than the bound either.
 func TestTwoProcessesKeepOneBoundOfUncountedEvents(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
@@ -168,7 +169,8 @@ func TestTwoProcessesKeepOneBoundOfUncountedEvents(t *testing.T) {
 	require.Equal(t, 1002, processes[0].stored(conn))
 }
 
-// TestAProcessHoldsABoundedNumberOfUncountedEvents while they cannot be written.
+// TestAProcessHoldsABoundedNumberOfUncountedEvents checks the bound of a process while uncounted events cannot be
+// written.
 func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -213,7 +215,8 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	require.Equal(t, 10_020, s.stored(conn), "with those whose write failed")
 }
 
-// Uncounted events of a tenant that is locked are stored the next time, and do not hold up others.
+// TestUncountedEventsOfALockedTenantAreStoredLater checks that a write does not wait for a locked tenant, and that the
+// next write stores the tenant's uncounted events.
 func TestUncountedEventsOfALockedTenantAreStoredLater(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

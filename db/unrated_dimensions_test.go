@@ -29,7 +29,7 @@ func (b *tokenBiller) unpriced(since time.Time) (lines []string) {
 func TestUsageThatNoPriceByDimensionChargesIsUnrated(t *testing.T) {
 	t.Parallel()
 	b, month := newPricedThree(t)
-	b.send(0, metering.Range{Start: b.now, End: month.End}) // only an event of 5 in $other
+	b.send(0, metering.Range{Start: b.now, End: month.End}) // only an event of 5 tokens in $other
 	const plain, acme = "plain tokens unpriced_dimension open: 20 of 1, none", "acme tokens unpriced_dimension open: 5 of 1, none"
 	require.Equal(t, []string{acme, plain}, b.unpriced(month.Start), "the plan's price has a default, and acme's own matches all regions")
 

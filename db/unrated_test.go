@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// unrated lists all unrated usage since an instant, and holds pages and totals to it.
+// unrated returns all unrated usage since an instant. It requires that pages and totals agree with it.
 func (b *biller) unrated(since time.Time) (lines []db.UnratedUsage) {
 	b.Helper()
 	list := func(after *db.UnratedKey, limit int) db.UnratedPage {
@@ -58,7 +58,7 @@ func (b *biller) unrated(since time.Time) (lines []db.UnratedUsage) {
 	return lines
 }
 
-// estimates adds lines up by reason and currency; those without a price are counted.
+// estimates sums the estimates of lines by reason and currency, and counts lines without an estimate by reason.
 func estimates(lines []db.UnratedUsage) map[string]string {
 	sums, counts := make(map[string]metering.Decimal), make(map[string]int)
 	for _, l := range lines {
@@ -79,8 +79,9 @@ func estimates(lines []db.UnratedUsage) map[string]string {
 	return text
 }
 
-// The estimates are the charges of the statements, to the digit: first a webhook bills
-// all but the meter without a price, then nobody bills, then Stripe bills some.
+// TestUnratedUsageIsWhatTheStatementsChargeAndNobodyBills checks that the estimates equal the charges of the statements
+// to the digit. First a webhook bills all meters except the one without a price, then no provider bills, then Stripe
+// bills some customers.
 func TestUnratedUsageIsWhatTheStatementsChargeAndNobodyBills(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 20)
@@ -160,7 +161,8 @@ func TestUnratedUsageNamesWhyTheProviderTakesNone(t *testing.T) {
 	require.Equal(t, []string{"before_subscription  120 10.1"}, reasons())
 }
 
-// A tenant without prices and without a provider only meters.
+// TestATenantThatOnlyMetersHasNoUnratedUsage checks that a tenant with neither prices nor a provider has no unrated
+// usage.
 func TestATenantThatOnlyMetersHasNoUnratedUsage(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -176,7 +178,8 @@ func TestATenantThatOnlyMetersHasNoUnratedUsage(t *testing.T) {
 	require.Empty(t, totals)
 }
 
-// While an event may still bring the first period forward, usage that does is not unrated.
+// TestUsageThatBringsTheFirstPeriodForwardIsBilled checks that usage is not unrated if it moves the first period to an
+// earlier month. Events can move the first period until its start is decided.
 func TestUsageThatBringsTheFirstPeriodForwardIsBilled(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

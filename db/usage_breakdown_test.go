@@ -23,19 +23,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// brokenDown is a tenant's usage, as a test knows it.
+// brokenDown is a model of a tenant's usage.
 type brokenDown struct {
 	tenant      metering.Tenant
 	meter       metering.Meter
 	events      []metering.Event                // without repeats
-	periods     map[string][]metering.Range     // of the stream that the meter feeds first
-	moved       map[string]time.Time            // when the meter moves to another stream
-	movedTo     map[string][]metering.Range     // periods of that stream
+	periods     map[string][]metering.Range     // of the billing schedule that the meter feeds first
+	moved       map[string]time.Time            // when the meter moves to another billing schedule
+	movedTo     map[string][]metering.Range     // periods of that schedule
 	assignments map[string][]billing.Assignment // in order of effective_from
 	plans       map[metering.PlanID]string
 }
 
-// recount adds up the events of a query's rows.
+// recount sums the events by the rows of a query, and in total.
 func (u brokenDown) recount(t require.TestingT, q db.BreakdownQuery) (rows map[string]metering.Decimal, total metering.Decimal) {
 	rows = make(map[string]metering.Decimal)
 	for _, e := range u.events {
@@ -113,7 +113,7 @@ func windowStart(local time.Time, g metering.Granularity) time.Time {
 	return hourAt(local)
 }
 
-// hourAt returns the start of a local time's hour, which a change of the clocks cuts.
+// hourAt returns the start of a local time's hour. A change of the clocks within an hour begins a new hour.
 func hourAt(local time.Time) time.Time {
 	start := local.Add(-time.Duration(local.Minute())*time.Minute - time.Duration(local.Second())*time.Second - time.Duration(local.Nanosecond()))
 	_, before := start.Zone()
@@ -150,8 +150,7 @@ func requireInvalid(t require.TestingT, err error, location string) metering.Fie
 	return refused.Fields[0]
 }
 
-// planOf returns the plan that was assigned at the start of the billing period that the
-// event's hour starts in.
+// planOf returns the plan that was assigned at the start of the billing period in which the event's hour starts.
 func (u brokenDown) planOf(e metering.Event) string {
 	at := hourAt(e.At.In(u.tenant.Location()))
 	start := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, u.tenant.Location())
@@ -169,7 +168,8 @@ func (u brokenDown) planOf(e metering.Event) string {
 	return u.plans[billing.PlanAt(u.assignments[e.ExternalID], start)]
 }
 
-// requireBreakdown reads a query page by page and compares each row and the total.
+// requireBreakdown reads a query page by page, and compares each row and the total with a recount. If windows of
+// another time zone cut hours, it requires that the read is refused.
 func (u brokenDown) requireBreakdown(t require.TestingT, store *db.DB, q db.BreakdownQuery) {
 	if q.Zone != nil && q.Granularity != "" && u.cutsHours(q.Range, q.Granularity, q.Zone) {
 		_, err := store.Usage.Breakdown(context.Background(), u.tenant.ID, q)
@@ -223,7 +223,7 @@ func subsets(names ...string) (all [][]string) {
 	return all
 }
 
-// filters are some filters of a query.
+// filters has the filters of queries from which tests draw.
 var filters = []map[string][]json.RawMessage{
 	nil,
 	nil,
@@ -232,9 +232,9 @@ var filters = []map[string][]json.RawMessage{
 	{"region": {json.RawMessage(`"nowhere"`)}},
 }
 
-// Rows of every breakdown add up to the total and equal a recount of the events, with repeats,
-// late events, changes of plan, folds and ranges that cut hours, in several time zones, one of
-// which changes its clocks by half an hour. Windows that cut hours are refused.
+// TestPropertyBreakdownsEqualARecountOfTheEvents checks that the rows of every breakdown add up to the total and equal
+// a recount of the events. It draws repeats, late events, changes of plan, folds and ranges that cover hours in part.
+// One of the time zones that it draws changes its clocks by half an hour. Windows that cut hours are refused.
 func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -267,7 +267,8 @@ func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 	})
 }
 
-// Windows of any time zone equal a recount, or are refused because they cut hours.
+// TestPropertyWindowsOfATimeZoneEqualARecountOfTheEvents checks that windows of any time zone equal a recount, or are
+// refused because they cut hours.
 func TestPropertyWindowsOfATimeZoneEqualARecountOfTheEvents(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -314,7 +315,7 @@ func drawBrokenDown(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx.Conn) bro
 	for _, name := range planNames[:3] {
 		customer, err := store.Customers.Get(t.Context(), u.tenant.ID, name)
 		if err != nil {
-			continue // it has no event
+			continue // the customer has no event
 		}
 		if rapid.Bool().Draw(rt, "has closed periods") {
 			borders := rapid.SliceOfNDistinct(rapid.Custom(drawInstant), 2, 3, time.Time.UnixMicro).Draw(rt, "borders of periods")
@@ -330,8 +331,8 @@ func drawBrokenDown(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx.Conn) bro
 	return u
 }
 
-// moveSome lets the meter feed another stream of some customers. Their events keep the lateness
-// that they had at ingest, which breakdowns do not tell apart.
+// moveSome moves the meter to another billing schedule for some customers. Their events stay late or in time as they
+// were at ingest. Breakdowns do not distinguish between the two.
 func (u *brokenDown) moveSome(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx.Conn) {
 	for _, name := range planNames[:3] {
 		customer, err := store.Customers.Get(t.Context(), u.tenant.ID, name)
@@ -341,7 +342,7 @@ func (u *brokenDown) moveSome(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx
 	}
 }
 
-// move lets the meter feed another stream of a customer from a full hour on.
+// move moves the meter to another billing schedule of a customer, from a full hour on.
 func (u *brokenDown) move(t *testing.T, rt *rapid.T, conn *pgx.Conn, customer metering.Customer) {
 	moved := hourAt(rapid.Custom(drawInstant).Draw(rt, "moved").In(u.tenant.Location()))
 	u.moved[customer.ExternalID] = moved
@@ -372,7 +373,7 @@ func (u *brokenDown) add(t *testing.T, rt *rapid.T, store *db.DB) {
 	}
 }
 
-// assign gives a customer plans from random instants on.
+// assign assigns random plans to a customer, from random instants on.
 func (u *brokenDown) assign(t *testing.T, rt *rapid.T, store *db.DB, customer metering.Customer) {
 	ids := append(slices.Sorted(maps.Keys(u.plans)), 0)
 	for range rapid.IntRange(0, 3).Draw(rt, "assignments") {
@@ -383,7 +384,7 @@ func (u *brokenDown) assign(t *testing.T, rt *rapid.T, store *db.DB, customer me
 	}
 }
 
-// usedBy has an event of each of some customers at each of some times.
+// usedBy returns a tenant and a meter, with an event of each customer at each of the times.
 func usedBy(t *testing.T, store *db.DB, customers int, times ...time.Time) (metering.TenantID, metering.Meter) {
 	tenant := dbtest.Tenant(t, store)
 	meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "model")
@@ -397,7 +398,7 @@ func usedBy(t *testing.T, store *db.DB, customers int, times ...time.Time) (mete
 	return tenant.ID, meter
 }
 
-// The bound holds for the sums of both ends of the range together.
+// TestABreakdownBoundsTheSumsOfCutHours checks that the bound applies to the sums of both ends of the range together.
 func TestABreakdownBoundsTheSumsOfCutHours(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -432,7 +433,8 @@ func TestABreakdownByCustomerLetsOthersReadAndEndsInTime(t *testing.T) {
 	requireInvalid(t, err, "query.end")
 }
 
-// A statement that the database ends because of its time refuses the range.
+// TestReadsOfTooMuchUsageNameTheRange checks that a read is refused because of its range if its statement exceeds the
+// time limit of the database.
 func TestReadsOfTooMuchUsageNameTheRange(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -452,7 +454,8 @@ func TestReadsOfTooMuchUsageNameTheRange(t *testing.T) {
 	requireInvalid(t, err, "query.end")
 }
 
-// Usage with unknown property values has a row of its own, from rollups and from cut hours.
+// TestABreakdownShowsUsageOfUnknownProperties checks that usage with unknown property values has a row of its own, from
+// rollups and from hours that the range covers in part.
 func TestABreakdownShowsUsageOfUnknownProperties(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

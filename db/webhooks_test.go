@@ -18,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// hooked is a tenant with a webhook, and a clock of its own.
+// hooked is a tenant with a webhook, and a clock.
 type hooked struct {
 	*testing.T
 	store    *db.DB
@@ -33,7 +33,7 @@ type hooked struct {
 
 func newHooked(t *testing.T, kinds ...metering.MessageKind) *hooked {
 	t.Helper()
-	store, address := dbtest.Fresh(t) // runs are begun over all tenants
+	store, address := dbtest.Fresh(t) // Wanted returns endpoints of all tenants
 	h := &hooked{T: t, store: store, address: address, tenant: dbtest.Tenant(t, store).ID, now: november}
 	h.customer = dbtest.Customer(t, store, h.tenant, "acme")
 	_, err := store.Providers.Save(t.Context(), h.tenant, metering.Operator, metering.Provider{
@@ -54,14 +54,14 @@ func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 	return e
 }
 
-// happen lets a sync succeed, or fail with that error.
+// happen runs a sync that succeeds, or that fails with the error if it is not empty.
 func (h *hooked) happen(failure string) {
 	h.Helper()
 	_, err := h.store.Syncs.Request(h.Context(), h.tenant, metering.Operator, h.customer.ID, metering.Manual, h.now)
 	require.NoError(h, err)
 	begun, err := h.store.Syncs.Begin(h.Context(), h.tenant, h.customer.ID, h.now)
 	require.NoError(h, err)
-	for range 2 { // the second time it is over already
+	for range 2 { // at the second call, the sync is already finished
 		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, begun.PassID, db.Answer{Error: failure}, h.now)
 		require.NoError(h, err)
 	}
@@ -74,7 +74,7 @@ func (h *hooked) claim() *db.ClaimedDelivery {
 	return c
 }
 
-// attempt claims what is due and settles it with the answer.
+// attempt claims a due delivery and settles it with the response.
 func (h *hooked) attempt(status int, retryAfter time.Duration) {
 	h.Helper()
 	c := h.claim()
@@ -105,7 +105,7 @@ func (h *hooked) waiting() db.Waiting {
 	return w
 }
 
-// wanted says whether a run is to be begun for the webhook.
+// wanted reports whether a run must be started for the webhook.
 func (h *hooked) wanted() bool {
 	h.Helper()
 	list, err := h.store.Deliveries.Wanted(h.Context(), h.now)
@@ -325,8 +325,8 @@ func TestOneRunIsBegunForWhatIsDue(t *testing.T) {
 	require.True(t, h.wanted(), "its run has ended")
 }
 
-// TestEveryMessageIsDeliveredWhateverHappensAtOnce has lanes claim and settle
-// while messages come, the endpoint is changed, and messages are asked for again.
+// TestEveryMessageIsDeliveredWhateverHappensAtOnce claims and settles deliveries in several lanes while messages
+// arrive, the endpoint is updated, and messages are redelivered.
 func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncSucceeded)
@@ -337,7 +337,7 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 		all.Go(func() {
 			for {
 				h := *h
-				h.now = clock.Now().Add(time.Hour) // whatever backs off has done so
+				h.now = clock.Now().Add(time.Hour) // every backoff has ended by then
 				c, err := h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, 0)
 				waits := metering.CodeOf(err) == metering.CodeRateLimited
 				switch {

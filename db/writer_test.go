@@ -26,7 +26,7 @@ func newWriter(t testing.TB, store *db.DB, options db.WriterOptions) *db.Writer 
 	return w
 }
 
-// stored counts the tenant's events, and the transactions that brought them.
+// stored returns the number of the tenant's events, and the number of transactions that stored them.
 func stored(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) (events, transactions int) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(), `select count(*), count(distinct xmin::text) from events where tenant_id = $1`, tenant).
@@ -119,8 +119,8 @@ func TestRequestsOfOneTenantShareTransactions(t *testing.T) {
 	})
 }
 
-// queued holds the tenant's lock while requests pile up behind it, so that
-// they become one group, and lets them go.
+// queued holds the tenant's lock until all requests wait. The first request waits for the lock, and the others queue
+// behind it, so that they become one group. queued then releases the lock and returns the results of the requests.
 func queued(t testing.TB, w *db.Writer, tenant metering.TenantID, requests [][]metering.Event) ([][]db.Outcome, []error) {
 	t.Helper()
 	observer := dbtest.Conn(t)
@@ -147,7 +147,7 @@ func queued(t testing.TB, w *db.Writer, tenant metering.TenantID, requests [][]m
 	return outcomes, failures
 }
 
-// waiting says whether a statement waits for an advisory lock of this database.
+// waiting returns an error if no statement waits for an advisory lock of this database.
 func waiting(conn *pgx.Conn) error {
 	var found int
 	err := conn.QueryRow(context.Background(), `
@@ -205,8 +205,8 @@ func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-// Whoever holds the database keeps clients waiting for a bounded time, and
-// nothing of their events is left behind.
+// TestALockedDatabaseIsAnAnswerToTryAgain checks that a lock in the database delays clients for a bounded time, and
+// that nothing remains of their events.
 func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 	t.Parallel()
 	shared := func(t testing.TB) (*db.DB, string) { return dbtest.Open(t), dbtest.URL(t) }
@@ -251,7 +251,7 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 				  + (select count(*) from event_types where tenant_id = $1)`, tenant).Scan(&left)
 			require.NoError(t, err)
 			require.Zero(t, left, "rows of an event that was not stored")
-			dbtest.Eventually(t, func() error { return ingestWith(november) }) // it works again
+			dbtest.Eventually(t, func() error { return ingestWith(november) }) // ingest succeeds again
 			requireRollupsEqualARecount(t, conn, tenant)
 		})
 	}
@@ -294,7 +294,7 @@ func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
 	require.Equal(t, accepted, events)
 	_, err := w.Ingest(t.Context(), tenant, []metering.Event{event})
 	require.Equal(t, metering.CodeUnavailable, metering.CodeOf(err))
-	w.Close() // again is nothing
+	w.Close() // a second Close does nothing
 }
 
 func TestEventsOfAnUnknownTenantAreRefused(t *testing.T) {

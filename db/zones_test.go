@@ -14,21 +14,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// billIn has the biller's tenant bill in a time zone.
+// billIn sets the time zone of the biller's tenant.
 func (b *biller) billIn(zone string) {
 	b.Helper()
 	b.exec(`update tenants set timezone = $2 where id = $1`, b.tenant, zone)
 }
 
-// usedBefore creates the customer at an instant, by which an event of an
-// earlier instant came.
+// usedBefore sets the customer's time of creation, and ingests an event with an earlier timestamp.
 func (b *biller) usedBefore(created, early time.Time) {
 	b.Helper()
 	b.created(created)
 	b.useAt("1", early)
 }
 
-// PostgreSQL of Debian knows none of these names.
+// TestBillingDoesNotNeedTheDatabaseToKnowTheTimeZone uses names of time zones that Debian's PostgreSQL does not know.
 func TestBillingDoesNotNeedTheDatabaseToKnowTheTimeZone(t *testing.T) {
 	t.Parallel()
 	for zone, start := range map[string]string{"US/Eastern": "2026-05-01T04", "Asia/Calcutta": "2026-04-30T18", "Europe/Kiev": "2026-04-30T21"} {
@@ -48,7 +47,8 @@ func TestBillingDoesNotNeedTheDatabaseToKnowTheTimeZone(t *testing.T) {
 	}
 }
 
-// Only what went past the checks, such as an UPDATE by hand, stores such a name.
+// TestATenantOfAnUnknownTimeZoneHarmsNoOther stores an unknown name. Only a write that bypasses the checks, such as a
+// manual UPDATE, can store it.
 func TestATenantOfAnUnknownTimeZoneHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -68,13 +68,13 @@ func TestATenantOfAnUnknownTimeZoneHarmsNoOther(t *testing.T) {
 	require.NoError(t, err)
 	var edge time.Time
 	require.NoError(t, good.connect().QueryRow(t.Context(), `select kept_from from event_retention`).Scan(&edge))
-	needed := at("2026-04-27T12:00:00Z") // 72 hours of grace and 32 days before its customer
+	needed := at("2026-04-27T12:00:00Z") // 72 hours of grace and 32 days before the creation of its customer
 	require.False(t, edge.After(needed), "its events may still be billed")
 	require.True(t, edge.After(needed.AddDate(0, 0, -7)), "older events are dropped")
 }
 
-// monthOf returns the local month of an instant, found minute by minute: where
-// clocks go back into the month before, that month is over nevertheless.
+// monthOf returns the local month of an instant, which it finds minute by minute. If the clocks go back into the
+// previous month, that month is still over.
 func monthOf(at time.Time, zone *time.Location) (month metering.Range) {
 	first := at.Add(-40 * 24 * time.Hour).Truncate(time.Minute)
 	latest := 0

@@ -23,8 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// newCharged is a subscriber whose periods are billed in amounts from the first
-// one on.
+// newCharged returns a subscriber that is billed in amounts from the first period on.
 func newCharged(t *testing.T) *subscriber {
 	t.Helper()
 	s := newRegular(t)
@@ -38,7 +37,7 @@ func (s *subscriber) charge() {
 	s.bill(metering.BillsAmounts, s.first.Start)
 }
 
-// bill has the tenant bill in another way from an instant on.
+// bill changes whether the tenant bills amounts or quantities, from the given time on.
 func (s *subscriber) bill(in metering.Bills, now time.Time) {
 	s.Helper()
 	require.NoError(s, s.fake.Seed(&stripetest.Seed{
@@ -51,7 +50,7 @@ func (s *subscriber) bill(in metering.Bills, now time.Time) {
 	require.NoError(s, err)
 }
 
-// requireReconciled says what the reconciliations of a closed period's meter say.
+// requireReconciled checks the reconciliations of a meter, in the order in which they were recorded.
 func (s *subscriber) requireReconciled(meter string, said ...string) {
 	s.Helper()
 	rows, err := s.conn.Query(s.Context(), `
@@ -96,8 +95,8 @@ func TestALineOfTheNextInvoiceIsSetToWhatTheMeterComesTo(t *testing.T) {
 	require.Equal(t, "7000000", invoice.Total.String())
 }
 
-// A period closes by the clock, also while its invoice is a draft: the line is set
-// to what it closed at, and what comes late is a line of the next invoice.
+// TestAPeriodClosesWhileItsInvoiceIsADraft checks that a period closes after its grace, even while its invoice is a
+// draft. The line is set to the total at the close, and late usage is a line of the next invoice.
 func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
@@ -106,7 +105,7 @@ func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	s.fake.Advance(s.first.End.Add(10 * time.Minute).Sub(s.fake.Now()))
 	invoice := s.fake.State().Accounts[0].Invoices[0].ID
 	s.callIn("2024-10-28.acacia", "/v1/invoices/"+invoice, "automatically_finalizes_at", strconv.FormatInt(s.fake.Now().AddDate(0, 0, 9).Unix(), 10))
-	s.late("delta", "2") // the period is open still
+	s.late("delta", "2") // the period is still open
 	s.fake.Advance(73 * time.Hour)
 	s.closePeriods(nil)
 	s.late("delta", "1")
@@ -132,8 +131,8 @@ func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	require.Equal(t, []string{"70000", "70000"}, []string{list[0].Accepted.String(), list[0].Invoiced.String()}, "both are money")
 }
 
-// What comes once the renewal's invoice is final is a line of the next one, which
-// is set in its turn, down to nothing and never below.
+// TestLateUsageIsALineThatIsSetToo checks that usage that arrives after the renewal's invoice is final becomes a line
+// of the next invoice. Each sync sets that line to the new total, and never below 0.
 func TestLateUsageIsALineThatIsSetToo(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
@@ -163,7 +162,7 @@ func TestLateUsageIsALineThatIsSetToo(t *testing.T) {
 	require.Equal(t, "1000000", s.pending()[0].Amount.String(), "5 are billed of 6")
 }
 
-// late is usage of the first period that comes when it is over.
+// late ingests usage at a time in the first period, an hour before its end.
 func (s *subscriber) late(meter, value string) {
 	s.Helper()
 	_, err := s.writer.Ingest(s.Context(), s.tenant, []metering.Event{dbtest.Event(s, meter, "acme", metering.Instant(s.first.End.Add(-time.Hour)), value, "", "")})
@@ -173,7 +172,7 @@ func (s *subscriber) late(meter, value string) {
 func TestALineWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]stripetest.Behaviour{
-		"the answer is lost":       {DropAnswer: true, Times: 2, Method: "POST"}, // net/http repeats it once by itself
+		"the answer is lost":       {DropAnswer: true, Times: 2, Method: "POST"}, // net/http repeats the call once
 		"an error is saved":        {Status: 500, Mode: stripetest.Saved, Times: 1, Method: "POST"},
 		"it was made, and failed":  {Status: 500, Mode: stripetest.Saved, Done: true, Times: 1, Method: "POST"},
 		"it was not made, and 503": {Status: 503, Times: 1, Method: "POST"},
@@ -199,8 +198,8 @@ func TestALineWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 	}
 }
 
-// A line that an invoice takes in mid-period is set no more: what came after it is
-// a line of the next period's invoice, once the last one is final.
+// TestWhatComesAfterALineWasTakenIsCarried checks that a line is not set again after an invoice has taken it during the
+// period. Usage after that is a line of the next period's invoice, once the period's last invoice is final.
 func TestWhatComesAfterALineWasTakenIsCarried(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
@@ -225,13 +224,14 @@ func TestWhatComesAfterALineWasTakenIsCarried(t *testing.T) {
 	s.requireReconciled("delta", "50000 of 70000 are invoiced: carried, not reported")
 }
 
-// call calls the fake as somebody else does.
+// call sends a POST request to the fake that does not come from Odometer. pairs contains the keys and values of the
+// form.
 func (s *subscriber) call(path string, pairs ...string) {
 	s.Helper()
 	s.callIn("", path, pairs...)
 }
 
-// callIn is call in a version of the API.
+// callIn is like call, with the given version of the API.
 func (s *subscriber) callIn(version, path string, pairs ...string) {
 	s.Helper()
 	form := url.Values{}
@@ -249,7 +249,7 @@ func (s *subscriber) callIn(version, path string, pairs ...string) {
 	require.Equal(s, http.StatusOK, answer.Code, answer.Body.String())
 }
 
-// sends plans and sends, and returns the reports that were accepted.
+// sends plans reports and sends them, and returns the accepted ones.
 func (s *subscriber) sends() (accepted []uuid.UUID) {
 	for _, report := range s.planned(true) {
 		if s.sent(report) {
@@ -259,7 +259,7 @@ func (s *subscriber) sends() (accepted []uuid.UUID) {
 	return accepted
 }
 
-// hear is where Stripe says that an invoice is final.
+// hear handles Stripe's event that an invoice is final.
 func (s *subscriber) hear(invoice string) {
 	s.Helper()
 	active, err := s.store.Providers.Active(s.Context(), s.tenant)
@@ -271,7 +271,8 @@ func (s *subscriber) hear(invoice string) {
 	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row})
 }
 
-// A period keeps the way that it began with, and the next one has the other.
+// TestTheWayOfBillingChangesAtTheNextBorder checks that a change between quantities and amounts applies from the next
+// period on.
 func TestTheWayOfBillingChangesAtTheNextBorder(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
@@ -299,7 +300,8 @@ func TestTheWayOfBillingChangesAtTheNextBorder(t *testing.T) {
 	require.Equal(t, "5000000", s.pending()[0].Amount.Add(s.pending()[1].Amount).String(), "the period began with amounts")
 }
 
-// Billing credits at Stripe are used up by its metered prices alone.
+// TestWhoHasBillingCreditsIsNotChargedAmounts checks that a customer with billing credits at Stripe is not charged
+// amounts, because the credits apply only to metered prices.
 func TestWhoHasBillingCreditsIsNotChargedAmounts(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
@@ -317,7 +319,8 @@ func TestWhoHasBillingCreditsIsNotChargedAmounts(t *testing.T) {
 	require.Len(t, s.pending(), 1)
 }
 
-// Whoever dies at any step is followed by somebody who sets the same line.
+// TestAWorkerThatDiesLeavesOneLine checks that the next worker sets the same line after a worker has stopped at any
+// step.
 func TestAWorkerThatDiesLeavesOneLine(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
@@ -328,7 +331,7 @@ func TestAWorkerThatDiesLeavesOneLine(t *testing.T) {
 		_, err := s.store.Ledger.Lease(t.Context(), s.tenant, report, s.fake.Now(), 20*time.Second)
 		require.NoError(t, err, "it dies before the call")
 		s.fake.Advance(time.Minute)
-		s.dies(report) // after it
+		s.dies(report) // after the call
 		s.fake.Advance(time.Minute)
 	}
 	s.quiesce(nil)
@@ -364,8 +367,8 @@ func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
 	require.Equal(t, "5000000", s.pending()[0].Amount.String())
 }
 
-// Whatever happens, the invoices and what is pending for the next one come to
-// the charges, to the cent.
+// TestPropertyStripeChargesTheAmountsOnce checks that, after random steps, the invoices and the pending invoice items
+// add up to the charges, to the cent.
 func TestPropertyStripeChargesTheAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -389,8 +392,8 @@ func TestPropertyStripeChargesTheAmountsOnce(t *testing.T) {
 	})
 }
 
-// A line that is made once the renewal's draft was made waits for the invoice
-// after it: it counts as billed, and is compared when that is final.
+// TestALineThatMissesItsInvoiceIsOnTheNextOne checks a line that is created after the renewal's draft. It waits for the
+// following invoice, counts as billed, and is compared when that invoice is final.
 func TestALineThatMissesItsInvoiceIsOnTheNextOne(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)

@@ -37,11 +37,11 @@ func TestACustomerWhoIsLinkedElsewhereMeanwhileHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, activities.SyncBatchResult{Customers: 2, Failed: []metering.CustomerID{s.customer}}, result)
 }
 
-// A batch is killed after each of its calls, one after the other. What it had
-// sent and not recorded is sent again under the same key.
+// TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing closes a batch's database connection after a different call in
+// each subtest. Reports that were sent and not recorded are sent again under the same key.
 func TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
-	const calls = 10 // more than the batch makes until the last one is decided
+	const calls = 10 // more calls than the batch makes until its last report is decided
 	for call := range calls {
 		t.Run(fmt.Sprintf("call %d", call+1), func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,7 @@ func TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing(t *testing.T) {
 				s.ingest(meter, "2")
 			}
 			s.fake.Advance(time.Minute) // longer than any lease
-			for range 2 {               // what was on its way, and what is new
+			for range 2 {               // undecided reports, and new usage
 				s.must(s.do.SyncBatch, s.alone())
 				s.fake.Advance(time.Minute)
 			}
@@ -66,7 +66,7 @@ func TestABatchThatDiesAfterAnyCallLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// diesInABatch runs a batch whose database goes away with the answer after so many.
+// diesInABatch runs a batch that loses the database when the provider has answered more calls than after.
 func (s *subscriber) diesInABatch(after int) {
 	store, err := dbtest.Connect(s.Context(), dbtest.URL(s))
 	require.NoError(s, err)

@@ -61,8 +61,8 @@ func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
 	require.Equal(t, 1, marked)
 }
 
-// Each attempt notes that it begins, as those do whose worker is killed, and the fourth
-// counts nothing. Once it is resumed, the day is counted.
+// TestABackfillIsPausedWhereWorkersWereKilled begins three attempts that do not finish, as if their workers were
+// killed. The fourth attempt counts nothing. After the backfill is resumed, the day is counted.
 func TestABackfillIsPausedWhereWorkersWereKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -85,7 +85,7 @@ func TestABackfillIsPausedWhereWorkersWereKilled(t *testing.T) {
 
 	in.Resumed = true
 	require.Equal(t, activities.CountDaysResult{Done: 2, Events: 1}, run[activities.CountDaysResult](t, b, b.do.CountDays, in))
-	for range 4 { // an answer is an answer
+	for range 4 { // attempts that finish do not pause the backfill
 		in.Days = []time.Time{b.now}
 		in.Resumed = false
 		require.False(t, run[activities.CountDaysResult](t, b, b.do.CountDays, in).Paused)

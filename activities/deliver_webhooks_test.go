@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// hook is a webhook of the bench's tenant for which a message waits.
+// hook creates a webhook of the bench's tenant with a waiting message, and returns its ID.
 func (b *bench) hook(t *testing.T, sealed []byte) metering.EndpointID {
 	t.Helper()
 	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{

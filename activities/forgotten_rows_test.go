@@ -10,8 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A run that began before the database was restored from a backup names rows
-// that are gone. Whatever it asks for ends: nothing is tried again for ever.
+// TestWhatNamesRowsThatAreGoneEnds calls activities with rows that a restored database lacks, as a run does that began
+// before the restore. Each activity succeeds or fails with an error that ends the run, so that no activity is retried
+// forever.
 func TestWhatNamesRowsThatAreGoneEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// closes lets the first period end and close, whose invoice nobody hears of.
+// closes ends the first period and closes it. No event about its invoice arrives.
 func (s *subscriber) closes() {
 	s.Helper()
 	s.quiesce(nil)
@@ -25,7 +25,8 @@ func (s *subscriber) closes() {
 	require.Equal(s, "open 0", s.reconciled())
 }
 
-// reconciled is how what the first period came to stands.
+// reconciled returns the reconciliation of the meter delta in the first period: its state, the quantity or amount that
+// counts as billed, and the reason.
 func (s *subscriber) reconciled() (text string) {
 	s.Helper()
 	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 100))
@@ -50,7 +51,7 @@ func (s *subscriber) listInvoices() (result activities.ListInvoicesResult, err e
 	return result, err
 }
 
-// lists lists the invoices of so many customers.
+// lists checks that ListInvoices lists the invoices of the given number of customers.
 func (s *subscriber) lists(customers int) {
 	s.Helper()
 	result, err := s.listInvoices()
@@ -116,7 +117,7 @@ func TestOneCustomersFailureStopsNobodysList(t *testing.T) {
 	require.Equal(t, "agreed 5", s.reconciled())
 }
 
-// cancels ends the subscription at once, in its first period.
+// cancels cancels the subscription immediately, in its first period. how is the query of the request.
 func (s *subscriber) cancels(how string) {
 	s.Helper()
 	s.fake.Advance(48 * time.Hour)

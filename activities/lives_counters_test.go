@@ -16,14 +16,14 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// atProvider is the customer at every counter.
+// atProvider is the customer's ID at every counter.
 const atProvider = "cus_1"
 
 func accountOf(a lives.Action) stripetest.Account {
 	return stripetest.Account{ID: fmt.Sprintf("acct_%d", a.Connection), Key: fmt.Sprintf("sk_test_%d", a.Connection), Decimals: true, KeepDrafts: true}
 }
 
-// connectCounter connects an account of the fake's.
+// connectCounter connects an account of the fake.
 func (l *life) connectCounter(a lives.Action) {
 	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(accountOf(a).Key))
 	require.NoError(l, err)
@@ -33,8 +33,8 @@ func (l *life) connectCounter(a lives.Action) {
 	require.NoError(l, err)
 }
 
-// subscribe begins a subscription of the customer's with an item for each meter
-// that the life will have. All ids are the account's own, as Stripe's are.
+// subscribe begins a subscription of the customer with an item for each meter that the life will have. The IDs of its
+// objects differ between accounts, as at Stripe.
 func (l *life) subscribe(a lives.Action) {
 	named := func(kind string, meter metering.MeterID) string {
 		return fmt.Sprintf("%s_%d_%d", kind, a.Connection, meter)
@@ -69,12 +69,12 @@ func (l *life) subscribe(a lives.Action) {
 	require.NoError(l, l.fake.Seed(seed))
 }
 
-// cancel ends the customer's subscription at once.
+// cancel ends the customer's subscription immediately.
 func (l *life) cancel(a lives.Action) {
 	l.calls(a, http.MethodDelete, "/v1/subscriptions/"+l.subscription)
 }
 
-// calls has somebody else call the fake.
+// calls sends a request to the fake that does not come from Odometer.
 func (l *life) calls(a lives.Action, method, path string) {
 	l.Helper()
 	request, err := http.NewRequestWithContext(l.Context(), method, l.stripeAt.URL+path, http.NoBody)
@@ -91,7 +91,7 @@ func (l *life) link(customer *string) {
 	require.NoError(l, err)
 }
 
-// invoice finalizes the invoice of the period that ended then, and has the fake say so.
+// invoice finalizes the invoice of the period that ended at a.Time, and handles the event of the fake.
 func (l *life) invoice(a lives.Action) {
 	account := accountOf(a).ID
 	state := l.fake.State()
@@ -112,11 +112,11 @@ func (l *life) invoice(a lives.Action) {
 	require.True(l, read.Final, "invoice %s", id)
 }
 
-// leaseTime is as long as the activities' own.
+// leaseTime equals the lease of the activities.
 const leaseTime = 30 * time.Second
 
-// leaseAtOnce begins to send a report where the call will do it all, unless its
-// worker dies before.
+// leaseAtOnce selects the report that callAtOnce leases and sends. It leases the report itself if the lease must fail
+// or the worker stops next.
 func (p *pass) leaseAtOnce(a lives.Action) {
 	p.Helper()
 	p.sending = p.report(a.Report)
@@ -127,13 +127,13 @@ func (p *pass) leaseAtOnce(a lives.Action) {
 	require.Equal(p, a.Busy, err != nil, "report %d at %s: %v", a.Report, p.now, err)
 }
 
-// diesNow says whether the worker dies before it does anything else.
+// diesNow reports whether the worker stops in the next action.
 func (p *pass) diesNow() bool {
 	now, next := p.recorded.Actions[p.done-1], p.recorded.Actions[p.done]
 	return next.Do == lives.Dies && next.Pass == now.Pass
 }
 
-// callAtOnce leases a report, sends it and records what came of it.
+// callAtOnce leases a report, sends it and records the result. A worker that stops next records no result.
 func (p *pass) callAtOnce(a lives.Action) {
 	p.Helper()
 	dies := p.diesNow()
@@ -161,7 +161,7 @@ func (p *pass) callAtOnce(a lives.Action) {
 	}
 }
 
-// behaviourOf is how the fake meets a call as the life's far side does.
+// behaviourOf returns the behaviour of the fake for the fate of a call.
 func behaviourOf(a lives.Action) stripetest.Behaviour {
 	b := stripetest.Behaviour{Times: 1, Path: "/v1/billing/meter_events"}
 	switch a.Method {

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// outcome is what the life has come to.
+// outcome returns the final state of the life.
 func (l *life) outcome() lives.Outcome {
 	return lives.Outcome{Reports: l.reports(), Periods: l.periods(), Received: l.receiver.all()}
 }
@@ -92,7 +92,7 @@ func collect[T any](l *life, scan pgx.RowToFunc[T], sql string, args ...any) []T
 	return all
 }
 
-// all is the last statement of each period and connection.
+// all returns the last statement of each connection and period.
 func (r *receiver) all() (all []lives.Statement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

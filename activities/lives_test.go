@@ -31,15 +31,15 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// TestSimulatedLivesAreLivedByTheRealParts lives lives of billing's simulator
-// with the database, the activities, and receivers and the fake of Stripe called
-// over HTTP, and holds that they come to the same: what each plan sends, who is
-// out of sync after each step, every report, every closed period, and what
-// receivers have in the end. Left out are steps that nothing real can do to one
-// customer alone: a connection that ends without another, and retention. At the
-// fake, counts are never behind, items come and go with their subscription, and
-// an invoice is final when the simulator says so, and the lives are told of that
-// at once; what invoices come to is compared by what counts as billed. Workers whose calls overlap live at receivers.
+// TestSimulatedLivesAreLivedByTheRealParts replays recorded lives of billing's simulator with the database, the
+// activities, and receivers and the fake of Stripe over HTTP. It checks the reports of each plan, and whether the
+// customer is out of sync after each step. At the end, it checks all reports and periods, and the last statements at
+// receivers.
+//
+// Recorded lives exclude steps that no real component can do to one customer alone: a connection that ends without
+// another, and retention. At the fake, counts are never behind, and items begin and end with their subscription. An
+// invoice is final when the simulator finalizes it, and its event arrives at once. The totals of invoices are compared
+// only through the usage that counts as billed. Concurrent calls of workers occur only at receivers.
 func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	t.Parallel()
 	all, err := lives.Load("../billing/testdata/lives")
@@ -66,10 +66,10 @@ func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	}
 }
 
-// life is that of a tenant's customer in the database.
+// life replays a recorded life for one customer of a new tenant in the database.
 type life struct {
 	testing.TB
-	pool     *pgxpool.Pool // to read what no method returns
+	pool     *pgxpool.Pool // reads rows that no method of store returns
 	store    *db.DB
 	writer   *db.Writer
 	keyring  db.Keyring
@@ -79,17 +79,18 @@ type life struct {
 	meters   []metering.Meter
 	plan     metering.PlanID
 	passes   map[int]*pass
-	mortal   map[int]bool // passes whose worker dies
+	mortal   map[int]bool // passes with a worker that stops
 	now      time.Time
-	done     int // actions
+	done     int // number of started actions
 
 	receiver             *receiver
 	receiverAt, stripeAt *httptest.Server
 	fake                 *stripetest.Fake
-	subscription         string                              // the customer's, at the fake
-	clock                atomic.Pointer[time.Time]           // now, at the fake
-	answered             atomic.Pointer[func(*http.Request)] // called when a far side has answered; nil: nothing is
-	atOnce               bool                                // a report is leased, sent and recorded at one instant, as at counters
+	subscription         string                              // ID of the customer's subscription at the fake
+	clock                atomic.Pointer[time.Time]           // time of the fake
+	answered             atomic.Pointer[func(*http.Request)] // called after a server has answered; may be nil
+	// atOnce means that each report is leased, sent and recorded at one instant. It is set if the life has a counter.
+	atOnce bool
 }
 
 func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
@@ -126,7 +127,7 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 	return l
 }
 
-// serve serves a far side.
+// serve starts an HTTP server for a receiver or the fake.
 func (l *life) serve(far http.Handler) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if answered := l.answered.Load(); answered != nil {
@@ -138,7 +139,7 @@ func (l *life) serve(far http.Handler) *httptest.Server {
 	return server
 }
 
-// do does one thing; n is its place among them.
+// do replays one action; n is its index.
 func (l *life) do(n int, a lives.Action) {
 	l.Helper()
 	l.done = n + 1
@@ -153,7 +154,7 @@ func (l *life) do(n int, a lives.Action) {
 		group := append([]string{fmt.Sprintf("group-%d", n)}, l.meters[a.Meter-1].Version.GroupBy...)
 		_, version, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), db.MeterChange{Aggregation: &a.Aggregation, GroupBy: &group})
 		require.NoError(l, err)
-		if version != nil { // else it has no past
+		if version != nil { // nil: the version has no past events
 			l.count(version.ID)
 		}
 	case lives.Scale:
@@ -196,7 +197,7 @@ func (l *life) do(n int, a lives.Action) {
 	}
 }
 
-// work does what workers and operators do.
+// work replays an action of a worker or an operator.
 func (l *life) work(a lives.Action) {
 	l.Helper()
 	alone := activities.BatchInput{TenantID: l.tenant, Customers: []metering.CustomerID{l.customer}}
@@ -225,8 +226,8 @@ func (l *life) work(a lives.Action) {
 	}
 }
 
-// make makes a meter. Another customer has used what backfilling ones meter,
-// so that there is a past to count.
+// make creates a meter. Before a meter that needs a backfill, another customer sends usage, so that there are past
+// events to count.
 func (l *life) make(a lives.Action) {
 	if a.Backfilling {
 		l.use("a neighbour", slug(a.Meter), l.recorded.Born, metering.Whole(1), nil)
@@ -239,7 +240,7 @@ func (l *life) make(a lives.Action) {
 	l.meters = append(l.meters, m)
 }
 
-// count counts a meter version's past.
+// count counts the past events of a meter version.
 func (l *life) count(version metering.MeterVersionID) {
 	do := l.activities(l.store, nil)
 	in := activities.BackfillInput{TenantID: l.tenant, MeterVersionID: version}
@@ -281,7 +282,7 @@ func (l *life) planOf(a lives.Action) metering.PlanID {
 	return l.plan
 }
 
-// activities are those of a worker who calls through the deliverer.
+// activities returns the activities of a worker that delivers statements through client.
 func (l *life) activities(store *db.DB, client webhook.Deliverer) *activities.Activities {
 	return activities.New(activities.Config{
 		Store: store, Keyring: l.keyring, Providers: providers.Registered(webhook.NewProvider(client), stripe.NewProvider(stripe.New(l.stripeAt.URL))),
@@ -309,7 +310,7 @@ func executing(do *activities.Activities) *testsuite.TestActivityEnvironment {
 
 func slug(meter metering.MeterID) string { return fmt.Sprintf("meter-%d", meter) }
 
-// meterOf is the number that the life has given a meter.
+// meterOf returns the number of a meter in the life.
 func (l *life) meterOf(id metering.MeterID) metering.MeterID {
 	for i, m := range l.meters {
 		if m.ID == id {
@@ -320,7 +321,7 @@ func (l *life) meterOf(id metering.MeterID) metering.MeterID {
 	return 0
 }
 
-// connectionOf is the number of a connection, which its account, or address, ends with.
+// connectionOf returns the number of a connection, with which its account or address ends.
 func connectionOf(account string) (n int) {
 	_, _ = fmt.Sscan(account[strings.LastIndexAny(account, "/_")+1:], &n)
 	return n

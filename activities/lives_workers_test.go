@@ -21,20 +21,20 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// pass is one worker's. It sends a report in a process of its own, which waits
-// before its call and before what came of that is recorded.
+// pass is one pass of a worker. It sends each report in a goroutine, which waits before the call and before the result
+// is recorded.
 type pass struct {
 	*life
-	store    *db.DB // its own, where the worker dies
+	store    *db.DB // the life's, or the pass's own if the worker stops
 	begun    activities.BeginSyncResult
-	calling  chan struct{}   // it has leased a report
-	fate     chan lives.Fate // what its call is to meet
-	called   chan struct{}   // the call is over
-	settling chan struct{}   // what came of it may be recorded
-	sent     chan error      // it was, or the worker is dead; nil: nothing is being sent
+	calling  chan struct{}   // closed when the report is leased, before the call
+	fate     chan lives.Fate // fate of the call
+	called   chan struct{}   // closed after the call
+	settling chan struct{}   // closed when the result may be recorded
+	sent     chan error      // receives the error of SendReport at its end; nil: no report is being sent
 
 	hasCalled bool
-	sending   uuid.UUID // the report that is to be sent at one instant
+	sending   uuid.UUID // the report to send, if it is leased, sent and recorded at one instant
 }
 
 func (l *life) pass(number int) *pass {
@@ -52,7 +52,7 @@ func (l *life) pass(number int) *pass {
 	return p
 }
 
-// step is one of a pass.
+// step replays one step of the pass.
 func (p *pass) step(a lives.Action) {
 	p.Helper()
 	do := p.activities(p.store, nil)
@@ -92,7 +92,7 @@ func (p *pass) plan(do *activities.Activities, a lives.Action) {
 	p.Helper()
 	in := activities.PlanReportsInput{CustomerInput: p.who(), After: p.begun.After}
 	for _, meter := range a.Excluded {
-		excluded := -meter // nobody's: the life has no such meter yet
+		excluded := -meter // not an ID of a meter: the life has no such meter yet
 		if int(meter) <= len(p.meters) {
 			excluded = p.meters[meter-1].ID
 		}
@@ -108,7 +108,8 @@ func (p *pass) plan(do *activities.Activities, a lives.Action) {
 	require.Equal(p, a.ReadFirst, planned.ReadFirst, "at %s", p.now)
 }
 
-// lease has the worker lease the report and come to its call.
+// lease starts to send a report, and waits until the worker has leased it and reached its call. It also returns if the
+// report is not leased.
 func (p *pass) lease(a lives.Action) {
 	p.Helper()
 	p.calling, p.fate, p.called, p.settling = make(chan struct{}), make(chan lives.Fate), make(chan struct{}), make(chan struct{})
@@ -127,14 +128,13 @@ func (p *pass) lease(a lives.Action) {
 	}
 }
 
-// die ends the worker where it is: nothing that it does reaches the database.
+// die stops the worker at its current step: it writes nothing more to the database.
 func (p *pass) die() {
 	p.store.Close()
 	p.leave()
 }
 
-// leave lets the worker's process go on to its end, without a call if it was
-// not made yet.
+// leave lets the goroutine that sends a report end, without a call if none was made yet.
 func (p *pass) leave() {
 	if p.sent == nil {
 		return
@@ -145,7 +145,7 @@ func (p *pass) leave() {
 	p.settle()
 }
 
-// end lets the processes go that still wait when the life is over.
+// end lets the goroutines end that still wait at the end of the life.
 func (l *life) end() {
 	for _, p := range l.passes {
 		p.leave()
@@ -164,7 +164,7 @@ func (p *pass) settle() {
 	p.sent = nil
 }
 
-// Deliver is the call of a worker who waits before it and after it.
+// Deliver calls the receiver, and waits before and after the call.
 func (p *pass) Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (webhook.Answer, error) {
 	close(p.calling)
 	fate := <-p.fate
@@ -179,12 +179,12 @@ func (p *pass) Deliver(ctx context.Context, url string, secrets []string, id str
 	return caller().Deliver(ctx, url, secrets, id, now, body)
 }
 
-// caller calls receivers on this machine.
+// caller returns a webhook client that may call receivers on this machine.
 func caller() *webhook.Client { return webhook.New(providers.Guard{AllowLoopback: true}) }
 
 const receiverSecret = "whsec_b2RvbWV0ZXIgaW4gYSBzaW11bGF0ZWQgbGlmZSE="
 
-// receiver takes statements at any path and keeps the last of each period.
+// receiver accepts statements at any path, and keeps the number of the last one for each connection and period.
 type receiver struct {
 	webhook *standardwebhooks.Webhook
 
@@ -249,7 +249,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// again has what was sent before arrive once more.
+// again delivers a report that was sent before once more.
 func (l *life) again(report uuid.UUID) {
 	var account string
 	var body []byte
@@ -269,7 +269,7 @@ func (l *life) who() activities.CustomerInput {
 	return activities.CustomerInput{TenantID: l.tenant, CustomerID: l.customer}
 }
 
-// report is the id of a report.
+// report returns the ID of a report.
 func (l *life) report(number int64) (id uuid.UUID) {
 	l.Helper()
 	err := l.pool.QueryRow(l.Context(), `

@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// newUnsubscribed is a customer without a subscription, whose calendar months are
-// billed in amounts. It is the first hour of one.
+// newUnsubscribed returns a subscriber without a subscription, with calendar months that are billed in amounts. The
+// fake's time is an hour after the start of a month.
 func newUnsubscribed(t *testing.T) *subscriber {
 	t.Helper()
 	s := newRegular(t)
@@ -40,7 +40,7 @@ func (s *subscriber) unsubscribe() {
 	s.bill(metering.BillsAmounts, s.first.Start.AddDate(0, -2, 0))
 }
 
-// own are the customer's invoices.
+// own returns the customer's invoices.
 func (s *subscriber) own() (all []stripetest.InvoiceState) {
 	for _, in := range s.fake.State().Accounts[0].Invoices {
 		if in.Customer == "cus_2" {
@@ -50,8 +50,8 @@ func (s *subscriber) own() (all []stripetest.InvoiceState) {
 	return all
 }
 
-// closeMonth lets the n-th month end and its grace pass, closes it and brings what
-// it came to to Stripe, which says which invoice is final.
+// closeMonth waits for the end of the grace of the n-th month, counted from 0, and closes the month. It reports the
+// charges to Stripe, and handles Stripe's events about final invoices.
 func (s *subscriber) closeMonth(n int) {
 	s.Helper()
 	end := s.first.Start.AddDate(0, n+1, 0)
@@ -64,7 +64,7 @@ func (s *subscriber) closeMonth(n int) {
 	s.hearOwn()
 }
 
-// hearOwn is where Stripe says that the customer's invoices are final.
+// hearOwn handles Stripe's events that the customer's invoices are final. Then it closes the due periods and syncs.
 func (s *subscriber) hearOwn() {
 	s.Helper()
 	for _, in := range s.own() {
@@ -98,7 +98,7 @@ func TestAMonthOfWhoHasNoSubscriptionIsOneInvoiceOfOurs(t *testing.T) {
 	s.requireComplete(2)
 }
 
-// requireReported says by which reports the first period is billed, the newest first.
+// requireReported checks the kinds of the reports of the first period, newest first. All reports must be accepted.
 func (s *subscriber) requireReported(want ...billing.Kind) {
 	s.Helper()
 	var period metering.PeriodID
@@ -113,7 +113,7 @@ func (s *subscriber) requireReported(want ...billing.Kind) {
 	require.Equal(s, want, kinds)
 }
 
-// requireComplete says that the first periods are.
+// requireComplete checks the number of complete periods.
 func (s *subscriber) requireComplete(periods int) {
 	s.Helper()
 	var complete int
@@ -144,12 +144,12 @@ func TestWhatComesLateIsOnTheNextInvoiceOfOurs(t *testing.T) {
 	s.requireComplete(3)
 }
 
-// Whoever dies, or hears nothing, is followed by somebody who finds the same
-// invoice and the same lines.
+// TestAnInvoiceOfOursIsMadeOnce checks that, after a failed or lost answer, the next attempt finds the same invoice and
+// the same lines.
 func TestAnInvoiceOfOursIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]stripetest.Behaviour{
-		"the answer is lost":       {DropAnswer: true, Times: 2, Method: "POST"}, // net/http repeats it once by itself
+		"the answer is lost":       {DropAnswer: true, Times: 2, Method: "POST"}, // net/http repeats the call once
 		"an error is saved":        {Status: 500, Mode: stripetest.Saved, Times: 1, Method: "POST"},
 		"it was done, and failed":  {Status: 500, Mode: stripetest.Saved, Done: true, Times: 1, Method: "POST"},
 		"it was not done, and 503": {Status: 503, Times: 1, Method: "POST"},
@@ -204,7 +204,7 @@ func TestAWorkerThatDiesLeavesOneInvoiceOfOurs(t *testing.T) {
 		_, err := s.store.Ledger.Lease(t.Context(), s.tenant, planned[0], s.fake.Now(), 20*time.Second)
 		require.NoError(t, err, "it dies before the call")
 		s.fake.Advance(time.Minute)
-		s.dies(planned[0]) // after it
+		s.dies(planned[0]) // after the call
 		s.fake.Advance(time.Minute)
 		require.True(t, s.sent(planned[0]))
 	}
@@ -214,8 +214,8 @@ func TestAWorkerThatDiesLeavesOneInvoiceOfOurs(t *testing.T) {
 	require.Equal(t, "6000000", s.own()[0].Total.String())
 }
 
-// Somebody who makes the invoice final before it has all lines has what it lacks
-// billed with the next one.
+// TestWhatAnInvoiceOfOursLacksIsCarried checks a standalone invoice that is finalized at Stripe before it has all
+// lines. The next invoice bills the missing lines.
 func TestWhatAnInvoiceOfOursLacksIsCarried(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
@@ -251,8 +251,8 @@ func TestAVoidedInvoiceOfOursIsWaived(t *testing.T) {
 	require.Equal(t, "1000000", s.own()[1].Total.String())
 }
 
-// Who subscribes goes on with the subscription where that begins, and nothing is
-// billed twice.
+// TestWhoSubscribesGoesOnWithTheSubscription checks that a customer that subscribes is billed by the subscription from
+// its start, and that nothing is billed twice.
 func TestWhoSubscribesGoesOnWithTheSubscription(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
@@ -284,8 +284,8 @@ func TestWhoSubscribesGoesOnWithTheSubscription(t *testing.T) {
 	require.Len(t, s.pending(), 2, "what comes late is on the subscription's next invoice")
 }
 
-// Whatever happens, the invoices come to the charges, to the cent, and each month
-// has one.
+// TestPropertyInvoicesOfOursChargeTheAmountsOnce checks that, after random steps, the invoices add up to the charges,
+// to the cent. There are no more invoices than months.
 func TestPropertyInvoicesOfOursChargeTheAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -318,7 +318,7 @@ func TestPropertyInvoicesOfOursChargeTheAmountsOnce(t *testing.T) {
 	})
 }
 
-// pass lets time pass, up to the second month's end.
+// pass lets time pass, up to the end of the second month.
 func (s *subscriber) pass(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{30 * time.Second, 25 * time.Hour, 9 * 24 * time.Hour}).Draw(t, "wait")
 	if s.fake.Now().Add(d).Before(s.first.Start.AddDate(0, 2, 0)) {
@@ -326,7 +326,7 @@ func (s *subscriber) pass(t *rapid.T) {
 	}
 }
 
-// The lines of a pause stay where they are: nothing is made final meanwhile.
+// TestAnInvoiceOfOursWaitsForAPause checks that a standalone invoice is not finalized while the customer is paused.
 func TestAnInvoiceOfOursWaitsForAPause(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
@@ -344,7 +344,8 @@ func TestAnInvoiceOfOursWaitsForAPause(t *testing.T) {
 	require.Equal(t, "draft", s.own()[0].Status)
 }
 
-// What nobody has heard of is listed.
+// TestAnInvoiceOfOursThatNobodyHeardOfIsListed checks that ListInvoices finds a standalone invoice if no event about it
+// has arrived.
 func TestAnInvoiceOfOursThatNobodyHeardOfIsListed(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
@@ -373,14 +374,14 @@ func TestAnInvoiceOfOursIsSentIfTheTenantSaysSo(t *testing.T) {
 	require.Equal(t, []any{"send_invoice", int64(14)}, []any{s.own()[0].Collection, s.own()[0].DaysUntilDue})
 }
 
-// What was put on an invoice of ours after a backup was made is found again, and
-// neither made nor billed once more.
+// TestARestoredDatabaseKnowsItsInvoicesOfOurs checks that a restored database finds standalone invoices and lines that
+// were created after the backup. It neither creates nor bills them again.
 func TestARestoredDatabaseKnowsItsInvoicesOfOurs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		lines int  // that were set since the backup
-		final bool // it was made final since
-		heard bool // Stripe's list of events has been read since it was restored
+		lines int  // lines that were set after the backup
+		final bool // the invoice was finalized after the backup
+		heard bool // Stripe's events about final invoices are handled right after the restore
 	}{
 		"nothing":                      {0, false, false},
 		"a line":                       {1, false, false},

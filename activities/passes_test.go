@@ -11,15 +11,14 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 )
 
-// script is what the steps of a pass answer, in their order; the last plan
-// comes again and again. It notes what is called.
+// script implements activities.Steps with prepared results in order, and records the calls. It repeats the last plan.
 type script struct {
 	calls   []string
-	reads   []string // failures
+	reads   []string // failures of the first reads
 	plans   []activities.PlanReportsResult
-	planned string // the failure of every plan
+	planned string // failure of every plan
 	endings map[byte]activities.Ending
-	failing string // the call that fails with errGone
+	failing string // call that fails with errGone
 }
 
 var errGone = errors.New("gone")
@@ -61,7 +60,7 @@ func (s *script) Send(r activities.Report) (activities.Ending, error) {
 
 func (s *script) Count() error { return s.note("count") }
 
-// reports are plain ones, each named by a number.
+// reports returns a report for each name, with only an ID.
 func reports(names ...byte) (all []activities.Report) {
 	for _, name := range names {
 		all = append(all, activities.Report{ID: id(name)})
@@ -189,7 +188,8 @@ func TestAPassTakesItsSteps(t *testing.T) {
 	}
 }
 
-// An error ends the pass; what was sent before it stays known.
+// TestAnErrorEndsAPassWhereverItComes checks that an error ends the pass, and that the result contains the reports sent
+// before it.
 func TestAnErrorEndsAPassWhereverItComes(t *testing.T) {
 	t.Parallel()
 	for failing, reports := range map[string][]uuid.UUID{"read": nil, "plan": nil, "send 1": nil, "send 2": ids(1), "count": ids(1, 2)} {

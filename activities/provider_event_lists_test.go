@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// newUnheard is a subscriber whose provider's events nobody delivers.
+// newUnheard returns a subscriber at a provider that delivers no events.
 func newUnheard(t *testing.T) *subscriber {
 	t.Helper()
 	store := dbtest.Open(t)
@@ -34,7 +34,7 @@ func (s *subscriber) exec(sql string, args ...any) {
 	require.NoError(s, err)
 }
 
-// uses has some units of delta used now, and reported.
+// uses ingests usage of the meter delta at the current time, and reports it.
 func (s *subscriber) uses(value string) {
 	s.Helper()
 	_, err := s.writer.Ingest(s.Context(), s.tenant, []metering.Event{dbtest.Event(s, "delta", "acme", s.fake.Now(), value, "", "")})
@@ -42,7 +42,7 @@ func (s *subscriber) uses(value string) {
 	s.quiesce(nil)
 }
 
-// happens has somebody else change something at the provider.
+// happens sends a request to the fake that does not come from Odometer.
 func (s *subscriber) happens(method, path, form string) {
 	s.Helper()
 	request := httptest.NewRequestWithContext(s.Context(), method, path, strings.NewReader(form))
@@ -61,7 +61,7 @@ func (s *subscriber) listEvents() (page activities.ListEventsResult) {
 	return page
 }
 
-// calls is how often the fake was asked for what a path begins with.
+// calls returns the number of GET requests to the fake with the given path prefix.
 func (s *subscriber) calls(path string) (n int) {
 	for _, r := range s.fake.State().Requests {
 		if strings.HasPrefix(r.Path, path) && r.Method == http.MethodGet {
@@ -122,7 +122,8 @@ func TestEventsThatNeverCameAreFoundInPages(t *testing.T) {
 	require.Contains(t, missed, activities.MissedEvent{RowID: again.Row, CustomerID: s.customer}, "it came after all, and is the same row")
 }
 
-// A walk that was cut short goes on where it stood, and hears of what happened meanwhile.
+// TestAWalkThatIsCutShortLosesNothing checks that an interrupted walk continues at its position. Then it lists the
+// events that happened in the meantime.
 func TestAWalkThatIsCutShortLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)
@@ -143,11 +144,12 @@ func TestAWalkThatIsCutShortLosesNothing(t *testing.T) {
 	s.fake.Advance(3 * time.Hour)
 	changes(70)
 	s.listEvents()
-	s.fake.Advance(31 * 24 * time.Hour) // what it had come to is forgotten
+	s.fake.Advance(31 * 24 * time.Hour) // the provider no longer lists the event at which the walk stopped
 	require.Equal(t, activities.ListEventsResult{}, s.listEvents())
 }
 
-// What is too old to be listed is said, and the invoices are listed instead.
+// TestAGapHasTheInvoicesListed checks that the connection's invoices become due for listing if the provider no longer
+// lists events that may have been missed.
 func TestAGapHasTheInvoicesListed(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)

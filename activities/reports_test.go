@@ -84,8 +84,8 @@ func TestARefusalIsRecordedWithWhatToDo(t *testing.T) {
 	require.EqualValues(t, 2, again.Send[0].Number)
 }
 
-// Of two who send one report at once, the second is told to come back when the
-// lease of the first has ended.
+// TestOnlyOneSendsAReportAtATime checks that a second concurrent send of a report fails, with a retry delay until the
+// end of the first lease.
 func TestOnlyOneSendsAReportAtATime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -129,8 +129,8 @@ func TestManyWhoSendAReportAtOnceSendItOnce(t *testing.T) {
 	require.Len(t, b.far.bodies, 1)
 }
 
-// dying are activities whose database is gone once the provider has answered,
-// as where the worker is killed in between.
+// dying returns activities that lose the database once the provider has received a report, as if the worker is killed
+// before it records the answer.
 func (b *bench) dying(t *testing.T) *activities.Activities {
 	t.Helper()
 	store, err := dbtest.Connect(context.WithoutCancel(t.Context()), dbtest.URL(t))
@@ -159,12 +159,13 @@ func TestWhatWasAcceptedAndNotRecordedIsSentAgainAsItWas(t *testing.T) {
 	require.Equal(t, b.far.ids[0], b.far.ids[1])
 }
 
-// What was on its way to a connection that was replaced is never sent to the new
-// one, nor given up where it may have arrived, and holds nothing up there.
+// TestAReplacedConnectionLeavesNothingOnItsWay checks that an undecided report to a replaced connection is not sent to
+// the new one. Its outcome is unknown if it may have arrived; otherwise it is rejected. It does not delay reports to
+// the new connection.
 func TestAReplacedConnectionLeavesNothingOnItsWay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		dies  bool // once the receiver has it
+		dies  bool // the worker stops after the receiver has the report
 		state billing.State
 		err   string
 	}{
@@ -195,7 +196,7 @@ func TestAReplacedConnectionLeavesNothingOnItsWay(t *testing.T) {
 			require.Equal(t, billing.Accepted, run[activities.SendReportResult](t, b, b.do.SendReport, again).State)
 			require.Len(t, b.far.bodies, sent+1)
 			require.Equal(t, c.state, b.state(t, former.ReportID))
-			for _, report := range b.plan(t, 0).Send { // of a period that has begun meanwhile
+			for _, report := range b.plan(t, 0).Send { // report of a period that has begun in the meantime
 				require.Greater(t, report.Number, int64(2))
 			}
 		})
@@ -209,7 +210,8 @@ func (b *bench) state(t *testing.T, report uuid.UUID) (state billing.State) {
 	return state
 }
 
-// The same at a provider that adds up: it knows the report again by its key.
+// TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce checks that Stripe counts a report once if the worker did not
+// record the answer. Stripe recognizes the repeated report by its key.
 func TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	for _, meter := range inAllWays {
@@ -234,8 +236,9 @@ func TestWhatStripeAcceptedAndNobodyRecordedIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Once the customer's subscription is another one, nothing that is counted shows
-// what the former one was reported: somebody has to look.
+// TestWhatAFormerSubscriptionMayHaveIsInDoubt checks that an unrecorded report has an unknown outcome after the
+// customer's subscription has changed. No count shows whether the previous subscription has the report, so an operator
+// has to check.
 func TestWhatAFormerSubscriptionMayHaveIsInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
@@ -255,7 +258,8 @@ func TestWhatAFormerSubscriptionMayHaveIsInDoubt(t *testing.T) {
 	require.Equal(t, "5", s.fake.Quantity("si_delta").String(), "it is not sent again")
 }
 
-// A refusal says nothing about an attempt before it whose answer was lost.
+// TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal checks that a refusal does not reject a report with an earlier
+// attempt that may have arrived.
 func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 	t.Parallel()
 	const events = "/v1/billing/meter_events"
@@ -294,7 +298,8 @@ func TestWhatMayHaveArrivedIsNotRejectedByALaterRefusal(t *testing.T) {
 	}
 }
 
-// What is not seen counted waits for the final invoice, which says whether Stripe has dropped it.
+// TestWhatStripeShowsADayLateIsNotReportedAgain checks that a report that Stripe's summaries do not show within a day
+// is not sent again. Only the final invoice shows whether Stripe has dropped it.
 func TestWhatStripeShowsADayLateIsNotReportedAgain(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
@@ -308,7 +313,8 @@ func TestWhatStripeShowsADayLateIsNotReportedAgain(t *testing.T) {
 	require.Equal(t, "5", s.fake.Quantity("si_delta").String())
 }
 
-// Nothing but the final invoice says that Stripe has dropped what it had accepted.
+// TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal checks that usage that Stripe accepted and dropped is charged after
+// the invoice is final. Only the final invoice shows that Stripe dropped it.
 func TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
@@ -341,7 +347,7 @@ func TestWhatStripeDropsIsChargedOnceItsInvoiceIsFinal(t *testing.T) {
 	require.Len(t, s.fake.State().Accounts[0].Pending, 1, "once")
 }
 
-// What was reported is looked for without reading what the customer is.
+// TestCountsAloneAreRead checks that ReadProvider reads only summaries if Counts is set.
 func TestCountsAloneAreRead(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
@@ -358,7 +364,7 @@ func TestCountsAloneAreRead(t *testing.T) {
 	}
 }
 
-// newRegular is a subscriber who uses one meter only, without interleavings.
+// newRegular returns a subscriber for tests with a fixed order of steps.
 func newRegular(t *testing.T) *subscriber {
 	t.Helper()
 	store := dbtest.Open(t)
@@ -375,7 +381,7 @@ func (s *subscriber) ingest(meter, value string) {
 	require.NoError(s, err)
 }
 
-// report is one pass that meets no trouble. It returns how many reports went out.
+// report runs one pass without failures, and returns the number of accepted reports.
 func (s *subscriber) report() (sent int) {
 	s.read()
 	for _, report := range s.planned(true) {

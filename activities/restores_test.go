@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// drill is a subscriber whose database is restored from a backup, while Stripe
-// goes on and the client keeps what it has sent.
+// drill is a subscriber with a database that is restored from a backup. Stripe keeps its state, and the client keeps
+// the events that it has sent.
 type drill struct {
 	*subscriber
 	address string // of the database
@@ -56,7 +56,7 @@ func (d *drill) connect() {
 	d.RegisterActivity(d.do)
 }
 
-// backUp returns the address of a copy of the database.
+// backUp copies the database, and returns the address of the copy.
 func (d *drill) backUp() string {
 	d.Helper()
 	d.disconnect()
@@ -65,8 +65,8 @@ func (d *drill) backUp() string {
 	return backup
 }
 
-// restore goes on with the backup, as an operator does: the epoch is raised, and
-// the client sends again all that it has kept.
+// restore continues with the backup as an operator does: it raises the epoch, and the client sends all kept events
+// again.
 func (d *drill) restore(backup string) {
 	d.Helper()
 	d.disconnect()
@@ -79,7 +79,7 @@ func (d *drill) restore(backup string) {
 	require.NoError(d, err)
 }
 
-// useEach sends an event of each meter and keeps it.
+// useEach ingests an event of each meter, and keeps the events.
 func (d *drill) useEach(value string) {
 	d.Helper()
 	period := 0
@@ -96,7 +96,7 @@ func (d *drill) useEach(value string) {
 	require.NoError(d, err)
 }
 
-// sync is what the bulk sync does, some time later.
+// sync runs the bulk sync after the given time.
 func (d *drill) sync(wait time.Duration) {
 	d.Helper()
 	d.fake.Advance(wait)
@@ -114,7 +114,7 @@ func (d *drill) requireQuantities(meters ...string) {
 	}
 }
 
-// TestARestoredDatabaseBillsEverythingOnce is the drill of docs/operating/backup-and-restore.md.
+// TestARestoredDatabaseBillsEverythingOnce runs the drill of docs/operating/backup-and-restore.md.
 func TestARestoredDatabaseBillsEverythingOnce(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]func(d *drill){
@@ -143,7 +143,7 @@ func TestARestoredDatabaseBillsEverythingOnce(t *testing.T) {
 			d.requireQuantities(inAllWays...)
 			d.useEach("5")
 			d.read()
-			d.planned(true) // nothing of it was sent when the backup is made
+			d.planned(true) // the backup contains unsent reports
 			backup := d.backUp()
 			lost(d)
 			d.restore(backup)
@@ -153,7 +153,7 @@ func TestARestoredDatabaseBillsEverythingOnce(t *testing.T) {
 			d.useEach("1")
 			d.sync(time.Hour)
 			d.requireQuantities("record", "window", "last")
-			d.sync(24 * time.Hour) // reads what was added up, and writes it down
+			d.sync(24 * time.Hour) // reads and records Stripe's counts of the meters that add up
 			d.sync(time.Hour)
 			d.requireQuantities(inAllWays...)
 			d.useEach("6")
@@ -169,7 +169,8 @@ func TestARestoredDatabaseBillsEverythingOnce(t *testing.T) {
 	}
 }
 
-// requireInvoiced holds the first invoice to what was used.
+// requireInvoiced checks that the first invoice bills the usage of the first period. It also checks that periods are
+// closed four days after their end.
 func (d *drill) requireInvoiced() {
 	d.Helper()
 	var billed, used metering.Decimal
@@ -185,7 +186,7 @@ func (d *drill) requireInvoiced() {
 	require.Zero(d, open)
 }
 
-// readInvoices is what comes of the events that Stripe has of its invoices.
+// readInvoices handles an event of Stripe for each invoice.
 func (d *drill) readInvoices() {
 	d.Helper()
 	active, err := d.store.Providers.Active(d.Context(), d.tenant)
@@ -199,7 +200,7 @@ func (d *drill) readInvoices() {
 	}
 }
 
-// useLate sends an event of each meter of the first period.
+// useLate ingests an event of each meter at a time in the first period, and keeps the events.
 func (d *drill) useLate(value string) {
 	d.Helper()
 	var events []metering.Event
@@ -212,8 +213,7 @@ func (d *drill) useLate(value string) {
 	require.NoError(d, err)
 }
 
-// requireAllBilled holds the first invoice, and what is added to the next one, to
-// what was used of the first period.
+// requireAllBilled checks that the first invoice and the pending invoice items bill the usage of the first period.
 func (d *drill) requireAllBilled() {
 	d.Helper()
 	account := d.fake.State().Accounts[0]
@@ -230,9 +230,9 @@ func (d *drill) requireAllBilled() {
 	require.Equal(d, used.String(), billed.String())
 }
 
-// A period that ended, closed and was adjusted after the backup was made closes
-// again, and what was charged for late usage is not charged again, also where the
-// backup knows no report at all.
+// TestARestoredDatabaseKnowsWhatWasChargedForLateUsage checks a period that ended, closed and was adjusted after the
+// backup. The restored database closes it again, and does not charge late usage twice, even if the backup contains no
+// report.
 func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
 	t.Parallel()
 	for name, reported := range map[string]bool{"ReportsAreKnown": true, "NoneIs": false} {
@@ -267,8 +267,8 @@ func TestARestoredDatabaseKnowsWhatWasChargedForLateUsage(t *testing.T) {
 	}
 }
 
-// What was planned when the backup was made may have been sent since: that it is
-// refused once its month is over does not say that it did not arrive.
+// TestWhatWasPlannedAtABackupAndIsRefusedLaterIsInDoubt checks a report that was planned at the backup and may have
+// been sent after it. A refusal after the end of its period does not show that the report did not arrive.
 func TestWhatWasPlannedAtABackupAndIsRefusedLaterIsInDoubt(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t)
@@ -285,15 +285,15 @@ func TestWhatWasPlannedAtABackupAndIsRefusedLaterIsInDoubt(t *testing.T) {
 	require.Equal(t, billing.InDoubt, sent.State, sent.Response)
 }
 
-// A line that was set, or made, after the backup was made is found again: as it
-// was set last while it is pending, and as an invoice has taken it.
+// TestARestoredDatabaseKnowsWhatLinesWereSetTo checks that a restored database finds lines that were created or changed
+// after the backup. It finds the last amount of a pending line, and the invoiced amount of an invoiced line.
 func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
-		before    string // used before the backup was made
-		invoiced  bool   // the invoice was final when it was restored
-		afterward bool   // it becomes final once it was
+		before    string // usage before the backup
+		invoiced  bool   // the invoice became final before the restore
+		afterward bool   // the invoice becomes final after the restore
 	}{
 		{"a line that was set", "10", false, false},
 		{"a line that was made", "", false, false},
@@ -342,8 +342,8 @@ func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {
 	}
 }
 
-// A line that somebody has lowered after the backup was made stays as they have made
-// it: what it was set to is known again, and nothing is charged in its place.
+// TestARestoredDatabaseLeavesALineAsItWasEdited checks that a line keeps its amount if an operator lowered it at Stripe
+// after the backup. The restored database finds the amount that Odometer had set, and does not charge the difference.
 func TestARestoredDatabaseLeavesALineAsItWasEdited(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t)
@@ -370,8 +370,7 @@ func TestARestoredDatabaseLeavesALineAsItWasEdited(t *testing.T) {
 	d.requireAllCharged()
 }
 
-// requireAllCharged holds all invoices, and what is pending for the next one, to
-// what was used.
+// requireAllCharged checks that all invoices and the pending invoice items bill all usage.
 func (d *drill) requireAllCharged() {
 	d.Helper()
 	account := d.fake.State().Accounts[0]

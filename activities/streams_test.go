@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// newBeside is a subscriber with a second subscription, whose periods are others
-// and which has a meter of its own, at a cent for each.
+// newBeside returns a subscriber with a second subscription, which has other periods and its own meter seats at one
+// cent per unit.
 func newBeside(t *testing.T) (s *subscriber, second metering.Range) {
 	t.Helper()
 	s = newRegular(t)
@@ -44,16 +44,15 @@ func (s *subscriber) subscribeBeside() (second metering.Range) {
 	return second
 }
 
-// usedAt sends usage of a time.
+// usedAt ingests usage at the given time.
 func (s *subscriber) usedAt(at time.Time, meter, value string) {
 	s.Helper()
 	_, err := s.writer.Ingest(s.Context(), s.tenant, []metering.Event{dbtest.Event(s, meter, "acme", metering.Instant(at), value, "", "")})
 	require.NoError(s, err)
 }
 
-// streams are the customer's periods that the database has, of which each begins
-// where the former of its stream ended, with what the meters that have used
-// anything closed at.
+// streams returns the customer's stored periods, each as the number of its billing schedule and the meters' totals at
+// the close that are above 0. It marks a period that does not begin at the end of the previous one of its schedule.
 func (s *subscriber) streams() (all []string) {
 	s.Helper()
 	rows, err := s.conn.Query(s.Context(), `
@@ -73,7 +72,8 @@ func (s *subscriber) streams() (all []string) {
 	return all
 }
 
-// hearAll is where Stripe says of each invoice that it is final.
+// hearAll handles Stripe's event that an invoice is final for each invoice after the first known ones. It returns the
+// number of all invoices.
 func (s *subscriber) hearAll(known int) int {
 	s.Helper()
 	invoices := s.fake.State().Accounts[0].Invoices
@@ -83,8 +83,9 @@ func (s *subscriber) hearAll(known int) int {
 	return len(invoices)
 }
 
-// Each of two subscriptions has periods of its own: what is closed of one is open
-// of the other, and every unit is billed by the one that has its item.
+// TestASecondSubscriptionIsAStreamOfItsOwn checks that two subscriptions have separate periods. A time can be closed
+// for the meters of one and open for the meters of the other. Each unit is billed by the subscription with an item for
+// its meter.
 func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)
@@ -101,8 +102,8 @@ func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	s.closeAndReport(nil)
 	require.Equal(t, []string{"0: delta 3", "0", "1"}, s.streams())
 
-	s.usedAt(s.first.Start.AddDate(0, 0, 10), "seats", "2") // no period of its own is closed
-	s.usedAt(s.first.Start.AddDate(0, 0, 10), "delta", "1") // its own is
+	s.usedAt(s.first.Start.AddDate(0, 0, 10), "seats", "2") // its period in the meter's schedule is open
+	s.usedAt(s.first.Start.AddDate(0, 0, 10), "delta", "1") // its period in the meter's schedule is closed
 	require.Equal(t, []string{"2 and 0 late, final: false", "5 and 0 late, final: false"}, s.windows("seats"))
 	require.Equal(t, []string{"0 and 1 late, final: true", "3 and 0 late, final: true"}, s.windows("delta"))
 	s.quiesce(nil)
@@ -116,7 +117,7 @@ func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	s.closeAndReport(nil)
 	require.Equal(t, []string{"0: delta 3", "0", "1: seats 7", "1"}, s.streams())
 	s.usedAt(second.End.Add(-time.Hour), "seats", "4")
-	s.usedAt(second.End.Add(-time.Hour), "delta", "6") // no period of its own is closed
+	s.usedAt(second.End.Add(-time.Hour), "delta", "6") // its period in the meter's schedule is open
 	s.quiesce(nil)
 	require.Equal(t, "6", s.fake.Quantity("si_delta").String())
 	require.Equal(t, []string{"sub_1 1000000", "sub_2 4"}, s.pendingOf())
@@ -125,7 +126,7 @@ func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	s.requireAgreement()
 }
 
-// windows are the days of the first period with usage of a meter.
+// windows returns the hourly windows with usage of a meter in the first period.
 func (s *subscriber) windows(meter string) (all []string) {
 	s.Helper()
 	m, err := s.store.Meters.Get(s.Context(), s.tenant, meter)
@@ -140,7 +141,7 @@ func (s *subscriber) windows(meter string) (all []string) {
 	return all
 }
 
-// pendingOf are the pending invoice items by their subscription.
+// pendingOf returns the subscription and the amount of each pending invoice item.
 func (s *subscriber) pendingOf() (all []string) {
 	for _, p := range s.pending() {
 		all = append(all, p.Subscription+" "+p.Amount.String())
@@ -148,8 +149,9 @@ func (s *subscriber) pendingOf() (all []string) {
 	return all
 }
 
-// requireAgreement holds what is shown of the customer together: each meter once,
-// and in periods of its stream.
+// requireAgreement checks that the preview, the statements, the search for customers that are out of sync, and the
+// revenue agree. The preview contains each meter once, except for late usage. Statements contain a meter only in
+// periods of its billing schedule.
 func (s *subscriber) requireAgreement() {
 	s.Helper()
 	lines, err := s.store.Ledger.Preview(s.Context(), s.tenant, s.customer, s.fake.Now())
@@ -198,7 +200,8 @@ func meterNamed(s *subscriber, slug string) metering.MeterID {
 	return m.ID
 }
 
-// Amounts are charged on the invoices of the subscription that has the meter's price.
+// TestAmountsAreChargedOnTheInvoicesOfTheirStream checks that amounts are charged on the invoices of the subscription
+// with the meter's price.
 func TestAmountsAreChargedOnTheInvoicesOfTheirStream(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)
@@ -224,7 +227,8 @@ func TestAmountsAreChargedOnTheInvoicesOfTheirStream(t *testing.T) {
 	s.requireReconciled("seats", "0.07 of 0.07 are invoiced: agreed")
 }
 
-// A tenant who begins to bill amounts has the periods that run billed as before.
+// TestAStreamKeepsTheWayInWhichItsPeriodIsBilled checks that current periods are still billed in quantities after the
+// tenant switches to amounts.
 func TestAStreamKeepsTheWayInWhichItsPeriodIsBilled(t *testing.T) {
 	t.Parallel()
 	s, _ := newBeside(t)
@@ -237,9 +241,10 @@ func TestAStreamKeepsTheWayInWhichItsPeriodIsBilled(t *testing.T) {
 	require.Empty(t, s.pending())
 }
 
-// A meter whose price moves to another subscription is billed by the former one up
-// to the end of the period in which it was reported there, and then by the other:
-// nothing twice, and what comes late by whom its time was of.
+// TestAMeterMovesToAnotherStreamWhereItsPeriodEnds checks a meter with a price that moves to another subscription. The
+// previous subscription bills the meter until the end of the period in which it was reported there. Then the other
+// subscription bills it. No usage is billed twice. Late usage is billed by the subscription that billed the meter at
+// that time.
 func TestAMeterMovesToAnotherStreamWhereItsPeriodEnds(t *testing.T) {
 	t.Parallel()
 	s := newRegular(t)
@@ -284,7 +289,7 @@ func TestAMeterMovesToAnotherStreamWhereItsPeriodEnds(t *testing.T) {
 	require.Equal(t, []string{"0 delta: 2", "0 last: 1", "1 delta: 2"}, s.digested())
 }
 
-// mapTo has the usage of delta go to a price.
+// mapTo maps the meter delta to a price.
 func (s *subscriber) mapTo(price string) {
 	s.Helper()
 	active, err := s.store.Providers.Active(s.Context(), s.tenant)
@@ -294,7 +299,7 @@ func (s *subscriber) mapTo(price string) {
 	require.NoError(s, err)
 }
 
-// billedOn is what a subscription's invoices come to.
+// billedOn returns the total of a subscription's invoices.
 func (s *subscriber) billedOn(subscription string) string {
 	var sum metering.Decimal
 	for _, i := range s.fake.State().Accounts[0].Invoices {
@@ -305,7 +310,7 @@ func (s *subscriber) billedOn(subscription string) string {
 	return sum.String()
 }
 
-// digested is of how many events the digests of closed periods are, where of any.
+// digested returns the number of events in the digest of each closed period and meter, if it is above 0.
 func (s *subscriber) digested() []string {
 	s.Helper()
 	rows, err := s.conn.Query(s.Context(), `
@@ -322,8 +327,8 @@ func (s *subscriber) digested() []string {
 	return all
 }
 
-// Whatever happens in whatever order, both subscriptions together bill what was
-// used, at its own price.
+// TestWhateverHappensTwoSubscriptionsBillWhatWasUsed checks that, after random steps, both subscriptions together bill
+// all usage at the prices of its meters.
 func TestWhateverHappensTwoSubscriptionsBillWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -359,12 +364,12 @@ func TestWhateverHappensTwoSubscriptionsBillWhatWasUsed(t *testing.T) {
 	}
 }
 
-// running is what stream 0's last period comes to so far, which no invoice has yet.
+// running returns the amount of the last period of billing schedule 0 so far, which no invoice contains yet.
 func (s *subscriber) running() metering.Decimal {
 	return s.fake.Quantity("si_delta").Add(s.fake.Quantity("si_window")).Mul(metering.Whole(1_000_000)).Add(s.fake.Quantity("si_seats"))
 }
 
-// useAny sends usage of any time since the first period began, and returns what it costs.
+// useAny ingests usage at a random time since the start of the first period, and returns its price in cents.
 func (s *subscriber) useAny(random *rand.Rand) (cents metering.Decimal) {
 	s.Helper()
 	meter, value := []string{"seats", "delta", "window"}[random.IntN(3)], 1+random.Int64N(9)
@@ -375,7 +380,7 @@ func (s *subscriber) useAny(random *rand.Rand) (cents metering.Decimal) {
 	return metering.Whole(value * 1_000_000)
 }
 
-// sendWithTrouble plans, and sends the first report, whose answer may be lost.
+// sendWithTrouble plans reports and sends the first one. The provider may fail, or its answer may be lost.
 func (s *subscriber) sendWithTrouble(random *rand.Rand) {
 	s.Helper()
 	s.read()
@@ -390,8 +395,9 @@ func (s *subscriber) sendWithTrouble(random *rand.Rand) {
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
-// A tenant who changes to a receiver of statements sends it one stream: what was
-// reported of the others stays with their periods.
+// TestAReceiverOfStatementsIsSentOneStream checks that a receiver of statements gets one billing schedule after it
+// replaces Stripe. A meter of another schedule joins it at the end of its current period. The meter's reported usage
+// stays with that period.
 func TestAReceiverOfStatementsIsSentOneStream(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)
@@ -410,7 +416,7 @@ func TestAReceiverOfStatementsIsSentOneStream(t *testing.T) {
 	require.Equal(t, []time.Time{second.End}, s.feeds(0))
 }
 
-// feeds are since when meters feed a stream that have fed another before.
+// feeds returns the times at which meters of other billing schedules joined the given one.
 func (s *subscriber) feeds(stream int) []time.Time {
 	s.Helper()
 	rows, err := s.conn.Query(s.Context(), `select effective_from from billing_stream_meters where tenant_id = $1 and stream = $2`, s.tenant, stream)

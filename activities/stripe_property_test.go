@@ -31,10 +31,10 @@ import (
 
 const stripeKey = "sk_test_1"
 
-// inAllWays are the meters of every mechanism that has a total at Stripe.
+// inAllWays contains a meter for each mechanism with a total at Stripe.
 var inAllWays = []string{"record", "delta", "window", "last"}
 
-// trouble is what may meet one call; most meet none.
+// trouble contains the possible behaviours of the fake for one call. The empty ones cause no failure.
 var trouble = []stripetest.Behaviour{
 	{}, {}, {},
 	{Status: 503},
@@ -46,9 +46,8 @@ var trouble = []stripetest.Behaviour{
 	{DropAnswer: true},
 }
 
-// subscriber drives one customer's ledger at Stripe through arbitrary
-// interleavings: two periods of a subscription, of which the first is invoiced
-// and closed at some time.
+// subscriber runs the billing of one customer at Stripe through random steps. There are two periods of a subscription.
+// The first one is invoiced and closed at some time.
 type subscriber struct {
 	*testing.T
 	*testsuite.TestActivityEnvironment
@@ -61,12 +60,12 @@ type subscriber struct {
 	customer metering.CustomerID
 	atStripe string
 	first    metering.Range
-	invoiced bool                           // the first period is
+	invoiced bool                           // the first period is invoiced
 	used     [2]map[string]metering.Decimal // by period and meter
-	decimals [2]map[string]int32            // those of the first period stay as they are when it is invoiced
+	decimals [2]map[string]int32            // by period and meter; fixed for the first period once it is invoiced
 	charged  bool                           // periods are billed in amounts
-	known    []uuid.UUID                    // reports that some process has been handed
-	unknown  []uuid.UUID                    // accepted by Stripe, and not recorded yet
+	known    []uuid.UUID                    // planned reports, which a worker may send
+	unknown  []uuid.UUID                    // reports that Stripe has accepted and that are not recorded yet
 	of       func(*db.DB) *activities.Activities
 	answered func() // called when Stripe has answered
 }
@@ -119,7 +118,7 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 	return s, server.Close
 }
 
-// settle gives the fake's customer its tenant.
+// settle creates the tenant of the fake's customer, with the connection, meters and prices.
 func (s *subscriber) settle(ring db.Keyring) {
 	s.tenant = dbtest.Tenant(s, s.store).ID
 	c, err := s.store.Customers.Create(s.Context(), s.tenant, metering.Operator, metering.Customer{ExternalID: "acme", BillingProviderID: new("cus_1")}, clock.Now())
@@ -136,7 +135,7 @@ func (s *subscriber) settle(ring db.Keyring) {
 	for _, slug := range inAllWays {
 		m := dbtest.Meter(s, s.store, s.tenant, slug, slug)
 		dbtest.Price(s, s.store, s.tenant, billing.Price{
-			MeterID: m.ID, Terms: billing.Terms{OverageRate: metering.Whole(10_000), Currency: "USD"}, EffectiveFrom: s.fake.Now(), // a cent for a millionth
+			MeterID: m.ID, Terms: billing.Terms{OverageRate: metering.Whole(10_000), Currency: "USD"}, EffectiveFrom: s.fake.Now(), // one cent per millionth of a unit
 		})
 	}
 }
@@ -155,13 +154,13 @@ func (s *subscriber) use(t *rapid.T) {
 	sums[meter] = sums[meter].Add(metering.MustDecimal(value))
 }
 
-// setDecimals changes what a meter's usage is rounded to.
+// setDecimals changes the number of decimals to which a meter's usage is rounded.
 func (s *subscriber) setDecimals(t *rapid.T) {
 	meter, decimals := rapid.SampledFrom(inAllWays).Draw(t, "meter"), rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
 	_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, meter, db.MeterChange{UsageScale: &decimals})
 	require.NoError(s, err)
 	if meter == "record" {
-		return // usage records have none
+		return // usage records have no decimals
 	}
 	s.decimals[1][meter] = decimals
 	if !s.invoiced {
@@ -169,7 +168,7 @@ func (s *subscriber) setDecimals(t *rapid.T) {
 	}
 }
 
-// plan reads where the usage goes and writes down what is to be reported.
+// plan reads the customer's state at Stripe, and plans the reports. The read may fail.
 func (s *subscriber) plan(t *rapid.T) {
 	s.meet(t)
 	_, _ = s.ExecuteActivity(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who()})
@@ -206,14 +205,14 @@ func (s *subscriber) planned(newPass bool) (ids []uuid.UUID) {
 	return ids
 }
 
-// meet prepares some trouble for the next call.
+// meet sets a random behaviour for the next call.
 func (s *subscriber) meet(t *rapid.T) {
 	b := rapid.SampledFrom(trouble).Draw(t, "trouble")
 	b.Times = 1
 	s.fake.Behave(b)
 }
 
-// send sends a report. Who does may die before or after it has called.
+// send sends a planned report. The worker may stop before or after the call.
 func (s *subscriber) send(t *rapid.T) {
 	if len(s.known) == 0 {
 		return
@@ -233,11 +232,11 @@ func (s *subscriber) send(t *rapid.T) {
 	}
 }
 
-// sent sends a report and says whether that was accepted. Where somebody died
-// at the call and its summaries do not show it, nobody knows until the invoice.
+// sent sends a report, and reports whether it was accepted. If a worker stopped at the call and the summaries do not
+// show the report, its outcome is unknown until the invoice.
 func (s *subscriber) sent(report uuid.UUID) bool { return s.outcome(report) == billing.Accepted }
 
-// outcome sends a report; "": nothing came of it.
+// outcome sends a report and returns its state, or "" if the attempt failed.
 func (s *subscriber) outcome(report uuid.UUID) billing.State {
 	value, err := s.ExecuteActivity(s.do.SendReport, activities.SendReportInput{TenantID: s.tenant, ReportID: report})
 	if err != nil {
@@ -251,8 +250,8 @@ func (s *subscriber) outcome(report uuid.UUID) billing.State {
 	return result.State
 }
 
-// dies sends a report from a worker whose database is gone once Stripe has
-// answered, and says whether it was accepted.
+// dies sends a report from a worker that loses the database once Stripe has answered. It reports whether Stripe
+// accepted the report.
 func (s *subscriber) dies(report uuid.UUID) bool {
 	store, err := dbtest.Connect(s.Context(), dbtest.URL(s))
 	require.NoError(s, err)
@@ -264,7 +263,7 @@ func (s *subscriber) dies(report uuid.UUID) bool {
 	return result.State == billing.Accepted
 }
 
-// record is where one that was taken for dead comes back.
+// record completes a report late, as a worker does that was taken for dead and continues.
 func (s *subscriber) record(t *rapid.T) {
 	if len(s.unknown) == 0 {
 		return
@@ -280,7 +279,7 @@ func (s *subscriber) count(t *rapid.T) {
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
-// batch is what a bulk sync does about the customer.
+// batch runs a bulk sync for the customer, possibly with a failure.
 func (s *subscriber) batch(t *rapid.T) {
 	s.meet(t)
 	_, _ = s.ExecuteActivity(s.do.SyncBatch, s.alone())
@@ -299,7 +298,7 @@ func (s *subscriber) must(activity, in any) {
 	require.NoError(s, err)
 }
 
-// wait lets time pass, but not the first period nor the time until today.
+// wait lets time pass, up to 96 hours before the end of the current period.
 func (s *subscriber) wait(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{30 * time.Second, time.Minute, 25 * time.Hour}).Draw(t, "wait")
 	end := s.endOf(0)
@@ -311,7 +310,7 @@ func (s *subscriber) wait(t *rapid.T) {
 	}
 }
 
-// invoice ends the first period. Usage that comes later is not on its invoice.
+// invoice ends the first period, unless it has ended. Later usage is not on its invoice.
 func (s *subscriber) invoice(*rapid.T) {
 	if s.invoiced {
 		return
@@ -320,11 +319,10 @@ func (s *subscriber) invoice(*rapid.T) {
 	s.end(0)
 }
 
-// endOf is when a period ends; the first one is 0.
+// endOf returns the end of a period; the first period is 0.
 func (s *subscriber) endOf(period int) time.Time { return s.first.End.AddDate(0, period, 0) }
 
-// end ends a period: the last usage is reported, the invoice is finalized, and
-// Stripe says so.
+// end ends a period: it reports the last usage, waits for the final invoice, and handles Stripe's event about it.
 func (s *subscriber) end(period int) {
 	s.quiesce(nil)
 	s.fake.Advance(s.endOf(period).Add(2 * time.Hour).Sub(s.fake.Now()))
@@ -339,13 +337,14 @@ func (s *subscriber) end(period int) {
 	s.must(s.do.ReadInvoice, activities.ProviderEventInput{TenantID: s.tenant, RowID: kept.Row})
 }
 
-// quiesce is what a worker does once everything answers again.
+// quiesce plans and sends reports without failures until all are decided. Reports can keep an unknown outcome until
+// their invoice is final.
 func (s *subscriber) quiesce(*rapid.T) {
 	s.fake.Behave(stripetest.Behaviour{})
 	for n := range 50 {
 		wait := 30 * time.Second // longer than any lease
 		if n == 10 {
-			wait = 25 * time.Hour // a 500 that Stripe saved comes again for a day where nothing may be reported twice
+			wait = 25 * time.Hour // Stripe repeats a saved 500 for a day to a report that must not be counted twice
 		}
 		s.fake.Advance(wait)
 		s.read()
@@ -356,15 +355,15 @@ func (s *subscriber) quiesce(*rapid.T) {
 			}
 		}
 		s.must(s.do.ReadProvider, activities.ReadProviderInput{CustomerInput: s.who(), Counts: true})
-		if len(open) == 0 || n > 10 && doubt == len(open) { // what Stripe dropped is in doubt until its invoice is final
+		// The outcome of a report that Stripe dropped is unknown until its invoice is final.
+		if len(open) == 0 || n > 10 && doubt == len(open) {
 			return
 		}
 	}
 	s.Fatal("there is always something left to send")
 }
 
-// closeAndReport closes what is over once its grace is too, and reports what is
-// left to report.
+// closeAndReport closes the periods that have ended, after their grace, and reports the remaining usage.
 func (s *subscriber) closeAndReport(t *rapid.T) {
 	s.quiesce(t)
 	s.fake.Advance(72 * time.Hour)
@@ -372,8 +371,8 @@ func (s *subscriber) closeAndReport(t *rapid.T) {
 	s.quiesce(t)
 }
 
-// requireBilled holds what Stripe bills of the first periods to what was used:
-// their invoices, and what is added to the next one because it came late.
+// requireBilled checks that the invoices of the first periods and the pending invoice items for late usage bill exactly
+// the usage. It also checks that these periods are closed.
 func (s *subscriber) requireBilled(t *rapid.T, periods int) {
 	account := s.fake.State().Accounts[0]
 	var billed, used metering.Decimal
@@ -395,7 +394,7 @@ func (s *subscriber) requireBilled(t *rapid.T, periods int) {
 	}
 	counted := periods
 	if s.charged {
-		counted = len(s.used) // what is pending is also of the period that runs
+		counted = len(s.used) // pending items also charge the current period
 	}
 	for period := range counted {
 		for _, meter := range inAllWays {
@@ -407,7 +406,7 @@ func (s *subscriber) requireBilled(t *rapid.T, periods int) {
 	}
 }
 
-// cents is what a period comes to for a meter.
+// cents returns the charge of a meter's usage in a period, in cents.
 func (s *subscriber) cents(period int, meter string) metering.Decimal {
 	if s.charged {
 		return s.used[period][meter].Mul(metering.Whole(1_000_000)).Round(0)
@@ -415,8 +414,7 @@ func (s *subscriber) cents(period int, meter string) metering.Decimal {
 	return billing.Units(s.used[period][meter], s.decimals[period][meter]).Mul(metering.Whole(1_000_000))
 }
 
-// requireCounted holds what Stripe has counted of the second period to what was
-// used, unless it is not known whether some of it has arrived.
+// requireCounted checks that Stripe has counted the usage of the second period, unless a report has an unknown outcome.
 func (s *subscriber) requireCounted(t *rapid.T) {
 	var inDoubt bool
 	row := s.conn.QueryRow(s.Context(), `select exists (select from billing_reports where tenant_id = $1 and state = 'in_doubt')`, s.tenant)

@@ -25,7 +25,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// far notes what it is sent and answers as it is told.
+// far is a webhook client that records the deliveries, and returns answer and err.
 type far struct {
 	mu     sync.Mutex
 	secret string
@@ -34,7 +34,7 @@ type far struct {
 	answer webhook.Answer
 	err    error
 
-	onDeliver func() // called once it has what it is sent, before it answers
+	onDeliver func() // called after far has recorded a delivery, before it returns
 }
 
 func (f *far) Deliver(_ context.Context, _ string, secrets []string, id string, _ time.Time, body []byte) (webhook.Answer, error) {
@@ -48,7 +48,7 @@ func (f *far) Deliver(_ context.Context, _ string, secrets []string, id string, 
 	return f.answer, f.err
 }
 
-// registry has the far end as the webhook.
+// registry returns a registry with far as the webhook client.
 func (f *far) registry() providers.Registry {
 	return providers.Registered(webhook.NewProvider(f), stripe.NewProvider(stripe.New("")))
 }
@@ -65,7 +65,7 @@ type bench struct {
 	now      time.Time
 }
 
-// newBench is a customer with five units of usage, a provider and a request.
+// newBench returns a bench: a customer with five units of usage, a billing provider and a requested sync.
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{store: dbtest.Open(t), far: &far{answer: webhook.Answer{Status: 204}}, now: clock.Now()}
@@ -124,8 +124,8 @@ func (b *bench) plan(t *testing.T, after int64) activities.PlanReportsResult {
 	return run[activities.PlanReportsResult](t, b, b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), After: after})
 }
 
-// planned is the report to send: of the oldest period, where another has begun
-// since the bench was made.
+// planned returns the report to send. If another period has begun since newBench, it is the report of the oldest
+// period.
 func (b *bench) planned(t *testing.T) activities.SendReportInput {
 	t.Helper()
 	plan := b.plan(t, 0)

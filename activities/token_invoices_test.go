@@ -14,15 +14,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// tokenPrice charges 1,000,000 tokens of the models large and xl at 3 USD, beyond 10,000,000
-// tokens at 2.40 USD, and of the model small at 0.20 USD beyond 5,000,000 included tokens.
+// tokenPrice charges the models large and xl 3 USD per 1,000,000 tokens, and 2.40 USD beyond 10,000,000 tokens. It
+// charges the model small 0.20 USD per 1,000,000 tokens beyond 5,000,000 included tokens.
 const tokenPrice = `{"base_price": 0, "included_units": 0, "overage_rate": 0, "currency": "USD",
 	"dimensions": {"by": ["model"], "prices": [
 		{"match": {"model": ["large", "xl"]}, "model": "graduated", "per_units": 1000000,
 		 "tiers": [{"up_to": 10000000, "unit_price": 3}, {"up_to": null, "unit_price": 2.4}]},
 		{"match": {"model": ["small"]}, "model": "per_unit", "unit_price": 0.2, "per_units": 1000000, "included_units": 5000000}]}}`
 
-// The preview, the statement and Stripe's invoice charge tokens by model the same.
+// TestTokensAreChargedByModelOnStripesInvoice checks that the preview, the statement and Stripe's invoice charge the
+// same amount for tokens by model. Only the preview is not rounded to cents.
 func TestTokensAreChargedByModelOnStripesInvoice(t *testing.T) {
 	t.Parallel()
 	s := newUnsubscribed(t)
@@ -39,7 +40,7 @@ func TestTokensAreChargedByModelOnStripesInvoice(t *testing.T) {
 		_, err := s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, "llm", "acme", at, used[1], "", `{"model":"`+used[0]+`"}`)})
 		require.NoError(t, err)
 	}
-	// 10 × 3 + 2.345678 × 2.4 + 2.654321 × 0.2; nothing charges the model unknown.
+	// 10 × 3 + 2.345678 × 2.4 + 2.654321 × 0.2; no price matches the model unknown.
 	const exact, rounded, cents = "36.1604914", "36.16", "3616"
 
 	lines, err := s.store.Ledger.Preview(t.Context(), s.tenant, s.customer, s.fake.Now())

@@ -19,24 +19,24 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// fleet is a tenant with many customers who are out of sync.
+// fleet is a tenant with many customers that are out of sync.
 type fleet struct {
 	*testsuite.TestWorkflowEnvironment
-	mu              sync.Mutex // batches run side by side
+	mu              sync.Mutex // batches run concurrently
 	outOfSync       []metering.CustomerID
 	failing         map[metering.CustomerID]bool
 	synced          []metering.CustomerID
 	customersClosed []metering.CustomerID
 	children        []string
 	closed          int
-	sync            func() error // how the provider answers
+	sync            func() error // the provider's answer to a batch
 	events          func() (activities.ListEventsResult, error)
 	invoices        func() (activities.ListInvoicesResult, error)
-	open            int // how often a closing has to wait
+	open            int // number of batches in which a customer's period stays open
 	closing         func() error
 	periods         func(context.Context, activities.CustomerPageInput) (activities.CustomerPageResult, error)
 	askedForClosed  bool
-	lacking         error // who looks for closed periods to report
+	lacking         error // error of the activity FindOutOfSync
 }
 
 func newFleet(t *testing.T, customers int) *fleet {
@@ -74,7 +74,7 @@ func newFleet(t *testing.T, customers int) *fleet {
 	return f
 }
 
-// closeElsewhere counts the runs that would close periods.
+// closeElsewhere mocks the runs that close periods, and counts them.
 func (f *fleet) closeElsewhere() {
 	f.OnWorkflow(workflows.ClosePeriod, mock.Anything, mock.Anything).Return(func(workflow.Context, workflows.ClosePeriodInput) (workflows.BulkSyncResult, error) {
 		f.closed++
@@ -82,7 +82,7 @@ func (f *fleet) closeElsewhere() {
 	}).Maybe()
 }
 
-// reportElsewhere notes the runs that would report closed periods.
+// reportElsewhere mocks the runs that report closed periods, and records their workflow IDs.
 func (f *fleet) reportElsewhere() {
 	f.OnWorkflow(workflows.AutoSync, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, _ workflows.AutoSyncInput) (workflows.BulkSyncResult, error) {
 		f.children = append(f.children, workflow.GetInfo(ctx).WorkflowExecution.ID)
@@ -165,7 +165,8 @@ func TestAutoSyncTakesEveryCustomerOnceAndThoseWhoFailGetRunsOfTheirOwn(t *testi
 	require.Equal(t, 1, f.closed, "periods that are due are closed by a run of their own")
 }
 
-// What the provider did and did not say is acted on like what it said.
+// TestAutoSyncHearsOfWhatDidNotCome checks that AutoSync starts a run for each provider event that did not arrive, and
+// lists invoices. One run reads at most 20 pages of the list of events.
 func TestAutoSyncHearsOfWhatDidNotCome(t *testing.T) {
 	f := newFleet(t, 3)
 	pages := 0
@@ -277,14 +278,14 @@ func TestOperatorsPauseResumeAndHurryAutoSync(t *testing.T) {
 		return metering.Errorf(metering.CodeProviderDown, "away")
 	}
 	f.RegisterDelayedCallback(func() { up = true }, 130*time.Second)
-	f.ask(t, 131*time.Second, "retry-now") // the next attempt by itself: at 254 seconds
+	f.ask(t, 131*time.Second, "retry-now") // without the update, the next attempt is at 254 seconds
 	_, err = f.autoSync(t)
 	require.NoError(t, err)
 	require.Less(t, f.Now().Sub(began), 200*time.Second)
 }
 
-// A run that is paused for long must not outgrow its history, and is paused
-// after it has been continued as new, until it is resumed.
+// TestAPauseOfABulkSyncSurvivesContinueAsNew checks that a run continues as new during a long pause, so that its
+// history stays bounded. The new run stays paused until an operator resumes it.
 func TestAPauseOfABulkSyncSurvivesContinueAsNew(t *testing.T) {
 	for name, run := range map[string]struct {
 		workflow any
@@ -309,7 +310,7 @@ func TestAPauseOfABulkSyncSurvivesContinueAsNew(t *testing.T) {
 			}
 			f := fresh()
 			f.sync = down
-			paused := name == "ClosePeriod" // which waits for nobody else
+			paused := name == "ClosePeriod" // ClosePeriod does not wait for the provider, so it has to start paused
 			f.ask(t, time.Minute, "pause")
 			f.RegisterDelayedCallback(func() {
 				require.Contains(t, detailsOf(t, f.TestWorkflowEnvironment), "Paused.")
@@ -343,8 +344,8 @@ func TestAPauseOfABulkSyncSurvivesContinueAsNew(t *testing.T) {
 	}
 }
 
-// No provider is asked before a period closes, nor waited for: what it does not
-// know of closed periods is reported by a run of its own.
+// TestClosePeriodWaitsForNoProvider checks that ClosePeriod neither calls the provider nor waits for it. Another run
+// reports the remaining usage of closed periods.
 func TestClosePeriodWaitsForNoProvider(t *testing.T) {
 	f := newFleet(t, 70)
 	f.sync = down
@@ -370,7 +371,8 @@ func TestClosePeriodLeavesWhatWaitsForAMeterAndNeedsNoProvider(t *testing.T) {
 	require.Empty(t, f.children)
 }
 
-// The run that reports closed periods leaves other customers, and the closing, alone.
+// TestClosedPeriodsAreReportedByThemselves checks that the run that reports closed periods syncs only their customers,
+// and starts no closing.
 func TestClosedPeriodsAreReportedByThemselves(t *testing.T) {
 	f := newFleet(t, 4)
 	f.closeElsewhere()

@@ -17,18 +17,18 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// delivering is an endpoint for which messages are due at instants.
+// delivering is an endpoint with messages that are due at given times.
 type delivering struct {
 	*testsuite.TestWorkflowEnvironment
 	due     []time.Duration // after the start
-	failing time.Duration   // until then after the start
-	behind  time.Duration   // the worker's clock
+	failing time.Duration   // time after the start until which the endpoint fails
+	behind  time.Duration   // time by which the worker's clock is behind
 	began   time.Time
 	sent    []time.Duration
 	asked   []activities.SendMessagesInput
 	end     error
 	off     metering.DisabledBecause
-	enable  func() // it, as soon as it was found disabled
+	enable  func() // called when a run finds the endpoint disabled
 }
 
 func newDelivering(t *testing.T, due ...time.Duration) *delivering {

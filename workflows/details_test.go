@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// detailsOf is what operators see of a run.
+// detailsOf returns the details of a run that operators see.
 func detailsOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) string {
 	t.Helper()
 	answer, err := env.QueryWorkflow("__temporal_workflow_metadata")
@@ -26,7 +26,8 @@ func detailsOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) string {
 	return metadata.GetCurrentDetails()
 }
 
-// Runs about one customer begin with it, and lead to it where a worker knows where the API is.
+// TestTheDetailsOfARunBeginWithItsCustomer checks that the details of a run about one customer name it first, as a link
+// if the worker knows the API's URL.
 func TestTheDetailsOfARunBeginWithItsCustomer(t *testing.T) {
 	const page = "https://usage.example.com/v1/customers/by-id?id=cus_2"
 	for known, want := range map[string]string{"": "cus_2", page: "[cus_2](" + page + ")"} {
@@ -48,7 +49,7 @@ func TestTheDetailsOfARunBeginWithItsCustomer(t *testing.T) {
 	}
 }
 
-// detailsOfErasure are those of a run before each of its steps, and in the end.
+// detailsOfErasure returns the details of a run at each of its steps and at the end.
 func detailsOfErasure(t *testing.T, page string) (details []string) {
 	t.Helper()
 	env := newEnvironment()

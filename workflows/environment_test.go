@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
-// newEnvironment returns an environment that runs workflows without a server, on a busy machine
-// too: a workflow that waits for the machine is neither a deadlock nor late.
+// newEnvironment returns an environment that runs workflows without a server, even on a busy machine: a workflow that
+// waits for the machine causes neither a deadlock error nor an early timeout.
 func newEnvironment() *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet)

@@ -22,20 +22,20 @@ import (
 
 var eventRow = activities.ProviderEventInput{TenantID: 1, RowID: 7}
 
-// happening is an event of a provider's about a customer with a draft invoice.
+// happening is an event of the provider about a customer with a draft invoice.
 type happening struct {
 	*testsuite.TestWorkflowEnvironment
 	event   activities.ReadEventResult
 	invoice func() (activities.ReadInvoiceResult, error)
-	sync    func(ctx workflow.Context) error // what the customer's run does
+	sync    func(ctx workflow.Context) error // the run that syncs the customer
 	answer  activities.ReadSyncResult
 	closed  activities.CloseBatchResult
 
-	holds           []workflows.HoldInvoiceInput // that were begun
+	holds           []workflows.HoldInvoiceInput // inputs of started runs
 	requests, looks int
-	recorded        []string // outcomes
+	recorded        []string // stored outcomes
 	ended           time.Time
-	indexed         string // as a search attribute
+	indexed         string // outcome in the search attribute
 }
 
 func newHappening(t *testing.T) *happening {
@@ -91,7 +91,7 @@ func newHappening(t *testing.T) *happening {
 	return h
 }
 
-// run returns the outcome and how long it took.
+// run executes the workflow, and returns its outcome and duration.
 func (h *happening) run(t *testing.T) (outcome string, took time.Duration) {
 	t.Helper()
 	began := h.Now()
@@ -176,11 +176,12 @@ func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
 	}
 }
 
-// The run that is open may be somebody else's: it is told, and the row tells
-// what it answers. It may end between, so that neither works.
+// TestAnEventWaitsForTheRunThatWasThereBefore checks an event about a customer with an open run. The event's run
+// signals the open run, and polls the row of the requested sync. The open run may end in between, so that both the
+// start and the signal fail.
 func TestAnEventWaitsForTheRunThatWasThereBefore(t *testing.T) {
 	for name, c := range map[string]struct {
-		taken, deaf   int // how often a run is open, and how often it cannot be told
+		taken, deaf   int // number of starts that find an open run, and number of signals that fail
 		runs, signals int
 	}{"told": {1, 0, 0, 1}, "it has ended": {1, 1, 1, 1}, "another has begun each time": {3, 3, 0, 3}} {
 		t.Run(name, func(t *testing.T) {

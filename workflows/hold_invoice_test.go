@@ -23,22 +23,21 @@ var (
 	releaseReport = uuid.MustParse("01900000-0000-7000-8000-000000000002")
 )
 
-// heldInvoice is one whose grace ends after three days, and its deadline two
-// days later.
+// heldInvoice is an invoice with a grace that ends after three days, and a deadline two days later.
 type heldInvoice struct {
 	*testsuite.TestWorkflowEnvironment
 	began, grace, deadline time.Time
 
-	agrees   func(sync int) bool // what is compared once a sync was asked for
-	asked    bool                // its release, by an operator
-	theirs   bool                // somebody changes it
+	agrees   func(sync int) bool // result of the comparison, by the number of requested syncs
+	asked    bool                // an operator has requested the release
+	theirs   bool                // the invoice was changed at the provider
 	look     func() error
 	sendErr  func() error
 	synced   []time.Time
 	looks    []time.Time
 	sent     map[uuid.UUID][]time.Time
 	outcomes []string
-	page     string // of the customer
+	page     string // the customer's URL in the API
 }
 
 func newHeldInvoice(t *testing.T) *heldInvoice {
@@ -89,7 +88,7 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 
 func syncOfHold(number int) uuid.UUID { return uuid.UUID{1, byte(number)} }
 
-// requested returns how many syncs were requested when the input was made.
+// requested returns the number of syncs that were requested before the input was created.
 func (h *heldInvoice) requested(in activities.HoldInput) int {
 	if in.SyncID == nil {
 		return 0
@@ -97,7 +96,7 @@ func (h *heldInvoice) requested(in activities.HoldInput) int {
 	return int(in.SyncID[1])
 }
 
-// now is what a look at the invoice finds.
+// now returns the result of a comparison of the invoice.
 func (h *heldInvoice) now(sync int) activities.LookAtHoldResult {
 	found := activities.LookAtHoldResult{CustomerID: 2, Page: h.page, Deadline: h.deadline, Found: []string{}, State: billing.Held}
 	switch {
@@ -190,7 +189,7 @@ func TestReleasingWithoutSayingWhyIsRefused(t *testing.T) {
 	require.Equal(t, 72*time.Hour, took, "only then")
 }
 
-// updateAnswer is told what came of an update.
+// updateAnswer receives the result of an update.
 type updateAnswer struct{ complete func(any, error) }
 
 func (a *updateAnswer) Accept()                             {}
@@ -229,7 +228,8 @@ func TestAnOutageOfTheProviderDelaysAHeldInvoice(t *testing.T) {
 	require.Less(t, h.sent[holdReport][0].Sub(h.began), 26*time.Minute, "before the provider lets the invoice go")
 }
 
-// As where the worker is killed that looks first: nothing is known yet.
+// TestARunWhoseFirstLookFailsLooksAgain checks a run with a first comparison that fails, for example because the worker
+// is killed. The run then knows nothing about the invoice.
 func TestARunWhoseFirstLookFailsLooksAgain(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.look = func() error {
@@ -244,7 +244,8 @@ func TestARunWhoseFirstLookFailsLooksAgain(t *testing.T) {
 	require.Equal(t, []string{"succeeded"}, h.outcomes)
 }
 
-// A refused call is somebody's to put right: the run waits, visibly, and goes on.
+// TestARefusalKeepsAnInvoiceHeld checks that a run waits while the provider refuses its calls, and continues after an
+// operator has fixed the cause.
 func TestARefusalKeepsAnInvoiceHeld(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.look = func() error {

@@ -51,8 +51,8 @@ func TestSecretsAreSealedAgainByWhicheverWorkerHasTheKey(t *testing.T) {
 	require.Equal(t, workflows.RotateSecretsResult{Sealed: 3, Unopened: 1}, result)
 }
 
-// A customer that fails in Auto-Sync may have a run already: that takes the
-// request.
+// TestAFailedCustomerWhoseRunIsOpenGetsNoOther checks that AutoSync starts no run for a failed customer with an open
+// run. The open run handles the request.
 func TestAFailedCustomerWhoseRunIsOpenGetsNoOther(t *testing.T) {
 	f := newFleet(t, 3)
 	f.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&taken{starts: 1}}})
@@ -72,7 +72,7 @@ func TestWhatStopsABulkSyncIsItsOwnFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		run    func(f *fleet)
 		breaks func(f *fleet)
-		synced int // before it
+		synced int // number of customers synced before the failure
 	}{
 		"AutoSync cannot look for periods":    {autoSync, func(f *fleet) { f.periods = refuse }, 3},
 		"ClosePeriod cannot look for periods": {closePeriod, func(f *fleet) { f.periods = refuse }, 0},

@@ -16,14 +16,14 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// asks is what every operator says.
+// asks is the operator's name and the reason in the updates of tests.
 var asks = metering.Asked{By: "ada", Reason: "the receiver is being moved"}
 
 func excluding(meter metering.MeterID) workflows.ExcludeMeterInput {
 	return workflows.ExcludeMeterInput{Asked: asks, MeterID: meter}
 }
 
-// recorded are the updates that the audit log is told of.
+// recorded returns the updates that runs record in the audit log.
 func recorded(env *testsuite.TestWorkflowEnvironment) *[]activities.RecordUpdateInput {
 	all := new([]activities.RecordUpdateInput)
 	env.OnActivity(do.RecordUpdate, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.RecordUpdateInput) error {
@@ -75,7 +75,8 @@ func TestAnOperatorPausesSyncCustomerAndExcludesAMeter(t *testing.T) {
 	require.Equal(t, []metering.MeterID{9}, w.excluded(), "from the next plan on")
 }
 
-// Paused runs take signals too; their histories must not grow without end.
+// TestAPauseOfSyncCustomerSurvivesContinueAsNew checks that a paused run continues as new and stays paused. Paused runs
+// also receive signals, and their histories must stay bounded.
 func TestAPauseOfSyncCustomerSurvivesContinueAsNew(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
@@ -127,7 +128,8 @@ func TestAMeterThatIsNoneIsNotExcluded(t *testing.T) {
 	require.Empty(t, w.excluded())
 }
 
-// TestWhoAsksIsWrittenDown: also where the run ends with what they have asked for.
+// TestWhoAsksIsWrittenDown checks that each update is recorded with its actor and reason, even if the run ends because
+// of the update.
 func TestWhoAsksIsWrittenDown(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5

@@ -39,8 +39,8 @@ func TestAPassCostsAsManyActivitiesAsItHasSteps(t *testing.T) {
 	require.Equal(t, []string{"BeginSync", "ReadProvider", "PlanReports", "SendReport", "FinishSync"}, l.names, "nothing was accepted")
 }
 
-// What has come too late for its invoice is charged by another report, in the
-// same pass, so that a sync that succeeds has reported everything.
+// TestWhatComesTooLateIsPlannedAgain checks that usage that is too late for its invoice is charged by another report in
+// the same pass. Therefore, a successful sync has reported all usage.
 func TestWhatComesTooLateIsPlannedAgain(t *testing.T) {
 	l := newLedger(t, 7)
 	l.send = func(meter metering.MeterID, _ int) (activities.SendReportResult, error) {
@@ -92,12 +92,14 @@ func TestTheProvidersSideIsReadAgainAfterFiveMinutesOrARefusal(t *testing.T) {
 	}
 }
 
-// Each pass reports each meter once, however much comes while it is under way.
+// TestAPassEndsWhileEventsAndRequestsKeepComing checks that each pass reports each meter once, even if events and
+// requests keep arriving during the pass.
 func TestAPassEndsWhileEventsAndRequestsKeepComing(t *testing.T) {
 	l := newLedger(t)
 	l.more = true
 	l.decided[7], l.decided[9] = []activities.SendReportResult{accepted}, []activities.SendReportResult{accepted}
-	l.plan = func() (bool, error) { // there is new usage of every meter, of which this pass may have reported some
+	// Every meter has new usage. A meter that this pass has reported is not planned again.
+	l.plan = func() (bool, error) {
 		before := l.planned[len(l.planned)-1].After
 		for i, r := range l.reports {
 			if len(l.decided[r.MeterID]) > 0 && r.Number <= before {
@@ -160,7 +162,8 @@ func TestASideThatChangesIsReadAgain(t *testing.T) {
 	require.Equal(t, 1, l.sides)
 }
 
-// A provider that takes statements was replaced by one whose side is read.
+// TestAProviderOfAnotherKindIsReadFirst checks a pass after a provider with a state to read has replaced one that takes
+// statements.
 func TestAProviderOfAnotherKindIsReadFirst(t *testing.T) {
 	l := newLedger(t, 7)
 	l.reads = false

@@ -18,17 +18,16 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// ledger is a world whose provider is Stripe: meters, of each of which five
-// units have to be reported.
+// ledger is a world with Stripe as the provider, in which each meter has five units to report.
 type ledger struct {
 	*world
 	reports []activities.Report
 	decided map[metering.MeterID][]activities.SendReportResult
 	sent    []metering.MeterID
-	sides   int // how often what the customer is at the provider was read
-	counts  int // how often only what it has counted was read
+	sides   int // number of reads of the customer's state at the provider
+	counts  int // number of reads of only the provider's counts
 
-	more  bool // each plan says that there may be others
+	more  bool // each plan reports that there may be more reports
 	read  func() error
 	plan  func() (readFirst bool, err error)
 	send  func(meter metering.MeterID, attempt int) (activities.SendReportResult, error)
@@ -37,7 +36,7 @@ type ledger struct {
 
 var accepted = activities.SendReportResult{State: billing.Accepted, Response: "taken"}
 
-// newLedger has two meters unless it is told which.
+// newLedger returns a ledger with the given meters; by default it has two.
 func newLedger(t *testing.T, meters ...metering.MeterID) *ledger {
 	t.Helper()
 	if len(meters) == 0 {
@@ -59,7 +58,7 @@ func newLedger(t *testing.T, meters ...metering.MeterID) *ledger {
 	return l
 }
 
-// add has five more units of a meter to report.
+// add adds five units of a meter to report.
 func (l *ledger) add(meter metering.MeterID) {
 	l.number++
 	five := metering.MustDecimal("5")
@@ -82,7 +81,7 @@ func (l *ledger) meterOf(report uuid.UUID) metering.MeterID {
 	return l.reports[i].MeterID
 }
 
-// planReports lists what is not decided.
+// planReports returns the undecided reports.
 func (l *ledger) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
 	l.planned = append(l.planned, in)
 	result := activities.PlanReportsResult{More: l.more}
@@ -258,7 +257,7 @@ func TestAMeterThatOperatorsExcludeIsNotReported(t *testing.T) {
 	}
 	l.request(0)
 	l.ask(t, time.Minute, "pause", asks)
-	l.ask(t, 2*time.Minute, "exclude-meter", excluding(9)) // while the first one waits
+	l.ask(t, 2*time.Minute, "exclude-meter", excluding(9)) // while the report of the first meter waits
 	l.ask(t, time.Hour, "resume", asks)
 	_, err := l.run(t)
 	require.NoError(t, err)
@@ -311,7 +310,7 @@ func TestALongHistoryContinuesAsNewInTheMiddleOfReports(t *testing.T) {
 	}
 }
 
-// What Stripe has counted is looked at; no sync fails for it.
+// TestSummariesThatCannotBeReadFailNoSync checks that a sync succeeds even if Stripe's summaries cannot be read.
 func TestSummariesThatCannotBeReadFailNoSync(t *testing.T) {
 	l := newLedger(t)
 	l.count = func() (activities.ReadProviderResult, error) { return activities.ReadProviderResult{}, down() }

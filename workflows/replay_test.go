@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// The recorded histories stand for the runs that are open when a new version
-// is deployed: it must take each of them over. What is recorded stays; this
-// records what is not there:
+// TestEveryRecordedHistoryReplays replays the recorded histories. They represent the runs that are open when a new
+// version is deployed: the new version must continue each of them. Recorded histories do not change. This command
+// records missing ones:
 //
 //go:generate go test ../worker -run TestHistories -record
 

@@ -14,13 +14,13 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// rotation is of a credential that is valid beside its successor for a day.
+// rotation is the rotation of a credential that is valid together with its successor for a day.
 type rotation struct {
 	*testsuite.TestWorkflowEnvironment
 	now    activities.RotationResult
-	used   *time.Time // when the old one last was, late
+	used   *time.Time // last use of the old credential, late in the overlap; nil: none
 	warned time.Time
-	ended  time.Time // when the old one was, or both were kept
+	ended  time.Time // time at which the rotation ended
 	atOnce bool
 }
 
@@ -56,8 +56,8 @@ func newRotation(t *testing.T) *rotation {
 	return r
 }
 
-// run returns how the rotation has ended, how long after the start, and what
-// operators see at the end.
+// run returns the outcome of the rotation, the time from the start to its end, and the details that operators see at
+// the end.
 func (r *rotation) run(t *testing.T) (outcome metering.RotationOutcome, after time.Duration, details string) {
 	t.Helper()
 	began := r.Now()
@@ -132,8 +132,8 @@ func TestCancellingARotationKeepsBothCredentials(t *testing.T) {
 	require.Equal(t, "sec_3 and sec_4 both remain valid", details)
 }
 
-// The row says how long both are valid: it may have changed, and the database's
-// clock may be behind.
+// TestARotationGoesByTheRow checks that the run uses the times in the rotation's row. The row may change, and the
+// database's clock may be behind.
 func TestARotationGoesByTheRow(t *testing.T) {
 	r := newRotation(t)
 	r.RegisterDelayedCallback(func() {

@@ -8,7 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Whoever begins a run, operators see the same.
+// TestAClientAParentAndAScheduleBeginTheSameRun checks that operators see the same run, whether a client, a parent or a
+// schedule starts it.
 func TestAClientAParentAndAScheduleBeginTheSameRun(t *testing.T) {
 	for _, s := range []start{
 		syncCustomerStart(1, 2, metering.Manual), autoSyncStart(1), closePeriodStart(1), handleProviderEventStart(1, 2, 7), handleProviderEventStart(1, 0, 7), holdInvoiceStart(1, 2, 5), eraseCustomerStart(1, 2),
@@ -45,8 +46,8 @@ func TestARunAboutOneCustomerLeadsToIt(t *testing.T) {
 	require.NotContains(t, stranger.details, "cus_")
 }
 
-// What a person asked for, or an invoice waits for, comes before what a
-// schedule brings.
+// TestOnlyWhatIsScheduledWaits checks that syncs that a person requested or an invoice waits for have a higher priority
+// than scheduled syncs.
 func TestOnlyWhatIsScheduledWaits(t *testing.T) {
 	for trigger, want := range map[metering.Trigger]int{metering.Manual: interactive, metering.ByProvider: interactive, metering.Scheduled: background} {
 		require.Equal(t, want, syncCustomerStart(1, 2, trigger).fairPriority().PriorityKey)

@@ -30,33 +30,33 @@ var (
 	quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 )
 
-// world is what the activities of a SyncCustomer run would find: a customer
-// with a total, a provider, and requests. Its clock skips what is waited for.
+// world mocks the activities of a SyncCustomer run: a customer with a total, a provider, and requests. Its clock skips
+// waiting times.
 type world struct {
 	*testsuite.TestWorkflowEnvironment
-	requests []uuid.UUID // open
-	total    int         // what was used
-	reported int         // what the provider accepted
+	requests []uuid.UUID // open requests
+	total    int         // usage
+	reported int         // usage that the provider has accepted
 	number   int64
 	deadline time.Time
-	reads    bool // the provider's side has to be read, else it takes statements
+	reads    bool // the provider has a state to read; otherwise it takes statements
 
-	older       int   // further periods whose statements come first
-	ours        int64 // the number of the report that carried the total last
+	older       int   // number of older periods, with statements that are sent first
+	ours        int64 // number of the last report with the total
 	refused     bool
 	outstanding *activities.Report
-	carries     int // by the outstanding report
+	carries     int // usage in the outstanding report
 	completed   []activities.SendReportResult
 	planned     []activities.PlanReportsInput
 	finished    []activities.FinishSyncInput
 	unresolved  []activities.Unresolved
 	recorded    *[]activities.RecordUpdateInput
 
-	unknownMeter bool // 9 is nobody's
+	unknownMeter bool // the tenant has no meter 9
 	attempts     int
-	names        []string // of the activities that were started, in their order
+	names        []string // names of the started activities, in order
 
-	deliver func(attempt int) error // how the provider answers
+	deliver func(attempt int) error // the provider's answer to an attempt
 	plan    func() error
 }
 
@@ -68,7 +68,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// emptyWorld is one in which nobody plans or sends.
+// emptyWorld returns a world without mocks of PlanReports and SendReport.
 func emptyWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{TestWorkflowEnvironment: newEnvironment()}
@@ -97,8 +97,7 @@ func (w *world) beginSync(context.Context, activities.CustomerInput) (activities
 	return activities.BeginSyncResult{PassID: uuid.New(), Requests: len(taken), After: w.number, Reads: w.reads}, nil
 }
 
-// planReports plans one statement at a time, as where each period waits for
-// the one before it.
+// planReports plans one statement at a time, as if each period waits for the previous one.
 func (w *world) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
 	w.planned = append(w.planned, in)
 	if err := w.plan(); err != nil {
@@ -121,7 +120,7 @@ func (w *world) planReports(_ context.Context, in activities.PlanReportsInput) (
 	return activities.PlanReportsResult{Send: []activities.Report{*w.outstanding}, More: more}, nil
 }
 
-// excluded are the meters that the last plan has left as they were reported.
+// excluded returns the meters that the last plan excluded.
 func (w *world) excluded() []metering.MeterID { return w.planned[len(w.planned)-1].Excluded }
 
 func (w *world) sendReport(context.Context, activities.SendReportInput) (activities.SendReportResult, error) {
@@ -139,7 +138,7 @@ func (w *world) sendReport(context.Context, activities.SendReportInput) (activit
 	return result, nil
 }
 
-// answerOf is what SendReport makes of a provider's answer.
+// answerOf returns the result of SendReport for the provider's answer.
 func answerOf(err error) (activities.SendReportResult, error) {
 	var refusal *metering.Error
 	if metering.CodeOf(err) == metering.CodeProviderRefuse && errors.As(err, &refusal) {
@@ -153,7 +152,7 @@ func (w *world) finishSync(_ context.Context, in activities.FinishSyncInput) (ac
 	return activities.FinishSyncResult{More: len(w.requests) > 0, Unresolved: w.unresolved}, nil
 }
 
-// request commits a row and tells the run of it after a while.
+// request adds a request and signals the run, after the given time.
 func (w *world) request(after time.Duration) {
 	w.RegisterDelayedCallback(func() {
 		w.requests = append(w.requests, uuid.New())
@@ -173,7 +172,7 @@ func (w *world) run(t *testing.T) (workflows.SyncCustomerResult, error) {
 	return result, w.GetWorkflowResult(&result)
 }
 
-// downForAnHour is an outage in which the first attempt is told how long it lasts.
+// downForAnHour is an outage: the first attempt fails with a retry delay of an hour.
 func downForAnHour(attempt int) error {
 	if attempt == 1 {
 		return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(db.Busy{Wait: time.Hour})
@@ -244,8 +243,9 @@ func TestSyncCustomerWaitsUntilTheProviderIsBack(t *testing.T) {
 	require.Empty(t, w.finished[0].Error)
 }
 
-// The test environment tries ten times where the server tries until the time
-// is over; the time itself is asserted below.
+// TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport checks the end of the retries. The test environment makes ten
+// attempts, and the server retries until the deadline. TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast checks
+// the time of the retries.
 func TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
@@ -292,7 +292,8 @@ func TestSyncCustomerStopsAtARefusalAndSaysWhatToDo(t *testing.T) {
 	require.Zero(t, w.reported)
 }
 
-// What is no decision of the provider's leaves the report as it is.
+// TestSyncCustomerCompletesOnlyWhatTheProviderHasDecided checks that an error that is not a decision of the provider
+// leaves the report unchanged.
 func TestSyncCustomerCompletesOnlyWhatTheProviderHasDecided(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
@@ -375,7 +376,7 @@ func TestSyncCustomerForgivesARefusalOnceALaterPassSucceeds(t *testing.T) {
 	w.total = 5
 	w.deliver = func(attempt int) error {
 		if attempt == 1 {
-			w.requests = append(w.requests, uuid.New()) // a row whose signal was lost
+			w.requests = append(w.requests, uuid.New()) // a row with a lost signal
 			return metering.Errorf(metering.CodeProviderRefuse, "save another URL")
 		}
 		return nil
@@ -401,7 +402,7 @@ func TestSyncCustomerPlansAgainWhereAReportWasOvertaken(t *testing.T) {
 	w.request(0)
 	w.plan = func() error {
 		if w.attempts == 1 && w.outstanding == nil {
-			w.ours = 0 // what was given up does not count as this pass's
+			w.ours = 0 // a report that was given up does not count as one of this pass
 		}
 		return nil
 	}
@@ -448,7 +449,8 @@ func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
 	require.NotNil(t, w.outstanding)
 }
 
-// Who cancels a sync may ask for another before its run has ended.
+// TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun checks that the next run handles a sync that is
+// requested after the cancellation and before the run's end.
 func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun(t *testing.T) {
 	w := newWorld(t)
 	w.request(0)

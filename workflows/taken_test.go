@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// taken answers the first so many starts of children as the server does where
-// a run of that id is open, which the test environment cannot.
+// taken rejects starts of child workflows as the server does if a run with the same ID is open, which the test
+// environment cannot do. starts is the number of starts that it still rejects.
 type taken struct {
 	interceptor.WorkerInterceptorBase
 	starts int

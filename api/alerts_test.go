@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// alerted sends a request about alerts and decodes the answer.
+// alerted sends a request about alerts and decodes the response.
 func alerted[T any](t testing.TB, b *bundle, status int, method, path, body string) (decoded T) {
 	t.Helper()
 	a := b.send(t, method, path, body)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPagesShowEveryCredentialOnce lists them newest first, those that are revoked too.
+// TestPagesShowEveryCredentialOnce checks that the pages list every credential once, newest first, including
+// revoked credentials.
 func TestPagesShowEveryCredentialOnce(t *testing.T) {
 	t.Parallel()
 	for path, scope := range map[string]string{"/v1/api-keys": "ingest_only", "/v1/hmac-secrets": "admin"} {

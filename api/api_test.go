@@ -31,10 +31,10 @@ import (
 
 var guard = providers.Guard{AllowLoopback: true}
 
-// known are the providers that come with the service.
+// known is the registry of the providers that the service includes.
 var known = registry.New(guard, "")
 
-// bundle is a server with a tenant of the test's own.
+// bundle is a server and a tenant for one test.
 type bundle struct {
 	store    *db.DB
 	writer   *db.Writer
@@ -49,16 +49,16 @@ type bundle struct {
 	clock    *testClock
 	ahead    atomic.Int64 // nanoseconds that this server's clock is ahead of clock
 	deps     api.Deps
-	contract func() (routers.Router, error) // the document that answers are held to
+	contract func() (routers.Router, error) // router of the document against which responses are validated
 }
 
-// fakeTemporal notes the ids of the workflows that were started, or does not
-// answer. Calls that the API has no reason to make panic.
+// fakeTemporal is a Temporal client that sends the ids of started workflows to the channel started. The fields
+// down, hangs and deaf make calls fail or hang. A method that the API does not call panics.
 type fakeTemporal struct {
 	temporal.Client
 	down    atomic.Bool
 	hangs   atomic.Bool
-	deaf    atomic.Bool // queries are not answered
+	deaf    atomic.Bool // queries get no response
 	started chan string
 
 	schedules fakeSchedules
@@ -149,7 +149,7 @@ func (b *bundle) serve(t testing.TB) {
 	})
 }
 
-// replica is another server beside this one.
+// replica starts another server on the same database, for the same tenant. change modifies its dependencies.
 func (b *bundle) replica(t testing.TB, change func(*api.Deps)) *bundle {
 	t.Helper()
 	r := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: b.tenant, key: b.key, temporal: b.temporal, clock: b.clock, deps: b.deps, contract: b.contract}
@@ -160,8 +160,8 @@ func (b *bundle) replica(t testing.TB, change func(*api.Deps)) *bundle {
 	return r
 }
 
-// testClock begins at the real time and advances by a microsecond each time it is read:
-// a slow machine changes no result.
+// testClock starts at the current time, and each read advances it by a microsecond. The results of a test
+// therefore do not depend on the speed of the machine.
 type testClock struct {
 	began time.Time
 	reads atomic.Int64
@@ -197,8 +197,8 @@ type answer struct {
 	body   string
 }
 
-// send makes a request with the bundle's admin key and holds its answer to the
-// OpenAPI document; headers are "Name: value", and "Name: " is none.
+// send sends a request with the bundle's key and validates the response against the OpenAPI document. Each header
+// has the form "Name: value"; "Name: " removes the header.
 func (b *bundle) send(t testing.TB, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
@@ -223,13 +223,13 @@ func (b *bundle) send(t testing.TB, method, path, body string, headers ...string
 	return a
 }
 
-// next returns the path of the next page that the Link header of a file names; "" if it names none.
+// next returns the path of the next page from the Link header of an exported file, or "" if the header names none.
 func (a answer) next() string {
 	path, _ := strings.CutSuffix(strings.TrimPrefix(a.header.Get("Link"), "<"), `>; rel="next"`)
 	return path
 }
 
-// problem requires that an answer is a complete problem of that kind.
+// problem checks that the response is a complete problem with this status and code, and returns the problem.
 func (a answer) problem(t testing.TB, status int, code string) api.Problem {
 	t.Helper()
 	require.Equal(t, status, a.status, a.body)

@@ -60,8 +60,8 @@ func TestAnArchivedMeterCountsNoFurtherEvents(t *testing.T) {
 	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"status":"backfilling"`)
 }
 
-// A meter whose past is being counted is archived as any other, and its backfill ends. What was
-// not read yet is not read afterwards either: it is counted anew once the meter is unarchived.
+// TestAMeterIsArchivedWhileItsPastIsCounted checks that a meter can be archived during its backfill, which then
+// ends. Events that the backfill has not counted are counted by a new backfill after the meter is unarchived.
 func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -114,8 +114,9 @@ func TestAnArchivedCustomersEventHasItBack(t *testing.T) {
 	require.Len(t, b.audited(t, "customer.unarchive"), 1)
 }
 
-// Archiving is about lists and erasing about names, and neither about money: who has
-// to pay a base price no longer gets a plan without one.
+// TestWhoIsArchivedOrErasedIsChargedBasePrices checks that a customer is still charged base prices after it is
+// archived or erased, and after its plan and meter are archived. Archiving affects lists, and erasing affects names;
+// neither affects charges. Assigning a plan with a base price of 0 ends the charges.
 func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// failing gives the tenant customers whose last sync has failed.
+// failing creates customers of the tenant, each with a failed last sync.
 func (b *bundle) failing(t *testing.T, customers int) {
 	t.Helper()
 	for i := range customers {

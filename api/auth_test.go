@@ -60,7 +60,8 @@ func TestARevokedKeyIsInvalidAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusCreated, made.StatusCode(), string(made.Body))
 		key := made.JSON201.Key
-		// Others keep lookups in flight, so that a shared one would be noticed.
+		// Concurrent requests keep lookups in progress. The test therefore fails if a request after the revocation
+		// shares an earlier lookup.
 		var others sync.WaitGroup
 		stop := make(chan struct{})
 		for range 4 {

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// matrix is who may do what, said a second time: permission → scopes.
+// matrix maps each permission to the scopes that have it, independently of the code.
 var matrix = map[string]string{
 	"events:write":    "admin read_write ingest_only",
 	"events:read":     "admin read_write",
@@ -42,14 +42,14 @@ var matrix = map[string]string{
 
 var scopes = []metering.Scope{metering.ScopeAdmin, metering.ScopeReadWrite, metering.ScopeReadOnly, metering.ScopeIngestOnly}
 
-// call is a request of an operation that reaches its handler.
+// call is a request that reaches the handler of an operation.
 type call struct {
 	id, method, path, body, permission string
-	ours                               bool // the path names a thing of ours
-	session                            bool // it is about the caller's session or password, which programs have not
+	ours                               bool // the path or the query names a resource of the tenant
+	session                            bool // about a session or password, which API keys and HMAC secrets lack
 }
 
-// calls is one for every operation of the document that asks for credentials.
+// calls returns one call for each operation of the document that requires credentials.
 func (b *bundle) calls(t *testing.T) []call {
 	t.Helper()
 	text, _, err := documents()
@@ -74,7 +74,7 @@ func (b *bundle) calls(t *testing.T) []call {
 			}
 			c := call{id: op.ID, method: strings.ToUpper(method), path: names.Replace(path), permission: op.Permission}
 			c.session = op.Permission == "session:own" && op.ID != "get-session"
-			c.ours = strings.Contains(path, "{") && op.ID != "upsert-customer" // which makes what is not there
+			c.ours = strings.Contains(path, "{") && op.ID != "upsert-customer" // creates the customer if it does not exist
 			query := "?"
 			for _, p := range op.Parameters {
 				if p.In == "query" && p.Required {
@@ -93,13 +93,13 @@ func (b *bundle) calls(t *testing.T) []call {
 	return all
 }
 
-// namesOfOurs makes one thing of each kind that a path can name.
+// namesOfOurs creates resources of the tenant, and returns a replacer of path parameters.
 func (b *bundle) namesOfOurs(t *testing.T) *strings.Replacer {
 	t.Helper()
 	b.meter(t, "calls", "call")
 	b.ingest(t, "/v1/events", hello)
 	spare := b.newSigner(t, metering.ScopeReadOnly)
-	spare.revoke(t, b) // it takes no place of a live one
+	spare.revoke(t, b) // revoked, it does not count towards the maximum of valid secrets
 	key := b.send(t, "POST", "/v1/api-keys", `{"name":"spare","scope":"read_only"}`)
 	var made struct {
 		ID string `json:"id"`
@@ -111,7 +111,8 @@ func (b *bundle) namesOfOurs(t *testing.T) *strings.Replacer {
 	)
 }
 
-// credential is one kind of caller: what it sends, and where it is stored.
+// credential authenticates calls: headers returns the headers for a body, and table and id locate the stored
+// credential.
 type credential struct {
 	headers func(body string) []string
 	table   string
@@ -133,7 +134,7 @@ func (b *bundle) secretOf(t *testing.T, scope metering.Scope) credential {
 	return credential{s.sign, "hmac_secrets", s.id}
 }
 
-// becomes changes what is stored of a credential.
+// becomes applies an SQL assignment to the stored credential.
 func (c credential) becomes(t *testing.T, change string) {
 	t.Helper()
 	_, number, _ := strings.Cut(c.id, "_")
@@ -150,8 +151,8 @@ func (b *bundle) make(t *testing.T, c call, as credential) int {
 	return b.send(t, c.method, c.path, body, as.headers(body)...).status
 }
 
-// TestEveryOperationLetsInWhomTheTableSays tries every operation with every
-// credential.
+// TestEveryOperationLetsInWhomTheTableSays calls every operation with an API key and an HMAC secret of each scope.
+// It repeats the calls after the credential has expired, and after it is revoked.
 func TestEveryOperationLetsInWhomTheTableSays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -166,7 +167,7 @@ func TestEveryOperationLetsInWhomTheTableSays(t *testing.T) {
 				status := b.make(t, c, as)
 				switch {
 				case c.session:
-					require.Contains(t, []int{403, 422}, status, who) // 422: the body is looked at first
+					require.Contains(t, []int{403, 422}, status, who) // 422: the body is validated first
 				case slices.Contains(strings.Fields(allowed), string(scope)):
 					require.NotContains(t, []int{401, 403, 429}, status, who)
 					require.Less(t, status, 500, who)
@@ -194,8 +195,8 @@ func TestWithoutCredentialsNothingIsDone(t *testing.T) {
 	}
 }
 
-// TestAnotherTenantsAdminFindsNothingOfOurs: 404, or 422 where the body is
-// looked at first.
+// TestAnotherTenantsAdminFindsNothingOfOurs checks that calls for resources of this tenant return 404 to an admin
+// of another tenant. If the body is validated first, they return 422.
 func TestAnotherTenantsAdminFindsNothingOfOurs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -215,7 +216,8 @@ func TestAnotherTenantsAdminFindsNothingOfOurs(t *testing.T) {
 	}
 }
 
-// TestNobodyMakesWhatMayDoMoreThanThemselves holds for keys and secrets alike.
+// TestNobodyMakesWhatMayDoMoreThanThemselves checks that only admin credentials can create API keys and HMAC
+// secrets.
 func TestNobodyMakesWhatMayDoMoreThanThemselves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

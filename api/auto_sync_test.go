@@ -108,7 +108,7 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 		for range 3 {
 			_, err := x.store.Syncs.Request(t.Context(), x.tenant.ID, metering.Operator, c.ID, metering.Manual, b.now())
 			require.NoError(t, err)
-			_, err = x.store.Syncs.Begin(t.Context(), x.tenant.ID, c.ID, b.now()) // so that the next request is another sync
+			_, err = x.store.Syncs.Begin(t.Context(), x.tenant.ID, c.ID, b.now()) // so that the next request creates another sync
 			require.NoError(t, err)
 		}
 	}

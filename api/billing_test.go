@@ -43,7 +43,7 @@ func TestRevenueIsRoundedAsWhatIsBilled(t *testing.T) {
 	b.meter(t, "calls", "call")
 	set := b.send(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.125}`)
 	require.Equal(t, 200, set.status, set.body)
-	// 0.125, 0.375 and 0.625 are ties, which go to the even cent, and 0.1250125 is none: 0.12 + 0.38 + 0.62 + 0.13.
+	// 0.125, 0.375 and 0.625 are ties and round to the even cent; 0.1250125 is no tie: 0.12 + 0.38 + 0.62 + 0.13.
 	b.ingest(t, "/v1/events/batch", `{"events":[{"customer_id":"a","event_type":"call"},{"customer_id":"b","event_type":"call","value":3},
 		{"customer_id":"c","event_type":"call","value":5},{"customer_id":"d","event_type":"call","value":1.0001}]}`)
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"currency":"USD","amount":1.25,"customers":4`)
@@ -105,7 +105,7 @@ func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
 	hooks := httptest.NewServer(receiver.New(webhookSecret))
 	t.Cleanup(hooks.Close)
 
-	wrong := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, hooks.URL)) // a secret of its own
+	wrong := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, hooks.URL)) // with a newly created secret, which the receiver does not have
 	require.Contains(t, wrong.problem(t, 422, "provider_refused").Detail, "POST /v1/billing/providers/{type}/secret")
 	gone := b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://127.0.0.1:1/x"}`).problem(t, 422, "provider_refused")
 	require.Contains(t, gone.Detail, "could not connect: connection refused; it must answer a signed ping with 2xx")
@@ -122,7 +122,8 @@ func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
 	require.Contains(t, got.body, `"secret_last_four":"`+webhookSecret[len(webhookSecret)-4:]+`"`)
 }
 
-// The ping of saving is signed with the secret, so a receiver has to have it before.
+// TestAReceiverThatVerifiesIsGivenItsSecretFirst creates the secret before it saves the provider, because saving
+// sends a ping that is signed with the secret.
 func TestAReceiverThatVerifiesIsGivenItsSecretFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -168,7 +169,7 @@ func TestAReceiverKeepsItsSecretAndItsConnection(t *testing.T) {
 	require.Equal(t, []string{first.Id, another.URL, first.SecretLastFour}, []string{moved.Id, *moved.Url, moved.SecretLastFour})
 
 	b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"new_receiver":true}`, one.URL)).
-		problem(t, 422, "provider_refused") // with a secret of its own
+		problem(t, 422, "provider_refused") // with a newly created secret, which the receiver does not have
 	anew := b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q,"new_receiver":true}`, one.URL, webhookSecret))
 	require.NotEqual(t, first.Id, anew.Id)
 	require.Equal(t, anew.Id, b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"new_receiver":true}`, one.URL)).Id, "saved again")
@@ -176,7 +177,7 @@ func TestAReceiverKeepsItsSecretAndItsConnection(t *testing.T) {
 	require.Equal(t, anew.Id, b.provider(t, fmt.Sprintf(`{"type":"webhook","url":%q,"new_receiver":false}`, one.URL)).Id)
 }
 
-// provided gives the bundle's tenant a provider and a customer.
+// provided saves a billing provider of the tenant and creates the customer acme.
 func (b *bundle) provided(t testing.TB) {
 	t.Helper()
 	hooks := httptest.NewServer(receiver.New(webhookSecret))
@@ -214,7 +215,7 @@ func TestASyncAnswersWithItsRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.SyncWait = dbtest.Deadline })
 	b.provided(t)
-	go func() { // what a worker does
+	go func() { // in place of a worker
 		<-b.temporal.started
 		customer, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 		if err != nil {

@@ -21,21 +21,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// stall begins a request and leaves it so until the test ends.
+// stall begins a request and leaves its connection open until the test ends.
 func (b *bundle) stall(t testing.TB, body, path string, headers ...string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10)) // of an answer, little is taken
-	// A body that is refused may come to its end before the server takes it.
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10)) // the client buffers little of the response
+	// The server can refuse the body and end the connection before it has read the whole body.
 	_, _ = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: odometer\r\n%s\r\n\r\n%s", path, strings.Join(headers, "\r\n"), body)
 	return conn
 }
 
 const toBatch = "POST /v1/events/batch"
 
-// forged are the headers of a signature that nobody made, of this tenant's id.
+// forged returns the headers of a forged signature with the tenant's id.
 func forged(tenant metering.TenantID) []string {
 	return []string{
 		"Authorization: HMAC v1:" + strings.Repeat("A", 43) + "=", "X-Timestamp: " + strconv.FormatInt(time.Now().Unix(), 10),
@@ -43,10 +43,10 @@ func forged(tenant metering.TenantID) []string {
 	}
 }
 
-// stranger is the address of one of many strangers.
+// stranger returns the X-Forwarded-For header of one of many unknown clients.
 func stranger(n int) string { return from(fmt.Sprintf("100.64.%d.%d", n/256, n%256)) }
 
-// chunk is one of a body whose length is not declared.
+// chunk returns one chunk of a body without a declared length.
 func chunk(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat(" ", size)) }
 
 func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
@@ -118,7 +118,7 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 		}
 	}
 	finds := func(t *testing.T, status int, path, body string, headers func() []string) {
-		dbtest.Eventually(t, func() error { // after a flood room is found soon, not at once
+		dbtest.Eventually(t, func() error { // after a flood, memory becomes free soon, not immediately
 			if a := ours.send(t, "POST", path, body, headers()...); a.status != status {
 				return fmt.Errorf("%d %s", a.status, a.body)
 			}
@@ -177,7 +177,7 @@ func (b *bundle) replicaWithin(t testing.TB, bodyTime time.Duration) *bundle {
 	return b.replica(t, func(d *api.Deps) { d.BodyTime = bodyTime })
 }
 
-// of is another tenant at the same server, with an admin key.
+// of returns a bundle of another tenant at the same server, with an admin key.
 func (b *bundle) of(t testing.TB, tenant metering.Tenant) *bundle {
 	t.Helper()
 	other := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: tenant, url: b.url, temporal: b.temporal, clock: b.clock, deps: b.deps, contract: b.contract}
@@ -185,8 +185,9 @@ func (b *bundle) of(t testing.TB, tenant metering.Tenant) *bundle {
 	return other
 }
 
-// TestAClientThatSendsBeforeItReadsSeesTheAnswer, as Python's http.client does: it sends the whole
-// body, however long, and then reads. Of an answer before the end of a body it saw a broken pipe.
+// TestAClientThatSendsBeforeItReadsSeesTheAnswer checks that a client gets the response although it sends its
+// whole body before it reads. Python's http.client does so. If the server responded before the end of the body and
+// read no further, such a client would get a broken pipe.
 func TestAClientThatSendsBeforeItReadsSeesTheAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -231,7 +232,8 @@ func TestAClientThatSendsBeforeItReadsSeesTheAnswer(t *testing.T) {
 	}
 }
 
-// TestAClientThatWaitsIsNotWaitedFor: curl sends a large body only after a 100 Continue.
+// TestAClientThatWaitsIsNotWaitedFor checks that the server refuses a large body without waiting for it. curl
+// sends a large body only after a 100 Continue.
 func TestAClientThatWaitsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

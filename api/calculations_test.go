@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// eachModel are terms of every model, with every field of at least one.
+// eachModel contains terms of every price model. Each field occurs in at least one of them.
 var eachModel = []string{
 	`{"base_price":25,"included_units":1000,"overage_rate":0.02}`,
 	`{"model":"per_unit","unit_price":2,"per_units":3000,"included_units":250}`,
@@ -34,8 +34,8 @@ func (b *bundle) calculated(t *testing.T, terms, usage string) client.Calculatio
 	return c
 }
 
-// TestACalculatedChargeIsTheChargeOfTheSavedPrice calculates the charge of usage at terms, then
-// sets a price with the terms and compares both breakdowns.
+// TestACalculatedChargeIsTheChargeOfTheSavedPrice calculates the charge of usage at given terms. It then sets a
+// price with these terms and compares both breakdowns.
 func TestACalculatedChargeIsTheChargeOfTheSavedPrice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -68,8 +68,8 @@ func withoutVersions(steps []client.Step) []client.Step {
 	return steps
 }
 
-// TestACalculatedChargeByDimensionIsTheChargeOfTheSavedPrice compares with the explanation, as
-// TestACalculatedChargeIsTheChargeOfTheSavedPrice does.
+// TestACalculatedChargeByDimensionIsTheChargeOfTheSavedPrice compares the breakdown of a calculated charge with
+// the explanation of the charge at the saved price.
 func TestACalculatedChargeByDimensionIsTheChargeOfTheSavedPrice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

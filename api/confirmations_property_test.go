@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/histories"
 )
 
-// write is a request that may change charges.
+// write is a request that can change charges.
 type write struct{ method, path, body string }
 
 func drawCatalogWrite(t *rapid.T) write {
@@ -51,8 +51,9 @@ func drawCatalogWrite(t *rapid.T) write {
 	return write{"PATCH", "/v1/tenant", fmt.Sprintf(`{"timezone":%q}`, rapid.SampledFrom([]string{"UTC", "Asia/Kathmandu"}).Draw(t, "zone"))}
 }
 
-// TestPropertyAWriteThatIsNotConfirmedChangesNoCharge, whatever usage follows: of two
-// tenants with one history, only the first makes the last write, and both bill the same.
+// TestPropertyAWriteThatIsNotConfirmedChangesNoCharge checks that a write without a confirmation changes no
+// charge, including charges of later usage. Two tenants have the same history. Only the first makes the last
+// write, and both must have the same charges.
 func TestPropertyAWriteThatIsNotConfirmedChangesNoCharge(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
@@ -92,7 +93,7 @@ func TestPropertyAWriteThatIsNotConfirmedChangesNoCharge(t *testing.T) {
 			})
 		}
 		charging := rapid.Just(write{"PUT", "/v1/meters/calls/pricing", `{"overage_rate":2,"effective_from":"2020-01-01T00:00:00Z"}`})
-		w := rapid.OneOf(rapid.Custom(drawCatalogWrite), charging).Draw(rt, "last write") // in nearly every run, one is asked for
+		w := rapid.OneOf(rapid.Custom(drawCatalogWrite), charging).Draw(rt, "last write") // so that nearly every run has a write that needs a confirmation
 		switch a := twins[0].send(t, w.method, w.path, w.body); {
 		case strings.Contains(a.body, "confirmation_required"):
 			asked++
@@ -107,7 +108,7 @@ func TestPropertyAWriteThatIsNotConfirmedChangesNoCharge(t *testing.T) {
 	require.Positive(t, asked)
 }
 
-// countPast does the work of the workflows that count the past of meters.
+// countPast runs the unfinished backfills of the tenant's meters in place of their workflows.
 func (b *bundle) countPast(t testing.TB, rt require.TestingT) {
 	versions, err := b.store.Backfills.Unfinished(t.Context())
 	require.NoError(rt, err)
@@ -128,7 +129,7 @@ func (b *bundle) countPast(t testing.TB, rt require.TestingT) {
 	}
 }
 
-// charges lists what customers are charged so far, and no free meter.
+// charges returns the customers' charges so far, except charges of 0.
 func (b *bundle) charges(t testing.TB) (all []string) {
 	for _, customer := range []string{"acme", "contoso"} {
 		var items []client.PreviewItem

@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// confirmed makes a request, and repeats it with the token if it has to be confirmed.
+// confirmed sends a request, and repeats it with the token if it needs a confirmation.
 func (b *bundle) confirmed(t testing.TB, method, path, body string) answer {
 	t.Helper()
 	a := b.send(t, method, path, body)
@@ -26,7 +26,7 @@ func (b *bundle) confirmed(t testing.TB, method, path, body string) answer {
 	return b.send(t, method, path, withToken(t, body, a.confirmation(t).Token))
 }
 
-// unconfirmed makes a request that has to be confirmed.
+// unconfirmed sends a request that needs a confirmation, and returns the confirmation.
 func (b *bundle) unconfirmed(t testing.TB, method, path, body string) api.Confirmation {
 	t.Helper()
 	return b.send(t, method, path, body).confirmation(t)
@@ -40,7 +40,7 @@ func (a answer) confirmation(t testing.TB) api.Confirmation {
 	return *p.Confirmation
 }
 
-// withToken adds a token to a body.
+// withToken adds a confirmation token to a JSON body.
 func withToken(t testing.TB, body, token string) string {
 	t.Helper()
 	fields := map[string]json.RawMessage{}
@@ -53,7 +53,7 @@ func withToken(t testing.TB, body, token string) string {
 	return string(text)
 }
 
-// changesOf lists changes as "currency before after customers".
+// changesOf returns the changes of a confirmation, each as "currency before after customers".
 func changesOf(c api.Confirmation) string {
 	var each []string
 	for _, i := range c.Changes {
@@ -64,7 +64,7 @@ func changesOf(c api.Confirmation) string {
 
 const setPrice, someTerms = "/v1/meters/calls/pricing", `{"base_price":49,"overage_rate":0.5}`
 
-// priceless is a tenant with a meter without a price, and two customers of whom one has usage.
+// priceless returns a tenant with a meter without a price and two customers. Only acme has usage.
 func priceless(t *testing.T) *bundle {
 	t.Helper()
 	b := setup(t)
@@ -93,7 +93,8 @@ func TestAFirstPriceIsConfirmed(t *testing.T) {
 	require.Equal(t, "50 USD", b.preview(t))
 }
 
-// Before there are customers nothing is confirmed, and a free price changes no charge.
+// TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed checks that a write needs no confirmation unless it changes
+// how begun billing periods are charged. Neither a write before the first customer exists nor a free price does so.
 func TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -108,15 +109,16 @@ func TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed(t *testing.T) {
 	ok("PUT", "/v1/plans/pro/pricing/calls", `{"base_price":9}`)
 	ok("POST", "/v1/customers", `{"external_id":"acme"}`)
 	ok("PUT", setPrice, `{"base_price":60}`)                                                              // from the next period on
-	ok("PUT", setPrice, `{"base_price":49,"overage_rate":0.50,"effective_from":"2020-01-01T00:00:00Z"}`)  // the same
+	ok("PUT", setPrice, `{"base_price":49,"overage_rate":0.50,"effective_from":"2020-01-01T00:00:00Z"}`)  // the same terms
 	ok("PUT", "/v1/plans/pro/pricing/calls", `{"base_price":99,"effective_from":"2020-01-01T00:00:00Z"}`) // no customer has the plan
-	ok("PUT", "/v1/customers/acme/plan", `{"plan":null}`)                                                 // which it has
+	ok("PUT", "/v1/customers/acme/plan", `{"plan":null}`)                                                 // acme already has no plan
 	ok("POST", "/v1/meters", `{"slug":"free","event_type":"free"}`)
 	ok("PUT", "/v1/meters/free/pricing", `{"base_price":0,"included_units":5,"currency":"JPY"}`)
 	b.unconfirmed(t, "PUT", "/v1/meters/free/pricing", `{"overage_rate":1,"effective_from":"2020-01-01T00:00:00Z"}`)
 }
 
-// An amount that is 0 before and after is no reason to ask nothing: usage follows.
+// TestARateIsConfirmedBeforeThereIsUsage checks that a rate needs a confirmation although the charges are 0 before
+// and after. Later usage is charged at the rate.
 func TestARateIsConfirmedBeforeThereIsUsage(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
@@ -159,7 +161,8 @@ func TestATokenIsForOneChangeOfOneTenant(t *testing.T) {
 	b.unconfirmed(t, "PUT", setPrice, withToken(t, `{"base_price":1,"effective_from":"2020-01-01T00:00:00Z"}`, token))
 }
 
-// A token is of a catalog and of the periods that have begun; usage does not matter to it.
+// TestATokenEndsWithItsCatalogAndItsPeriods checks that a token becomes invalid when the catalog changes or
+// another billing period begins. Usage does not affect the token.
 func TestATokenEndsWithItsCatalogAndItsPeriods(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
@@ -209,7 +212,8 @@ func TestOfConfirmedWritesAtOnceOneWins(t *testing.T) {
 	require.Len(t, b.pricing(t, "GET", setPrice, "").Versions, 1)
 }
 
-// A meter's definition is confirmed where its usage is charged.
+// TestAMetersDefinitionIsConfirmed checks that changing, archiving or unarchiving a meter needs a confirmation if
+// usage of the meter is charged.
 func TestAMetersDefinitionIsConfirmed(t *testing.T) {
 	t.Parallel()
 	const meter = "/v1/meters/calls"
@@ -223,7 +227,7 @@ func TestAMetersDefinitionIsConfirmed(t *testing.T) {
 	ok(b, "POST", meter+"/unarchive", "")
 	b = priceless(t)
 	b.confirmed(t, "PUT", setPrice, `{"base_price":49}`)
-	ok(b, "PATCH", meter, `{"aggregation":"count"}`) // the base price is charged whatever it counts
+	ok(b, "PATCH", meter, `{"aggregation":"count"}`) // the base price does not depend on the usage
 
 	b = priceless(t)
 	b.confirmed(t, "PUT", setPrice, someTerms)
@@ -234,11 +238,11 @@ func TestAMetersDefinitionIsConfirmed(t *testing.T) {
 	require.Equal(t, "sum", string(b.sent(t, 200, "GET", meter, "").Aggregation), "nothing is changed")
 	b.unconfirmed(t, "PATCH", meter, withToken(t, `{"aggregation":"count","name":"another"}`, c.Token))
 	ok(b, "PATCH", meter, withToken(t, `{"aggregation":"count"}`, c.Token))
-	ok(b, "PATCH", meter, `{"aggregation":"count"}`) // which it does already
+	ok(b, "PATCH", meter, `{"aggregation":"count"}`) // it already counts events
 	b.unconfirmed(t, "PATCH", meter, `{"aggregation":"sum"}`)
 
 	b.key = b.newKey(t, metering.ScopeReadWrite)
-	b.send(t, "PATCH", meter, `{"aggregation":"sum"}`).problem(t, 403, "forbidden") // it may not see charges
+	b.send(t, "PATCH", meter, `{"aggregation":"sum"}`).problem(t, 403, "forbidden") // the scope read_write lacks pricing:read
 	ok(b, "PATCH", meter, `{"name":"All calls"}`)
 
 	b = priceless(t)
@@ -248,7 +252,7 @@ func TestAMetersDefinitionIsConfirmed(t *testing.T) {
 	require.Empty(t, c.Changes, "what it has counted is charged")
 	require.Nil(t, b.sent(t, 200, "GET", meter, "").ArchivedAt)
 	ok(b, "POST", meter+"/archive", withToken(t, "", c.Token))
-	ok(b, "POST", meter+"/archive", "") // which it is
+	ok(b, "POST", meter+"/archive", "") // it is already archived
 	c = b.unconfirmed(t, "POST", meter+"/unarchive", "{}")
 	require.Equal(t, []string{b.meterID(t, "calls")}, c.Uncounted, "what came meanwhile")
 	ok(b, "POST", meter+"/unarchive", withToken(t, "{}", c.Token))

@@ -19,8 +19,8 @@ func (b *bundle) conflicts(t testing.TB, query string) (list client.ListEventCon
 	return list
 }
 
-// A key that another customer has used is accepted, as repeats are, and its event is
-// there to be sent again.
+// TestAnEventUnderAnotherCustomersKeyIsAConflictThatCanBeRecovered checks that an event with an idempotency key of
+// another customer is accepted as a repeat. The event is listed, so that the tenant can send it again.
 func TestAnEventUnderAnotherCustomersKeyIsAConflictThatCanBeRecovered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// contractOf is the document of an API with these providers.
+// contractOf returns a function that returns the router of the document of an API with these providers.
 func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 	return sync.OnceValues(func() (routers.Router, error) {
 		_, text, err := api.Documents(kinds)
@@ -25,7 +25,8 @@ func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 	})
 }
 
-// routerOf is of a document, with the schemas of its responses closed.
+// routerOf returns the router of a document. It closes the schemas, so that a field that the document lacks fails
+// the validation.
 func routerOf(text []byte, err error) (routers.Router, error) {
 	if err != nil {
 		return nil, err
@@ -41,15 +42,14 @@ func routerOf(text []byte, err error) (routers.Router, error) {
 var stringsContract = sync.OnceValues(func() (routers.Router, error) { return routerOf(api.StringsDocument(known)) })
 
 var contract = func() func() (routers.Router, error) {
-	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder) // before any test reads an answer
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder) // before any test reads a response
 	return sync.OnceValues(func() (routers.Router, error) {
 		_, text, err := documents()
 		return routerOf(text, err)
 	})
 }()
 
-// documented requires that an answer is one that the document describes, in both
-// forms of its decimals.
+// documented checks that the response conforms to the document, with its decimals as numbers and as strings.
 func (a answer) documented(t testing.TB, contract func() (routers.Router, error), request *http.Request) {
 	t.Helper()
 	if request.Header.Get("Odometer-Numbers") == "string" {
@@ -83,7 +83,7 @@ func (a answer) valid(t testing.TB, contract func() (routers.Router, error), req
 	return input
 }
 
-// requireStrings requires that no decimal is a number.
+// requireStrings checks that no value of a decimal field is a JSON number.
 func requireStrings(t testing.TB, schema *openapi3.Schema, value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// chosenSegments are the parameters of paths that a caller chooses.
+// chosenSegments contains the path parameters for names that callers choose.
 var chosenSegments = []string{"{external_id}", "{slug}", "{meter}"}
 
 // operationPaths returns the methods of each path of the document.
@@ -35,8 +35,8 @@ func operationPaths(t *testing.T) map[string][]string {
 	return methods
 }
 
-// shadows returns the segment of a fixed path that a request may mean as a chosen name
-// of another path; "" if there is none.
+// shadows returns the segment of a fixed path that could also be a caller's name in another path, or "" if there
+// is none.
 func shadows(fixed, path string) (segment string) {
 	theirs, ours := strings.Split(fixed, "/"), strings.Split(path, "/")
 	if len(theirs) != len(ours) {
@@ -67,7 +67,7 @@ func TestAFixedPathHidesNoChosenName(t *testing.T) {
 		}
 	}
 	slices.Sort(hidden)
-	// Both are read at by-external-id, as TestEveryCustomerIsReachedAtEveryPath shows.
+	// Customers with these two names are read at by-external-id, as TestEveryCustomerIsReachedAtEveryPath checks.
 	require.Equal(t, []string{"/v1/customers/{external_id} by-external-id", "/v1/customers/{external_id} by-id"}, hidden)
 }
 
@@ -97,7 +97,7 @@ func TestEveryCustomerIsReachedAtEveryPath(t *testing.T) {
 	var operations []string
 	for path, methods := range paths {
 		for _, method := range methods {
-			// TestOwnPricesAreReachedAtEveryExternalID has the paths with a meter.
+			// TestOwnPricesAreReachedAtEveryExternalID covers the paths with a meter.
 			if strings.Contains(path, "{external_id}") && !strings.Contains(path, "{meter}") {
 				operations = append(operations, method+" "+path)
 			}

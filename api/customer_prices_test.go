@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// sources returns the amount and the price_source of acme's only meter in the preview, the
-// explanation and the statement of the current period.
+// sources returns the amount and the price_source of acme's only meter in the preview and in the explanation of
+// the current period.
 func (b *bundle) sources(t *testing.T) []string {
 	t.Helper()
 	var items []client.PreviewItem

@@ -63,7 +63,8 @@ func TestUpsertCreatesThenReplaces(t *testing.T) {
 	require.Equal(t, "Acme Inc.", second.JSON200.Name)
 }
 
-// TestUpsertLeavesWhatItDoesNotName: to link a customer wipes nothing.
+// TestUpsertLeavesWhatItDoesNotName checks that an upsert keeps the fields that its body omits. Linking a customer
+// therefore clears no other field.
 func TestUpsertLeavesWhatItDoesNotName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -89,7 +90,8 @@ func TestUpsertLeavesWhatItDoesNotName(t *testing.T) {
 	b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":""}`).problem(t, 422, "invalid")
 }
 
-// Whom the provider charges is for those to say who may bill.
+// TestLinkingACustomerNeedsThePermissionToBill checks that linking needs billing:write, because the link selects
+// the customer that the provider charges.
 func TestLinkingACustomerNeedsThePermissionToBill(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -115,7 +117,8 @@ func TestLinkingACustomerNeedsThePermissionToBill(t *testing.T) {
 	require.Equal(t, 2, strings.Count(b.send(t, "GET", "/v1/audit-log", "").body, `"customer.link"`))
 }
 
-// Whoever is charged at the provider is charged for one customer.
+// TestTwoCustomersAreNeverLinkedToOneAtTheProvider checks that at most one customer of a tenant is linked to a
+// customer at the provider.
 func TestTwoCustomersAreNeverLinkedToOneAtTheProvider(t *testing.T) {
 	t.Parallel()
 	b, other := setup(t), setup(t)

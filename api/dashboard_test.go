@@ -46,7 +46,7 @@ func TestTheDashboardNeedsNobodyElse(t *testing.T) {
 	require.Len(t, nonces, 2, "each answer has its own")
 }
 
-// TestTheDashboardsFilesAreCached needs the dashboard to be built, as `make test` does.
+// TestTheDashboardsFilesAreCached requires a built dashboard, as `make test` provides it.
 func TestTheDashboardsFilesAreCached(t *testing.T) {
 	t.Parallel()
 	_, built := dashboard.Files()

@@ -25,7 +25,7 @@ func TestTheCommittedDocumentsAreCurrent(t *testing.T) {
 	}
 }
 
-// aVerb is how a summary begins: it says what the operation does.
+// aVerb matches a summary that begins with a verb of this list.
 var aVerb = regexp.MustCompile(`^(Accept|Archive|Ask|Assign|Begin|Calculate|Cancel|Change|Check|Compare|Create|Delete|Disable|Dismiss|End|Erase|Estimate|Export|Extend|Finish|Get|Invite|List|Make|Pause|Preview|Rebill|Receive|Redeliver|Release|Remove|Reserve|Resolve|Resume|Retry|Revoke|Rotate|Run|Save|Send|Set|Settle|Sign|Sync|Unarchive|Update|Waive|Withdraw|Write),? [^.]+$`)
 
 func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
@@ -55,8 +55,8 @@ func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 	}
 }
 
-// Generators and linters of clients ask for these: redocly's recommended rules
-// find nothing where they are there.
+// TestTheDocumentSaysWhatGeneratorsAskFor checks the elements that client generators and linters require. With
+// them, the recommended rules of redocly report no problem.
 func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()
@@ -86,7 +86,8 @@ func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 	}
 }
 
-// Go clients of openapi-generator name the constructor of a schema New and the schema's name.
+// TestNoSchemaIsNamedAsTheConstructorOfAnother checks that no schema is named New and the name of another schema.
+// In Go, openapi-generator gives this name to the constructor of a schema.
 func TestNoSchemaIsNamedAsTheConstructorOfAnother(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()

@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestEventsAreCountedByWhatWasAnswered sends good, repeated and bad events, alone and
-// in batches, in two of the tenant's hours.
+// TestEventsAreCountedByWhatWasAnswered sends valid, repeated and invalid events, alone and in batches, in two
+// hours of the tenant's time zone.
 func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "Asia/Kathmandu") // UTC+05:45
@@ -32,7 +32,7 @@ func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
 		{"event_type":"call","customer_id":"acme","value":"much"},
 		{"event_type":"call","customer_id":""}]}`)
 	b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","timestamp":"1999-01-01T00:00:00Z"}`).problem(t, 422, "invalid")
-	b.send(t, "POST", "/v1/events", `{"event_type":`).problem(t, 400, "malformed") // of no event is anything known
+	b.send(t, "POST", "/v1/events", `{"event_type":`).problem(t, 400, "malformed") // not counted, because no event can be read
 	require.NoError(t, b.counter.Write(t.Context()))
 	b.ahead.Add(int64(time.Hour))
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)

@@ -32,8 +32,8 @@ func TestLongWhiteSpaceIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestWhiteSpaceIsNotKept: eight megabytes of it are read in steps of a byte
-// without being looked at again with every step.
+// TestWhiteSpaceIsNotKept decodes nearly 8 MiB of white space, one byte per read. The decoder must not scan the
+// white space again with each read.
 func TestWhiteSpaceIsNotKept(t *testing.T) {
 	t.Parallel()
 	text := `{"events":[` + strings.Repeat(" ", maxEventsBody-100) + `{"event_type":"call","customer_id":"acme"}]}`

@@ -65,7 +65,8 @@ func TestEventsOfTheLastDayAreListedNewestFirst(t *testing.T) {
 	require.Empty(t, rest.Data[0].CountedBy)
 }
 
-// TestASearchForEventsGoesOnWithItsToken where it ended before it found anything.
+// TestASearchForEventsGoesOnWithItsToken checks that a search that ended before it found an event continues with
+// the token of its page.
 func TestASearchForEventsGoesOnWithItsToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +95,8 @@ func TestASearchForEventsGoesOnWithItsToken(t *testing.T) {
 	require.Positive(t, empty)
 }
 
-// TestWhoListsEventsIsAudited, once an hour for each customer, or for all.
+// TestWhoListsEventsIsAudited checks that listing events is recorded at most once an hour for each caller and
+// customer. A list of all customers is recorded separately.
 func TestWhoListsEventsIsAudited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

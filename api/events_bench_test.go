@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchEvent is an event as a client of a grouped meter sends it.
+// benchEvent returns an event as a client of a grouped meter sends it.
 func benchEvent(i int) string {
 	return fmt.Sprintf(`{"event_type":"api_call","customer_id":"customer-%d","timestamp":"2026-11-23T10:%02d:%02d.123Z","value":%d.25,`+
 		`"properties":{"model":"model-%d","region":"eu"},"idempotency_key":"01938f2e-7a1b-7000-8000-%012d"}`, i%100, i/60%60, i%60, i, i%4, i)
@@ -19,7 +19,7 @@ func benchEvent(i int) string {
 
 var benchNow = time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC)
 
-// BenchmarkDecodeEvent reads and judges an event that was sent alone.
+// BenchmarkDecodeEvent decodes and validates an event that is sent alone.
 func BenchmarkDecodeEvent(b *testing.B) {
 	body := []byte(benchEvent(1))
 	b.ReportAllocs()
@@ -30,8 +30,8 @@ func BenchmarkDecodeEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeBatch reads and judges a full batch. Of its time, cpu-ns/event is what this
-// process had of the machine: other processes change it little.
+// BenchmarkDecodeBatch decodes and validates a full batch. cpu-ns/event is the processor time of this process,
+// which other processes affect little.
 func BenchmarkDecodeBatch(b *testing.B) {
 	body := benchBatch()
 	b.ReportAllocs()
@@ -43,7 +43,7 @@ func BenchmarkDecodeBatch(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*maxBatch), "ns/event")
 }
 
-// TestReadingAnEventOfABatchTakesFewAllocations is not parallel: allocations of others would count.
+// TestReadingAnEventOfABatchTakesFewAllocations is not parallel, because allocations of other tests would count.
 func TestReadingAnEventOfABatchTakesFewAllocations(t *testing.T) {
 	body := benchBatch()
 	require.LessOrEqual(t, testing.AllocsPerRun(5, func() { readBatch(t, body) })/maxBatch, 25.0)

@@ -131,7 +131,8 @@ func TestAGroupWithALongKeyIsWarnedAboutOncePerMeterAndCounted(t *testing.T) {
 	require.Equal(t, "2", other.Total.String())
 }
 
-// A negative value on a count meter raises the bill that it is meant to correct.
+// TestANegativeValueOnACountMeterIsWarnedAboutOncePerMeter checks the warning of a negative value on a count
+// meter. The event increases the charge that it is meant to correct.
 func TestANegativeValueOnACountMeterIsWarnedAboutOncePerMeter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -162,8 +163,9 @@ func TestANegativeValueThatAMeterIgnoresIsWarnedAbout(t *testing.T) {
 	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":0,"properties":{"n":-5}}`).Warnings)
 }
 
-// TestATypoInAnEventIsWarnedAbout: of an idempotency key it counts repeats, of a
-// property it counts in the wrong group, and nothing else would say so.
+// TestATypoInAnEventIsWarnedAbout checks the warnings of unknown fields and missing properties. With a misspelled
+// idempotency_key, repeats are counted; with a misspelled property, the event is counted in the wrong group. Only
+// the warnings show these errors.
 func TestATypoInAnEventIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -212,8 +214,8 @@ func TestAnEventTypeWithoutMeterIsStoredAndWarnedAboutOnce(t *testing.T) {
 	}
 }
 
-// TestAMeterThatIsBackfilledHidesNoOther: what is not known yet is said of it
-// alone.
+// TestAMeterThatIsBackfilledHidesNoOther checks that only the meter with a running backfill is marked as
+// incomplete.
 func TestAMeterThatIsBackfilledHidesNoOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -332,8 +334,8 @@ func TestAnotherMediaTypeIs415(t *testing.T) {
 	b.send(t, "POST", "/v1/meters", `slug=calls`, "Content-Type: application/x-www-form-urlencoded").problem(t, 415, "unsupported_media_type")
 }
 
-// TestTheEventSchemaSaysWhatTheCodeDoes holds the schema of the document to
-// the hand-written validation.
+// TestTheEventSchemaSaysWhatTheCodeDoes checks that the schema of the document and the hand-written validation
+// accept the same events.
 func TestTheEventSchemaSaysWhatTheCodeDoes(t *testing.T) {
 	t.Parallel()
 	document, _, err := documents()
@@ -416,7 +418,7 @@ func TestTheEventsAPIIsLimitedPerTenant(t *testing.T) {
 	b.ahead.Store(int64(20 * time.Second))
 	for _, path := range []string{"/v1/events", "/v1/events/batch"} {
 		a := b.send(t, "POST", path, strings.Repeat("x", 8<<20+1))
-		p := a.problem(t, 429, "rate_limited") // not 413: the body was not looked at
+		p := a.problem(t, 429, "rate_limited") // not 413: the body is not read
 		require.Contains(t, p.Detail, "4 requests")
 		require.Equal(t, []string{"4"}, a.header.Values("X-RateLimit-Limit"))
 		require.Equal(t, []string{"0"}, a.header.Values("X-RateLimit-Remaining"))

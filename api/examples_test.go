@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// described is what these tests read of the OpenAPI document.
+// described is the part of the OpenAPI document that these tests read.
 type described struct {
 	Paths, Webhooks map[string]map[string]describedOperation
 	Components      struct {
@@ -111,7 +111,8 @@ func TestExamplesTellNothingThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestTheServiceTakesTheExamples sends them in the order of a tenant's first day.
+// TestTheServiceTakesTheExamples sends the example requests in the order of a tenant's first day. The fields of
+// each response must be those of its example.
 func TestTheServiceTakesTheExamples(t *testing.T) {
 	t.Parallel()
 	d, _ := describedAPI(t)
@@ -150,5 +151,5 @@ func TestTheServiceTakesTheExamples(t *testing.T) {
 	}
 }
 
-// templates are the paths of the document that these paths are of.
+// templates replaces the names in the path of a request by the path parameters of the document.
 var templates = strings.NewReplacer("/calls/", "/{slug}/", "/pro/pricing/calls", "/{slug}/pricing/{meter}", "/meters/calls", "/meters/{slug}", "/acme/", "/{external_id}/")

@@ -10,7 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/histories"
 )
 
-// A spreadsheet may separate cells by another character than the comma.
+// TestNoPartOfATextIsAFormula checks that no part of a cell is a formula, because a spreadsheet can separate cells
+// by another character than the comma.
 func TestNoPartOfATextIsAFormula(t *testing.T) {
 	t.Parallel()
 	for text, cell := range map[string]string{
@@ -21,7 +22,7 @@ func TestNoPartOfATextIsAFormula(t *testing.T) {
 	}
 }
 
-// guard matches what docs/api/usage.md says to replace by $1.
+// guard matches the text that a reader replaces by $1, as docs/api/usage.md describes.
 var guard = regexp.MustCompile(`(^|[;|\t\r\n])'`)
 
 func TestPropertyTheGuardsOfACellCanBeRemoved(t *testing.T) {

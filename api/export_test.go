@@ -25,7 +25,7 @@ func TestAnExportWalksEveryEventOnceInOrder(t *testing.T) {
 		events = append(events, fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":%d,"timestamp":%q}`,
 			i, b.now().UTC().Add(-time.Duration(i%7)*time.Hour).Format(time.RFC3339)))
 	}
-	for range 5 { // more than one chunk of the server's
+	for range 5 { // more events than one chunk of an export
 		b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`)
 	}
 	seen := make(map[string]bool)
@@ -132,7 +132,8 @@ func TestAnExportOfAllCustomersHasEachEventOnce(t *testing.T) {
 	require.Equal(t, 5, strings.Count(log.body, `"action":"usage.export"`), log.body)
 }
 
-// Events that arrive during an export move the ends of its pages. No event falls between two pages.
+// TestAnExportDuringIngestHasEachEarlierEventOnce checks that an export contains each earlier event once. Events
+// that arrive during the export move the ends of its pages, and no event falls between two pages.
 func TestAnExportDuringIngestHasEachEarlierEventOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

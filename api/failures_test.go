@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// strict is a replica that takes so few invalid credentials, from behind a
-// proxy, so that a test has addresses.
+// strict returns a replica that accepts this number of invalid credentials per minute from an address. The replica
+// trusts local proxies, so that a test can choose addresses.
 func (b *bundle) strict(t *testing.T, failures int) *bundle {
 	t.Helper()
 	return b.replica(t, func(d *api.Deps) {

@@ -14,13 +14,13 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// fakeRuns are the customers' runs that were started and not cancelled.
+// fakeRuns contains the open workflow runs and the results of ended runs.
 type fakeRuns struct {
 	mu      sync.Mutex
-	paused  map[string]bool // by their ids
+	paused  map[string]bool // open runs, by workflow id
 	updates []string
 	pending []*workflowpb.PendingActivityInfo
-	ended   map[string]any // by their ids, with what they returned
+	ended   map[string]any // results of ended runs, by workflow id
 }
 
 func (r *fakeRuns) begin(id string) {
@@ -38,7 +38,7 @@ func (r *fakeRuns) end(id string, result any) {
 	r.ended[id] = result
 }
 
-// in runs fn on a run that is open.
+// in calls fn, or returns an error if no run with the id is open.
 func (f *fakeTemporal) in(ctx context.Context, id string, fn func(r *fakeRuns)) error {
 	if f.hangs.Load() {
 		<-ctx.Done()
@@ -79,7 +79,7 @@ func (f *fakeTemporal) GetWorkflow(_ context.Context, id, _ string) temporal.Wor
 	return fakeRun{result: f.result(id)}
 }
 
-// fakeRun is one that has ended.
+// fakeRun is an ended run.
 type fakeRun struct {
 	temporal.WorkflowRun
 	result any
@@ -94,7 +94,7 @@ func (r fakeRun) Get(_ context.Context, into any) error {
 }
 
 func (f *fakeTemporal) QueryWorkflow(ctx context.Context, id, _, _ string, _ ...any) (said converter.EncodedValue, err error) {
-	if f.deaf.Load() { // no worker runs
+	if f.deaf.Load() { // as if no worker were running
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -116,7 +116,7 @@ type fakeUpdate struct{ temporal.WorkflowUpdateHandle }
 
 func (fakeUpdate) Get(context.Context, any) error { return nil }
 
-// fakeState is what a run says of itself.
+// fakeState is a run's response to a query for its state.
 type fakeState bool
 
 func (s fakeState) HasValue() bool { return true }

@@ -21,8 +21,8 @@ import (
 
 var fuzzNow = time.Unix(1_700_000_000, 500_000_000)
 
-// FuzzSignatureHeaders: what is read of a signed request is as it was sent,
-// fresh and well-formed, and nothing else passes.
+// FuzzSignatureHeaders checks that readSignature returns the headers of a signed request unchanged, and only if
+// they are well-formed and fresh.
 func FuzzSignatureHeaders(f *testing.F) {
 	mac := "v1:" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	f.Add(mac, "1700000000", "req-1", "ten_42")
@@ -53,8 +53,7 @@ func FuzzSignatureHeaders(f *testing.F) {
 	})
 }
 
-// FuzzPageToken: a token is read only as it was made, for the tenant and the
-// query that it was made for.
+// FuzzPageToken checks that a page token is accepted only unchanged, and only for its tenant and query.
 func FuzzPageToken(f *testing.F) {
 	s := &server{pageKey: []byte("a key that strangers do not have")}
 	asking := func(tenant metering.TenantID, query string) context.Context {
@@ -66,7 +65,7 @@ func FuzzPageToken(f *testing.F) {
 	f.Add(made)
 	f.Add(made + "A")
 	f.Add(made + "\n")
-	f.Add(made[:len(made)-1] + string(made[len(made)-1]+1)) // the same bytes, in unused bits
+	f.Add(made[:len(made)-1] + string(made[len(made)-1]+1)) // the same bytes; only unused bits differ
 	f.Add(made[1:])
 	f.Add(s.pageToken(asking(43, "customer=acme"), metering.CustomerID(999)))
 	f.Add(s.pageToken(asking(42, "customer=other"), metering.CustomerID(999)))
@@ -87,8 +86,8 @@ func FuzzPageToken(f *testing.F) {
 	})
 }
 
-// FuzzEventBatch: a body is JSON with at most so many events, each stored or
-// rejected for itself, or it is refused.
+// FuzzEventBatch checks that a body is refused or decoded to at most maxBatch events. Each event is accepted or
+// rejected separately.
 func FuzzEventBatch(f *testing.F) {
 	for _, seed := range []string{
 		`{"events":[{"event_type":"call","customer_id":"acme","value":1.5,"timestamp":"2026-01-01T00:00:00Z","properties":{"a":[]}}]}`,
@@ -128,7 +127,7 @@ func FuzzEventBatch(f *testing.F) {
 	})
 }
 
-// members are the fields of an object as encoding/json reads them, one by one.
+// members contains the fields of a JSON object, as encoding/json reads them one by one.
 type members struct {
 	values map[string]json.RawMessage
 	twice  []string
@@ -159,7 +158,7 @@ func membersOf(t *testing.T, text []byte) members {
 	return m
 }
 
-// requireDecoded requires the event that encoding/json reads of its text, or a rejection.
+// requireDecoded checks that the decoded event is a rejection or the event that encoding/json decodes.
 func requireDecoded(t *testing.T, text []byte, got sentEvent) {
 	t.Helper()
 	var object map[string]json.RawMessage

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// objectsOf calls visit for a schema and each that it refers to, by its place.
+// objectsOf calls visit for a schema and each schema that it contains or refers to, with the place of each.
 func objectsOf(place string, schema *openapi3.SchemaRef, seen map[*openapi3.Schema]bool, visit func(string, *openapi3.Schema)) {
 	if schema == nil || seen[schema.Value] {
 		return
@@ -67,8 +67,8 @@ func TestNoResponseIsClosed(t *testing.T) {
 	}
 }
 
-// TestOperationsReferToEveryMessage also in 3.0, which has no webhooks: some
-// generators make only the types that an operation refers to.
+// TestOperationsReferToEveryMessage checks that an operation refers to each message, also in 3.0, which has no
+// webhooks. Some generators create only the types to which an operation refers.
 func TestOperationsReferToEveryMessage(t *testing.T) {
 	t.Parallel()
 	for version, document := range bothDocuments(t) {
@@ -84,7 +84,8 @@ func TestOperationsReferToEveryMessage(t *testing.T) {
 	}
 }
 
-// TestNoFieldHasADefault: openapi-typescript would make it a required one.
+// TestNoFieldHasADefault checks that no field has a default, because openapi-typescript would make the field
+// required.
 func TestNoFieldHasADefault(t *testing.T) {
 	t.Parallel()
 	for version, document := range bothDocuments(t) {
@@ -97,9 +98,8 @@ func TestNoFieldHasADefault(t *testing.T) {
 	}
 }
 
-// TestNamesOfTheDocumentDoNotCollide: generators make a type of each, and turn
-// names into the case of their language. APIKey is a type of openapi-generator's
-// own in Go.
+// TestNamesOfTheDocumentDoNotCollide checks that names differ by more than case. Generators create a type for each
+// name and convert the names to the case of their language. In Go, openapi-generator has its own type APIKey.
 func TestNamesOfTheDocumentDoNotCollide(t *testing.T) {
 	t.Parallel()
 	for version, document := range bothDocuments(t) {
@@ -112,7 +112,7 @@ func TestNamesOfTheDocumentDoNotCollide(t *testing.T) {
 	}
 }
 
-// TestTheOlderFormIsValid by the rules of OpenAPI 3.0.
+// TestTheOlderFormIsValid validates the older form of the document by the rules of OpenAPI 3.0.
 func TestTheOlderFormIsValid(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, bothDocuments(t)["3.0"].Validate(t.Context(), openapi3.DisableExamplesValidation()))

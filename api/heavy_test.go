@@ -19,8 +19,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// lockCharges keeps reads of all charges from ending, in a database of its own. awaitBlocked waits
-// until a number of them is blocked.
+// lockCharges blocks reads of all customers' charges until unlock is called, in a database that no other test
+// uses. awaitBlocked waits until this number of statements is blocked.
 func lockCharges(t *testing.T, address string) (awaitBlocked func(int), unlock func()) {
 	t.Helper()
 	owner, err := pgx.Connect(t.Context(), address)
@@ -75,7 +75,8 @@ func TestHeavyOperationsTakeTurns(t *testing.T) {
 	reads.Wait()
 }
 
-// TestOnlyAPreviewWithAStartTakesATurn, and waits while another heavy operation of its tenant reads.
+// TestOnlyAPreviewWithAStartTakesATurn checks that a preview waits for another heavy operation of its tenant only
+// if it has a start.
 func TestOnlyAPreviewWithAStartTakesATurn(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -100,8 +101,8 @@ func TestOnlyAPreviewWithAStartTakesATurn(t *testing.T) {
 	require.True(t, answered.Load())
 }
 
-// TestOperationsThatCompareAllChargesAreHeavy: of those that may need a confirmation, only the
-// assignment of a plan and a customer's own prices are about one customer.
+// TestOperationsThatCompareAllChargesAreHeavy checks that operations that can need a confirmation are heavy. The
+// exceptions are plan assignments and a customer's own prices, which affect one customer.
 func TestOperationsThatCompareAllChargesAreHeavy(t *testing.T) {
 	t.Parallel()
 	text, _, err := documents()

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// rotate replaces the signer's secret.
+// rotate replaces the signer's secret, and returns the new signer and the response.
 func (s signer) rotate(t testing.TB, b *bundle, body string, headers ...string) (signer, client.CreatedHMACSecret) {
 	t.Helper()
 	a := b.send(t, http.MethodPost, "/v1/hmac-secrets/"+s.id+"/rotate", body, headers...)
@@ -40,8 +40,8 @@ func (b *bundle) auditActions(t testing.TB) (lines []string) {
 	return lines
 }
 
-// TestBothSecretsSignUntilTheOverlapEnds, whether or not a worker is there to
-// notice it.
+// TestBothSecretsSignUntilTheOverlapEnds checks that both secrets are valid until the overlap ends, and that the
+// old secret then expires without a worker.
 func TestBothSecretsSignUntilTheOverlapEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -87,7 +87,7 @@ func TestWithoutAnOverlapTheOldSecretEndsAtOnce(t *testing.T) {
 	b := setup(t)
 	b.newSigner(t, metering.ScopeReadOnly)
 	old := b.newSigner(t, metering.ScopeReadOnly)
-	fresh, _ := old.rotate(t, b, `{"overlap_seconds":0}`) // two were live, and two are
+	fresh, _ := old.rotate(t, b, `{"overlap_seconds":0}`) // two secrets were valid before, and two are valid afterwards
 	require.False(t, old.accepted(t, b))
 	require.True(t, fresh.accepted(t, b))
 }
@@ -112,7 +112,7 @@ func TestARotationIsRefusedWhereItWouldMakeAThirdOrReviveOne(t *testing.T) {
 	}
 
 	fresh.revoke(t, b)
-	again, _ := old.rotate(t, b, `{"overlap_seconds":60}`) // its successor was no good
+	again, _ := old.rotate(t, b, `{"overlap_seconds":60}`) // allowed, because its successor is revoked
 	require.True(t, again.accepted(t, b))
 	old.revoke(t, b)
 	p := b.send(t, http.MethodPost, rotate, "").problem(t, 409, "conflict")
@@ -134,7 +134,7 @@ func TestASecretIsRotatedWithoutTemporalAndOnceForEachIdempotencyKey(t *testing.
 	require.True(t, fresh.accepted(t, b))
 }
 
-// An expiry of the old secret's own holds for both.
+// TestASuccessorOutlivesNoExpiry checks that the expiry of the old secret also applies to its successor.
 func TestASuccessorOutlivesNoExpiry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

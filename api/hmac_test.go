@@ -24,7 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// signer is a service that signs its requests.
+// signer signs requests with an HMAC secret.
 type signer struct {
 	id     string // of the secret
 	tenant metering.TenantID
@@ -46,7 +46,7 @@ func (s signer) revoke(t testing.TB, b *bundle) {
 	require.Equal(t, 200, b.send(t, "POST", "/v1/hmac-secrets/"+s.id+"/revoke", "").status)
 }
 
-// sign returns the headers for a body, with an id of its own.
+// sign returns the headers for a body, with a new request id.
 func (s signer) sign(body string) []string { return s.signAt(s.now(), rand.Text(), body) }
 
 func (s signer) signAt(at time.Time, id, body string) []string {
@@ -90,8 +90,8 @@ func TestASignedRequestIsItsTenants(t *testing.T) {
 	require.Contains(t, log.body, `"actor":"`+s.id+`"`)
 }
 
-// TestTheSignatureIsTheSpecifications pins it by numbers that were worked out
-// with OpenSSL: printf '%s' '1700000000:req-1:{"a":1}' | openssl dgst -sha256 -hmac hms_secret -binary | base64
+// TestTheSignatureIsTheSpecifications compares a signature with the output of OpenSSL:
+// printf '%s' '1700000000:req-1:{"a":1}' | openssl dgst -sha256 -hmac hms_secret -binary | base64
 func TestTheSignatureIsTheSpecifications(t *testing.T) {
 	t.Parallel()
 	s := signer{secret: "hms_secret"}
@@ -157,8 +157,7 @@ func TestASignatureHoldsForFiveMinutesEitherWay(t *testing.T) {
 	}
 }
 
-// TestAStrangerLearnsNothing: whatever is wrong with a well-formed signature,
-// the answer is the same.
+// TestAStrangerLearnsNothing checks that every well-formed, invalid signature gets the same response.
 func TestAStrangerLearnsNothing(t *testing.T) {
 	t.Parallel()
 	b, theirs := setup(t), setup(t)
@@ -200,7 +199,7 @@ func TestAnExpiredSecretSignsNothing(t *testing.T) {
 	b.ahead.Store(int64(time.Hour + time.Second))
 	b.send(t, "GET", "/v1/meters", "", s.sign("")...).problem(t, 401, "unauthorized")
 	b.newSigner(t, metering.ScopeAdmin)
-	b.newSigner(t, metering.ScopeAdmin) // the expired one counts no longer
+	b.newSigner(t, metering.ScopeAdmin) // the expired secret does not count towards the maximum
 }
 
 func TestARequestIDIsTakenOnceOnEveryReplica(t *testing.T) {
@@ -243,8 +242,8 @@ func TestOfManyRepeatsAtOnceOneIsTaken(t *testing.T) {
 	}
 }
 
-// TestClocksThatDifferLetNoRepeatThrough: while one replica holds the id to be
-// expired, another still finds the request fresh.
+// TestClocksThatDifferLetNoRepeatThrough checks that a repeat is refused although clocks differ. By the clock of
+// one replica the request id has expired. By the clock of another the request is still fresh.
 func TestClocksThatDifferLetNoRepeatThrough(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -320,7 +319,7 @@ func TestASignedBodyIsBounded(t *testing.T) {
 	for _, path := range []string{"/v1/customers", "/v1/events"} {
 		full.send(t, "POST", path, hello, s.sign(hello)...).problem(t, 503, "overloaded")
 	}
-	for range 6 { // what was refused or answered has given its room back
+	for range 6 { // refused and finished requests have released their memory
 		body := `{"events":[` + hello + `]}` + strings.Repeat(" ", 8<<20-1000)
 		require.Equal(t, 200, b.send(t, "POST", "/v1/events/batch", body, s.sign(body)...).status)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// signV2 returns the headers for a request that is signed in v2.
+// signV2 returns the headers for a request with a signature of version v2.
 func (s signer) signV2(method, target, body string) []string {
 	return s.signV2At(s.now(), rand.Text(), method, target, body)
 }
@@ -88,7 +88,7 @@ func TestASignatureV2CoversWhereTheRequestGoes(t *testing.T) {
 	require.NotContains(t, b.send(t, "GET", "/v1/customers/stays", "").body, `"x"`)
 }
 
-// TestTheSignatureV2IsTheDocuments pins it by numbers that were worked out with OpenSSL:
+// TestTheSignatureV2IsTheDocuments compares a v2 signature with the output of OpenSSL:
 // printf 'v2\n1700000000\nreq-1\nten_42\nPOST\n/v1/events?a=b\n%s' $(printf '{"a":1}' | sha256sum | cut -c -64) |
 // openssl dgst -sha256 -hmac hms_secret -binary | base64
 func TestTheSignatureV2IsTheDocuments(t *testing.T) {
@@ -125,7 +125,8 @@ func TestASecretForV2TakesNoOther(t *testing.T) {
 	b.send(t, "POST", "/v1/hmac-secrets", `{"name":"n","scope":"admin","signatures":"v1"}`).problem(t, 422, "invalid")
 }
 
-// TestASignatureWithoutABodyOnlyReads: in v1 it covers neither method nor path.
+// TestASignatureWithoutABodyOnlyReads checks that a v1 signature without a body authorizes only reads by default,
+// because it covers neither method nor path.
 func TestASignatureWithoutABodyOnlyReads(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -154,7 +155,7 @@ func TestASignatureWithoutABodyOnlyReads(t *testing.T) {
 	require.Len(t, b.audited(t, "tenant.update"), 1)
 }
 
-// TestTheSignedExamplesOfTheDocumentsRun runs those of docs/api/keys.md, with shell, Python and Go.
+// TestTheSignedExamplesOfTheDocumentsRun runs the examples of docs/api/keys.md with shell, Python and Go.
 func TestTheSignedExamplesOfTheDocumentsRun(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/api/keys.md")

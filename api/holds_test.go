@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// held gives the tenant a draft of acme's that is held and disagrees.
+// held creates a draft invoice of acme with a hold in the state disagrees.
 func (b *bundle) held(t *testing.T) metering.HoldID {
 	t.Helper()
 	b.meter(t, "calls", "call")

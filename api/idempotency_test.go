@@ -15,8 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// creations are the requests that make something: path → body, and another
-// body that would be taken as well.
+// creations maps paths of requests that create a resource to two different valid bodies.
 var creations = map[string][2]string{
 	"/v1/customers":      {`{"external_id":"acme","metadata":{"a": [1,2]}}`, `{"external_id":"other"}`},
 	"/v1/meters":         {`{"slug":"calls","event_type":"call"}`, `{"slug":"calls","event_type":"other"}`},
@@ -26,13 +25,13 @@ var creations = map[string][2]string{
 	"/v1/tenant/members": {`{"email":"a@example.com","role":"viewer"}`, `{"email":"b@example.com","role":"viewer"}`},
 }
 
-// showsSecret says which of them show a secret once.
+// showsSecret maps the paths of creations that show a secret once to the field of the secret.
 var showsSecret = map[string]string{"/v1/api-keys": "key", "/v1/hmac-secrets": "secret", "/v1/webhooks": "secret", "/v1/tenant/members": "token"}
 
 func (b *bundle) count(t *testing.T, path string) int {
 	t.Helper()
 	if path == "/v1/tenant/members" {
-		path = "/v1/tenant/invitations" // who is invited is no member yet
+		path = "/v1/tenant/invitations" // an invited person is not a member yet
 	}
 	var list struct {
 		Data []json.RawMessage `json:"data"`
@@ -69,7 +68,7 @@ func TestARepeatUnderTheSameKeyMakesNothing(t *testing.T) {
 			}
 			require.Equal(t, made, b.count(t, path))
 			b.send(t, "POST", "/v1/customers", `{"external_id":"elsewhere","name":"x"}`, key).problem(t, 422, "invalid")
-			setup(t).send(t, "POST", path, bodies[0], key) // another tenant's key is another key
+			setup(t).send(t, "POST", path, bodies[0], key) // the same key of another tenant is another key
 		})
 	}
 }
@@ -109,7 +108,8 @@ func TestAFailureLeavesTheKeyUnused(t *testing.T) {
 	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"other"}`, "Idempotency-Key: k").status)
 }
 
-// TestEveryCreationCanBeRepeated holds the document to the table above.
+// TestEveryCreationCanBeRepeated checks that every POST that creates a resource accepts an Idempotency-Key, and
+// that every path of creations is such a POST.
 func TestEveryCreationCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -124,7 +124,7 @@ func TestEveryCreationCanBeRepeated(t *testing.T) {
 	for path, item := range document.Paths {
 		post, ok := item["post"]
 		if _, creates := post.Responses["201"]; !ok || !creates || path == "/v1/quotas/reserve" {
-			continue // a reservation is repeated by its id
+			continue // a repeated reservation is recognized by its id
 		}
 		require.Contains(t, fmt.Sprint(post.Parameters), "Idempotency-Key", path)
 		delete(missing, path)
@@ -132,8 +132,9 @@ func TestEveryCreationCanBeRepeated(t *testing.T) {
 	require.Empty(t, missing)
 }
 
-// TestEveryPOSTHonoursAKeyOrRefusesIt walks the document. The creations above are made once
-// under a key; no other operation has an effect with one.
+// TestEveryPOSTHonoursAKeyOrRefusesIt checks that every POST with the parameter Idempotency-Key refuses an empty
+// key and two keys. Other operations refuse any key and have no effect. The test skips provider events and
+// operations that need a session.
 func TestEveryPOSTHonoursAKeyOrRefusesIt(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)

@@ -26,7 +26,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// canary is in every bad value; no answer may repeat it.
+// canary marks invalid values. No response may contain it, except as the name of an unknown property.
 const canary = "CANARY"
 
 var badTexts = []string{
@@ -39,8 +39,8 @@ var badJSON = []string{
 	`"9999-12-31T23:59:59Z"`, `"0001-01-01T00:00:00Z"`,
 }
 
-// TestBadInputIsNeverOurFault sends every operation of the document what
-// nobody should: each parameter and each place of its body spoilt in turn.
+// TestBadInputIsNeverOurFault sends invalid input to every operation of the document: each parameter and each
+// place of its body is made invalid in turn.
 func TestBadInputIsNeverOurFault(t *testing.T) {
 	t.Parallel()
 	server := setup(t)
@@ -65,14 +65,14 @@ func TestBadInputIsNeverOurFault(t *testing.T) {
 	}
 }
 
-// badRequest is a request of an operation with something wrong.
+// badRequest is a request to an operation that a test can make invalid.
 type badRequest struct {
 	method, path, body string
 	query              url.Values
 	headers            []string
 }
 
-// goodRequest has what the operation requires, and no body.
+// goodRequest returns a request with the required query parameters, and {} if the operation has a body.
 func goodRequest(method, path string, op *openapi3.Operation) badRequest {
 	r := badRequest{method: method, path: path, query: url.Values{}}
 	for _, p := range op.Parameters {
@@ -86,7 +86,7 @@ func goodRequest(method, path string, op *openapi3.Operation) badRequest {
 	return r
 }
 
-// goodValue is one that the operation can work with.
+// goodValue returns a value that is valid for the parameter.
 func goodValue(name string) string {
 	switch name {
 	case "meter", "slug":
@@ -98,7 +98,7 @@ func goodValue(name string) string {
 	}
 }
 
-// with is the request with another value in one place.
+// with returns the request with another value for one parameter.
 func (r badRequest) with(in, name, value string) badRequest {
 	switch in {
 	case "path":
@@ -107,13 +107,13 @@ func (r badRequest) with(in, name, value string) badRequest {
 		r.query = maps.Clone(r.query)
 		r.query.Set(name, value)
 	case "header":
-		// What HTTP itself forbids in a header, its client does not send.
+		// The HTTP client sends no control characters in a header, so they are replaced by spaces.
 		r.headers = []string{name + ": " + strings.Map(func(c rune) rune { return max(c, ' ') }, value)}
 	}
 	return r
 }
 
-// sendBadBodies sends bodies that are broken, spoilt, or not what their media type says.
+// sendBadBodies sends malformed and invalid bodies, and bodies with a wrong media type or encoding.
 func (b *bundle) sendBadBodies(t *testing.T, r badRequest, schema *openapi3.Schema) {
 	t.Helper()
 	send := func(body string, headers ...string) answer {
@@ -143,8 +143,8 @@ func (b *bundle) sendBadBodies(t *testing.T, r badRequest, schema *openapi3.Sche
 	}
 }
 
-// goodJSON is a value that the schema allows, as far as a schema says it,
-// without some fields of an object.
+// goodJSON returns a value that the schema allows, without some fields of an object. It can break rules that the
+// schema does not express.
 func goodJSON(schema *openapi3.Schema, without ...string) string {
 	switch {
 	case len(schema.Enum) > 0:
@@ -169,7 +169,7 @@ func goodJSON(schema *openapi3.Schema, without ...string) string {
 	return `1`
 }
 
-// spoilt are good values with one place made bad in each.
+// spoilt returns values for the schema, each with one invalid place.
 func spoilt(schema *openapi3.Schema) []string {
 	bad := slices.Clone(badJSON)
 	if most := schema.MaxLength; most != nil {
@@ -194,18 +194,17 @@ func spoilt(schema *openapi3.Schema) []string {
 	return bad
 }
 
-// unknownProperty is where a property lies that is not known: its name is said.
+// unknownProperty matches the location of an unknown property, which contains the name of the property.
 var unknownProperty = regexp.MustCompile(`body(\.[a-z_]+(\[\d+\])*)*\.` + canary)
 
-// sendBad requires an answer below 500, and of errors that they are problems
-// which do not repeat what was sent.
+// sendBad checks that the status is below 500, and that an error is a problem that does not repeat the canary.
 func (b *bundle) sendBad(t *testing.T, r badRequest) answer {
 	t.Helper()
 	for _, name := range []string{"external_id", "slug", "id", "tenant_id", "period"} {
 		r = r.with("path", name, goodValue(name))
 	}
 	var a answer
-	dbtest.Eventually(t, func() error { // a machine that stands still for seconds is overloaded
+	dbtest.Eventually(t, func() error { // a machine that stalls for seconds is overloaded
 		a = b.send(t, r.method, r.path+"?"+r.query.Encode(), r.body, r.headers...)
 		if a.status == http.StatusServiceUnavailable && problemCode(t, a) == string(metering.CodeOverloaded) {
 			return errors.New(a.body)
@@ -228,8 +227,8 @@ func problemCode(t *testing.T, a answer) string {
 	return string(p.Code)
 }
 
-// TestTimesThatNoAnswerCanShowAreRefused: RFC 3339 has years of four digits,
-// and an offset can carry one out of them.
+// TestTimesThatNoAnswerCanShowAreRefused checks that times outside the years 1 to 9999 in UTC are refused. RFC
+// 3339 has years of four digits, and an offset can move a time out of this range.
 func TestTimesThatNoAnswerCanShowAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -309,14 +308,14 @@ func TestEveryProblemHasItsPage(t *testing.T) {
 	b.send(t, "GET", "/errors/nope", "").problem(t, 404, "not_found")
 }
 
-// TestAnAnswerThatBreaksOffIsLogged, as the failure that it is.
+// TestAnAnswerThatBreaksOffIsLogged checks that a response that ends early is logged as an error with status 500.
 func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	meter, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
 	require.NoError(t, err)
-	for month := range time.Month(2) { // the first holds from the beginning
+	for month := range time.Month(2) {
 		_, err = b.store.Prices.Set(t.Context(), b.tenant.ID, metering.Operator,
 			billing.Price{MeterID: meter.ID, Terms: billing.Terms{Currency: "USD"}, EffectiveFrom: time.Date(2026, 1+month, 1, 0, 0, 0, 0, time.UTC)})
 		require.NoError(t, err)

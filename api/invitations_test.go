@@ -44,7 +44,7 @@ func (b *bundle) tryLogIn(t testing.TB, email, password, tenant string) answer {
 	return b.send(t, "POST", "/v1/auth/login", logInBody(email, password, tenant), "Authorization: ")
 }
 
-// beside is another tenant of the same installation.
+// beside returns a bundle of another tenant of the same installation.
 func (b *bundle) beside(t testing.TB) *bundle {
 	t.Helper()
 	other := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: dbtest.Tenant(t, b.store), temporal: b.temporal, clock: b.clock, deps: b.deps, url: b.url, contract: b.contract}
@@ -119,7 +119,7 @@ func TestOnlyTheTokenIsWorthSomethingAndTheDatabaseHasOnlyItsHash(t *testing.T) 
 	require.Equal(t, 200, b.accept(t, invited.Token, password).status)
 }
 
-// found is what the page of an invitation's link learns.
+// found is the response that the page of an invitation's link shows.
 type found struct {
 	TenantName string `json:"tenant_name"`
 	Email      string
@@ -221,8 +221,9 @@ func TestOneOwnerIsInvitedAndNobodyBesideThem(t *testing.T) {
 	b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"owner"}`, email("third"))).problem(t, 409, "conflict")
 }
 
-// TestATenantReachesNobodyByTheirEMail is the attack of a tenant's admin who
-// knows somebody's e-mail, and accepts the invitation themselves.
+// TestATenantReachesNobodyByTheirEMail simulates an attack: an admin of a tenant invites the e-mail of another
+// tenant's member, and accepts the invitation. The responses do not reveal whether the e-mail is known, and the
+// member's account stays unchanged.
 func TestATenantReachesNobodyByTheirEMail(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -367,8 +368,8 @@ func TestGuessesByInvitationsAreCountedAsSignIns(t *testing.T) {
 	require.Equal(t, map[int]int{200: 10, 429: 2}, statuses)
 }
 
-// TestWhoMailsLinksIsToldWithoutThem: what a webhook is sent can be read by more
-// than those who may invite.
+// TestWhoMailsLinksIsToldWithoutThem checks that webhook messages contain neither the token of a link nor an
+// e-mail. More people can read a webhook's messages than may invite members.
 func TestWhoMailsLinksIsToldWithoutThem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// bodiesByOperation are the schemas of every body of the document, except what a billing
-// provider sends: its signature covers the bytes.
+// bodiesByOperation calls do with the request and the body schema of each operation. It skips the events of
+// billing providers, because their signature covers the bytes.
 func bodiesByOperation(t *testing.T, do func(t *testing.T, b *bundle, r badRequest, schema *openapi3.Schema)) {
 	t.Helper()
 	document := olderDocument(t)
@@ -45,8 +45,8 @@ func (b *bundle) refused(t *testing.T, r badRequest, body, location, message str
 	require.Fail(t, "another problem", "%s: %v", body, p.Errors)
 }
 
-// TestANameIsGivenOnceAndInItsOwnLetters: of two names that are the same to one parser and not
-// to another, none is taken for the other, and none wins.
+// TestANameIsGivenOnceAndInItsOwnLetters checks that repeated and differently spelled field names are refused. Two
+// names can be equal to one parser and different to another, so the API neither equates them nor prefers one.
 func TestANameIsGivenOnceAndInItsOwnLetters(t *testing.T) {
 	t.Parallel()
 	bodiesByOperation(t, func(t *testing.T, b *bundle, r badRequest, schema *openapi3.Schema) {
@@ -55,7 +55,7 @@ func TestANameIsGivenOnceAndInItsOwnLetters(t *testing.T) {
 			first, second := fmt.Sprintf("%q:%s", name, value), fmt.Sprintf(`"\u%04x%s":null`, name[0], name[1:])
 			b.refused(t, r, strings.Replace(`{`+first+`,`+second+`,`+good[1:], ",}", "}", 1), "body."+name, "must be given once")
 			if schema.AdditionalProperties.Has != nil && *schema.AdditionalProperties.Has {
-				continue // an event, see below
+				continue // events: TestAnUnknownFieldOfAnEventIsAWarning covers them
 			}
 			for _, other := range []string{strings.ToUpper(name), strings.Replace(name, "s", "ſ", 1), strings.Replace(name, "k", "\u212a", 1)} {
 				if other != name {
@@ -81,7 +81,8 @@ func TestANameIsGivenOnceAndInItsOwnLetters(t *testing.T) {
 	b.refused(t, badRequest{method: "POST", path: "/v1/customers"}, `{"External_ID":"a"}`, "body.External_ID", "unexpected property")
 }
 
-// TestTextThatIsNoUTF8IsRefusedEverywhere: replaced by U+FFFD, two texts would be one.
+// TestTextThatIsNoUTF8IsRefusedEverywhere checks that text that is not UTF-8 is refused. If invalid characters
+// were replaced by U+FFFD, two different texts would become equal.
 func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {
 	t.Parallel()
 	bad := []string{`"a\ud800"`, `"\udfffa"`, "\"a\xff\"", `"\ud83d\ud83d"`}
@@ -91,10 +92,10 @@ func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {
 			for _, value := range bad {
 				body, location := strings.Replace(fmt.Sprintf(`{%q:%s,%s`, name, value, good[1:]), ",}", "}", 1), "body."+name
 				if name == "events" {
-					continue // below
+					continue // TestAnUnclearEventIsRejectedAlone covers events
 				}
 				if r.path == "/v1/events" && !property.Value.Type.Is("string") {
-					continue // of another kind
+					continue // not a text
 				}
 				b.refused(t, r, body, location, "must be UTF-8, without lone surrogates")
 			}
@@ -113,7 +114,8 @@ func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {
 	require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"�","name":"\ufffd \ud83d\ude00"}`).status, "U+FFFD is a character as others are")
 }
 
-// TestAnUnclearEventIsRejectedAlone, with its place in the batch and the name of the field.
+// TestAnUnclearEventIsRejectedAlone checks that an ambiguous or invalid event is rejected alone, with its index in
+// the batch and the name of the field.
 func TestAnUnclearEventIsRejectedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -158,7 +160,8 @@ func TestAnUnclearEventIsRejectedAlone(t *testing.T) {
 	b.send(t, "GET", "/v1/customers/other", "").problem(t, 404, "not_found")
 }
 
-// TestAnUnknownFieldOfAnEventIsAWarning, also where it differs from a known one in its letters alone.
+// TestAnUnknownFieldOfAnEventIsAWarning checks that an unknown field produces a warning, also if its name differs
+// from the name of a known field only by case, or by a letter such as ſ that case folding equates with s.
 func TestAnUnknownFieldOfAnEventIsAWarning(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

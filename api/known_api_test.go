@@ -10,7 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// knownAPI is the OpenAPI document of an API with the known providers, made once for all tests.
+// knownAPI returns the OpenAPI document of an API with the known providers. It creates the document once for all
+// tests.
 var knownAPI = sync.OnceValue(func() (d struct {
 	v31, v30 []byte
 	err      error
@@ -28,19 +29,19 @@ var knownAPI = sync.OnceValue(func() (d struct {
 	return d
 })
 
-// documents returns the document and its 3.0 form. Nobody may change them.
+// documents returns the document and its 3.0 form. Callers must not change them.
 func documents() (v31, v30 []byte, err error) {
 	return knownAPI().v31, knownAPI().v30, knownAPI().err
 }
 
-// bothDocuments returns the document and its 3.0 form, by version. Nobody may change them.
+// bothDocuments returns the document and its 3.0 form, by version. Callers must not change them.
 func bothDocuments(t testing.TB) map[string]*openapi3.T {
 	t.Helper()
 	require.NoError(t, knownAPI().err)
 	return knownAPI().parsed
 }
 
-// olderDocument returns the 3.0 form, for tests that walk all operations. Nobody may change it.
+// olderDocument returns the 3.0 form, for tests that walk all operations. Callers must not change it.
 func olderDocument(t testing.TB) *openapi3.T {
 	t.Helper()
 	return bothDocuments(t)["3.0"]

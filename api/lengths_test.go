@@ -14,11 +14,12 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// aboutLength is a message about the bound of a text.
+// aboutLength matches a message about the maximum length of a text.
 var aboutLength = regexp.MustCompile(`length|bytes|at most`)
 
-// TestLengthsAreCountedInCharacters walks the document: a text of maxLength code points is not
-// refused for its length, however many bytes it has, and one more is.
+// TestLengthsAreCountedInCharacters checks the parameters and the top-level body fields of the document that
+// have a maxLength. A text of maxLength code points is not refused for its length, regardless of its bytes. A text
+// with one more code point is refused.
 func TestLengthsAreCountedInCharacters(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)
@@ -78,7 +79,7 @@ func TestLengthsAreCountedInCharacters(t *testing.T) {
 	}
 }
 
-// wide returns a text of so many characters, and of as many bytes as the place allows.
+// wide returns a text with this number of characters, and with as many bytes as the place allows.
 func wide(location string, characters int) string {
 	if strings.HasSuffix(location, ".email") {
 		return strings.Repeat("é", characters-len("@example.com")) + "@example.com"
@@ -86,7 +87,7 @@ func wide(location string, characters int) string {
 	return strings.Repeat("😀", characters)
 }
 
-// refusesLength reports whether an answer refuses the text of a place for its length.
+// refusesLength reports whether a response refuses the text at the location because of its length.
 func (a answer) refusesLength(t *testing.T, location string) bool {
 	t.Helper()
 	if a.status < 400 {

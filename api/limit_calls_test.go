@@ -22,7 +22,7 @@ func TestCallsAreLimitedByCredentialAndByTenant(t *testing.T) {
 		require.Equal(t, []string{limit}, a.header.Values("X-RateLimit-Limit"))
 		require.Equal(t, []string{remaining}, a.header.Values("X-RateLimit-Remaining"))
 	}
-	for left := 1; left >= 0; left-- { // making the signer was a call too
+	for left := 1; left >= 0; left-- { // the request that created the signer was also a call
 		a := call()
 		require.Equal(t, 200, a.status)
 		says(a, "3", strconv.Itoa(left))

@@ -22,7 +22,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/histories"
 )
 
-// clock is one that tests set.
+// clock is a clock that tests set.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Time           { return time.Unix(0, c.at.Load()) }
@@ -47,8 +47,7 @@ func localWindows(t testing.TB, now func() time.Time, most int) *windows {
 	return w
 }
 
-// shared returns limiters of so many replicas on one Redis, in a space of
-// their own.
+// shared returns the limiters of this number of replicas on one Redis, with a key space of their own.
 func shared(t testing.TB, client *redis.Client, replicas int) []*sharedWindows {
 	t.Helper()
 	secret := make([]byte, 32)
@@ -62,14 +61,14 @@ func shared(t testing.TB, client *redis.Client, replicas int) []*sharedWindows {
 	return all
 }
 
-// subject is a limiter and a way to let time pass for it.
+// subject is a limiter under test, with a function that advances its time.
 type subject struct {
 	take    func(key string, limit int) allowance
 	advance func(by time.Duration)
 	exact   bool // the clock moves only by advance
 }
 
-// requireReset requires the window to end after most, or sooner if the limiter has a real clock.
+// requireReset checks that the window ends after most, or sooner if the limiter has a real clock.
 func (s subject) requireReset(t *testing.T, most time.Duration, a allowance) {
 	t.Helper()
 	require.Positive(t, a.reset)
@@ -79,8 +78,8 @@ func (s subject) requireReset(t *testing.T, most time.Duration, a allowance) {
 	}
 }
 
-// subjects are the two ways to count. In Redis time passes by shortening what
-// its keys have left.
+// subjects returns constructors of the limiters in memory and in Redis. In Redis, advance shortens the remaining
+// lifetime of the keys.
 func subjects(t testing.TB) map[string]func() subject {
 	client := redisClient(t)
 	return map[string]func() subject{
@@ -129,7 +128,7 @@ func TestALimitLetsExactlySoManyThroughInAWindow(t *testing.T) {
 					require.Equal(t, left, a.remaining)
 					s.requireReset(t, limitWindow, a)
 				}
-				s.advance(40 * time.Second) // the window goes on from its first request
+				s.advance(40 * time.Second) // the window began with its first request
 				for range 3 {
 					a := s.take("a", 5)
 					require.False(t, a.allowed, "window %d", window)
@@ -163,21 +162,22 @@ func TestAChangedLimitHoldsInTheSameWindow(t *testing.T) {
 	}
 }
 
-// model is a limit in the words of its rule.
+// model is the expected state of a window.
 type model struct {
 	first time.Duration
-	began time.Time // by the clock that Redis has
+	began time.Time // in real time, which Redis uses
 	used  int
 }
 
-// left is how long the window goes on, and whether a busy machine's clock may
-// say by now that it is over.
+// left returns the remaining time of the window. near reports whether the window may already have ended by the
+// real clock, because the machine is busy.
 func (m *model) left(now time.Duration) (left time.Duration, near bool) {
 	left = limitWindow - (now - m.first)
 	return left, left > 0 && left <= time.Since(m.began)+100*time.Millisecond
 }
 
-// TestPropertyLimitersKeepTheRule takes at random times under random limits.
+// TestPropertyLimitersKeepTheRule compares the limiters with the model, for requests at random times under random
+// limits.
 func TestPropertyLimitersKeepTheRule(t *testing.T) {
 	t.Parallel()
 	for name, fresh := range subjects(t) {
@@ -216,7 +216,8 @@ func TestPropertyLimitersKeepTheRule(t *testing.T) {
 	}
 }
 
-// TestManyAtOnceGetExactlyTheLimit holds in one process and over several.
+// TestManyAtOnceGetExactlyTheLimit checks the number of allowed concurrent requests, in one process and over
+// several.
 func TestManyAtOnceGetExactlyTheLimit(t *testing.T) {
 	t.Parallel()
 	local := localWindows(t, time.Now, maxWindows)
@@ -278,12 +279,12 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.String(), text)
 }
 
-// gate is between a client and Redis, and can be shut: silent or refusing.
+// gate is a proxy between a client and Redis. It can forward nothing (silent) or refuse connections (refuse).
 type gate struct {
 	net.Listener
 	target string
 	silent atomic.Bool
-	held   atomic.Int64 // messages that were not passed on
+	held   atomic.Int64 // messages that were not forwarded
 	mu     sync.Mutex
 	open   []net.Conn
 }
@@ -346,8 +347,8 @@ func gated(t *testing.T) (*gate, *redis.Client) {
 	return g, client
 }
 
-// TestWithoutRedisEachReplicaCountsAlone: slow or gone, requests go on at once,
-// and the log says so once.
+// TestWithoutRedisEachReplicaCountsAlone checks that each replica counts alone while Redis is slow or unavailable.
+// At most one request waits for Redis, and the log reports the failure once.
 func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
 	t.Parallel()
 	for name, shut := range map[string]func(*gate){
@@ -364,7 +365,7 @@ func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
 			require.Equal(t, 8, w.take(t.Context(), "a", 9).remaining)
 			w.timeout = 250 * time.Millisecond
 			shut(g)
-			for range 8 { // one was counted before
+			for range 8 { // one request was counted before
 				require.True(t, w.take(t.Context(), "a", 9).allowed)
 			}
 			require.False(t, w.take(t.Context(), "a", 9).allowed)

@@ -8,8 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
-// TestMain lets requests wait for a busy machine. Tests of the waits themselves run in
-// simulated time.
+// TestMain extends the waits of requests, so that tests pass on a busy machine. Tests of the waits themselves run
+// in simulated time.
 func TestMain(m *testing.M) {
 	for _, wait := range []*time.Duration{&hashingWait, &processorWait, &heavyWait, &credentialTimeout, &redisTimeout, &issuerTimeout, &warningsWait} {
 		*wait = dbtest.Deadline

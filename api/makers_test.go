@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// credentialMade is what is shown of an API key or an HMAC secret.
+// credentialMade is an API key or an HMAC secret in a response.
 type credentialMade struct {
 	ID, Key, Secret string
 	CreatedBy       string  `json:"created_by"`
@@ -26,7 +26,7 @@ func (b *bundle) makeCredential(t *testing.T, path, as string) (made credentialM
 	return made
 }
 
-// credentials are all of the tenant's by their ids.
+// credentials returns the tenant's API keys and HMAC secrets, by id.
 func (b *bundle) credentials(t *testing.T) map[string]credentialMade {
 	t.Helper()
 	all := map[string]credentialMade{}
@@ -40,8 +40,8 @@ func (b *bundle) credentials(t *testing.T) map[string]credentialMade {
 	return all
 }
 
-// maker has made a key and a secret, each of which a removal has to settle, and by
-// an admin key of theirs another key.
+// maker returns a member that has created an API key and an HMAC secret. The removal of the member must revoke
+// them or hand them over.
 func (b *bundle) maker(t *testing.T) (m metering.Member, made []credentialMade) {
 	t.Helper()
 	m = b.member(t, b.tenant.ID, email("maker"), metering.RoleAdmin)

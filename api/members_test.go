@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// roleMatrix is the other half of matrix: permission → roles.
+// roleMatrix maps each permission to the roles that have it, as matrix does for scopes.
 var roleMatrix = map[string]string{
 	"events:write":    "owner admin developer",
 	"events:read":     "owner admin developer billing",
@@ -52,7 +52,7 @@ func TestEveryOperationLetsInTheRolesThatTheTableSays(t *testing.T) {
 		token := b.logIn(t, b.member(t, b.tenant.ID, email(string(role)), role).Email).Token
 		for _, c := range calls {
 			if strings.HasPrefix(c.id, "log-out") {
-				continue // they would end the session
+				continue // these operations would end the session
 			}
 			who := c.id + " as " + string(role)
 			status := b.make(t, c, credential{headers: func(string) []string { return []string{bearer(token)} }})

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestEachMessageIsDescribedWhereverMessagesAre: by a schema, an example, a type of each
-// client, a line of the docs and a choice of the dashboard.
+// TestEachMessageIsDescribedWhereverMessagesAre checks that each kind of message has a schema, an example and a
+// type in each client. The docs have a line and the dashboard has a choice for it.
 func TestEachMessageIsDescribedWhereverMessagesAre(t *testing.T) {
 	t.Parallel()
 	d, schemas := describedAPI(t)

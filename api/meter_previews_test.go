@@ -81,7 +81,7 @@ func TestAPreviewOfNothingIsEmpty(t *testing.T) {
 	b.send(t, "POST", "/v1/meters/unknown/preview", `{}`).problem(t, 404, "not_found")
 }
 
-// TestAPreviewIsOfOneTenant: another tenant's events and meters are as if they did not exist.
+// TestAPreviewIsOfOneTenant checks that the events and meters of another tenant do not exist for a preview.
 func TestAPreviewIsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -95,7 +95,8 @@ func TestAPreviewIsOfOneTenant(t *testing.T) {
 	b.send(t, "POST", "/v1/meters/calls/preview", `{}`, other.headers("")...).problem(t, 404, "not_found")
 }
 
-// TestAPreviewRefusesTheDefinitionsThatAMeterRefuses with the same answer.
+// TestAPreviewRefusesTheDefinitionsThatAMeterRefuses checks that a preview refuses an invalid definition with the
+// same errors as a request that saves it.
 func TestAPreviewRefusesTheDefinitionsThatAMeterRefuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -137,7 +138,8 @@ func TestTheRangeOfAPreviewIsBounded(t *testing.T) {
 	b.previewed(t, "/v1/meters/preview", `{"event_type":"call","start":"2026-01-01T00:00:00Z","end":"2026-04-03T00:00:00Z"}`)
 }
 
-// TestALargePreviewHoldsAShareOfTheAnswers, as a GET does.
+// TestALargePreviewHoldsAShareOfTheAnswers checks that a large preview takes memory from the tenant's share for
+// responses, as a GET does.
 func TestALargePreviewHoldsAShareOfTheAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

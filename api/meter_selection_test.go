@@ -62,7 +62,8 @@ func TestABadDefinitionNamesItsField(t *testing.T) {
 	}
 }
 
-// TestAnEventThatAMeterCannotCountWarnsOnceForEachMeterAndRule, and its neighbours count.
+// TestAnEventThatAMeterCannotCountWarnsOnceForEachMeterAndRule checks the warnings of a batch. The events that the
+// meters can count are counted.
 func TestAnEventThatAMeterCannotCountWarnsOnceForEachMeterAndRule(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -89,7 +90,8 @@ func TestAnEventThatAMeterCannotCountWarnsOnceForEachMeterAndRule(t *testing.T) 
 	require.Contains(t, body, `"meter_slug":"cost","total_usage":1.35}`, body)
 }
 
-// TestAStrictTenantRejectsAnEventThatAMeterCannotCount, before its key is used.
+// TestAStrictTenantRejectsAnEventThatAMeterCannotCount checks that a strict tenant rejects such an event before the
+// event's idempotency key is used.
 func TestAStrictTenantRejectsAnEventThatAMeterCannotCount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -110,7 +112,8 @@ func TestAStrictTenantRejectsAnEventThatAMeterCannotCount(t *testing.T) {
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
-// TestAChangeOfWhichEventsCountIsConfirmed, although its charges are not known before the events are counted.
+// TestAChangeOfWhichEventsCountIsConfirmed checks that a change of a meter's selection needs a confirmation,
+// although the new charges are unknown until the events are counted.
 func TestAChangeOfWhichEventsCountIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// sent is a request about a meter that is answered with the meter.
+// sent sends a request about a meter, checks the status and returns the meter of the response.
 func (b *bundle) sent(t *testing.T, status int, method, path, body string) (m client.Meter) {
 	t.Helper()
 	a := b.send(t, method, path, body)
@@ -68,7 +68,7 @@ func TestAnotherUsageScaleCountsNothingAnewAndPutsCustomersOutOfSync(t *testing.
 	require.Empty(t, outOfSync(), "that is what the provider knows")
 }
 
-// reported gives the tenant a provider that knows all about acme.
+// reported saves a provider and completes a report of acme's usage as accepted.
 func (b *bundle) reported(t *testing.T) metering.CustomerID {
 	t.Helper()
 	planned := b.planned(t)
@@ -78,7 +78,8 @@ func (b *bundle) reported(t *testing.T) metering.CustomerID {
 	return acme.ID
 }
 
-// TestAChangedMeterIsShownAsItWillCount, and how it counts until then.
+// TestAChangedMeterIsShownAsItWillCount checks that a changed meter is shown with its new definition. Until the
+// new definition applies, the meter also shows the current one.
 func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

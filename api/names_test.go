@@ -12,13 +12,15 @@ import (
 
 var (
 	codeSpan = regexp.MustCompile("`[^`]*`")
-	// unmarked is a name with an underscore, a request or a text in single quotes.
+	// unmarked matches a name with an underscore, a request or a text in single quotes.
 	unmarked = regexp.MustCompile(`[a-z0-9]_[a-z0-9]|\b(?:GET|POST|PUT|PATCH|DELETE) /|\B'[^\s']`)
-	// lowerStart is a sentence or an item of a list that begins with a lower-case word: a value or a field without a mark.
+	// lowerStart matches a sentence or a list item that begins with a lower-case word: a value or a field that is
+	// not marked as code.
 	lowerStart = regexp.MustCompile(`(?:^|[.?!]\s+|\n- )[a-z]`)
 )
 
-// TestNamesInDescriptionsAreCode finds names of fields and values that read as English words.
+// TestNamesInDescriptionsAreCode checks that descriptions mark names of fields and values as code, because such
+// names can read as English words.
 func TestNamesInDescriptionsAreCode(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()

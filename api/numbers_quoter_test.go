@@ -36,8 +36,8 @@ func TestDecimalsAloneAreQuoted(t *testing.T) {
 				`{"each":[1,2.5],"prices":{"a\"b":1,"c":2},"properties":{"each":[1]},"total":7}],"name":"total\":1,"}`))))
 }
 
-// TestPropertyQuotingDoesNotDependOnTheParts: of any JSON value, in parts of any
-// size, nothing but the quotes is new.
+// TestPropertyQuotingDoesNotDependOnTheParts checks that quoting adds only quotes to a JSON value, regardless of
+// the parts in which the value is written.
 func TestPropertyQuotingDoesNotDependOnTheParts(t *testing.T) {
 	t.Parallel()
 	names := rapid.SampledFrom([]string{"data", "total", "count", "properties", "more", "each", "prices", `a"\`, "é{"})
@@ -88,8 +88,8 @@ var decimalsOfAll = sync.OnceValue(func() map[string]map[string]*decimalPlan {
 	return newServer(Deps{Providers: registry.New(providers.Guard{}, "")}).decimals
 })
 
-// Quoted is the body of a response with its decimals as strings; nil where it
-// has no place for any.
+// Quoted returns the body of a response with its decimals as strings, or nil if the response has no place for
+// decimals.
 func Quoted(operation string, status int, body []byte) []byte {
 	plan := decimalsOfAll()[operation][strconv.Itoa(status)]
 	if plan == nil || !json.Valid(body) {
@@ -104,7 +104,7 @@ func decodeNumbers(text []byte, into *any) error {
 	return decoder.Decode(into)
 }
 
-// requireQuoted requires the same value, with some of its numbers as strings.
+// requireQuoted checks that the values are equal, except that numbers of before can be strings in after.
 func requireQuoted(t *rapid.T, before, after any) {
 	switch before := before.(type) {
 	case map[string]any:

@@ -15,7 +15,7 @@ import (
 	contracts "github.com/odometer-metering/odometer/dev/contract"
 )
 
-// decimalText is the pattern of a decimal that is a string.
+// decimalText is the pattern of a decimal in a string.
 const decimalText = `^-?[0-9]+(\.[0-9]+)?$`
 
 const quotedNumbers = "Odometer-Numbers: string"
@@ -38,8 +38,7 @@ func exactly(t testing.TB, text string) (value any) {
 	return value
 }
 
-// asNumbers is a value with every string that a decimal's schema describes as a
-// number again.
+// asNumbers converts each string that has the schema of a decimal to a number, and returns the value.
 func asNumbers(schema *openapi3.Schema, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -62,8 +61,8 @@ func asNumbers(schema *openapi3.Schema, value any) any {
 	return value
 }
 
-// TestTheDocumentsDifferByTheirDecimalsAlone: the two examples of each response
-// have the same values.
+// TestTheDocumentsDifferByTheirDecimalsAlone checks that both documents have examples with the same values for
+// each response.
 func TestTheDocumentsDifferByTheirDecimalsAlone(t *testing.T) {
 	t.Parallel()
 	quoted, plain := stringsDocument(t), bothDocuments(t)["3.1"]
@@ -110,8 +109,8 @@ func TestTheDocumentsDifferByTheirDecimalsAlone(t *testing.T) {
 	require.True(t, quoted.Components.Schemas["StatementMeter"].Value.Properties["usage"].Value.Type.Is("number"), "and so do messages")
 }
 
-// TestEveryAnswerHasTheSameDecimalsAsStrings asks every operation that only
-// reads, and has decimals, in both forms.
+// TestEveryAnswerHasTheSameDecimalsAsStrings compares both forms of the responses of GET operations that return
+// decimals.
 func TestEveryAnswerHasTheSameDecimalsAsStrings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -139,7 +138,7 @@ func TestEveryAnswerHasTheSameDecimalsAsStrings(t *testing.T) {
 		require.Equal(t, []string{"Odometer-Numbers"}, quoted.header.Values("Vary"), path)
 		require.Equal(t, []string{"Odometer-Numbers"}, plain.header.Values("Vary"), path)
 		schema := item.Get.Responses.Value("200").Value.Content["application/json"].Schema.Value
-		now := regexp.MustCompile(`"20[0-9T:.-]+Z"`) // some tell when they were asked
+		now := regexp.MustCompile(`"20[0-9T:.-]+Z"`) // some responses contain the time of the request
 		plain.body, quoted.body = now.ReplaceAllString(plain.body, `""`), now.ReplaceAllString(quoted.body, `""`)
 		require.Equal(t, exactly(t, plain.body), asNumbers(schema, exactly(t, quoted.body)), path)
 		asked++

@@ -26,7 +26,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// person is who signs in at the issuer; change is what it says wrongly of them.
+// person is a user of the issuer. change modifies the claims of the user's ID token.
 type person struct {
 	mockoidc.MockUser
 	change func(*mockoidc.IDTokenClaims)
@@ -43,7 +43,7 @@ func newPerson(subject string) *person {
 	return &person{MockUser: mockoidc.MockUser{Subject: subject}}
 }
 
-// browser keeps cookies, and follows redirects one at a time.
+// browser keeps cookies, and returns redirects instead of following them.
 type browser struct{ *http.Client }
 
 func newBrowser(t *testing.T) browser {
@@ -53,10 +53,11 @@ func newBrowser(t *testing.T) browser {
 	return browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// wayOn is what a page leads to.
+// wayOn matches the link of a page.
 var wayOn = regexp.MustCompile(`<a href="([^"]+)"`)
 
-// open returns the status, and where an answer sends the browser or a page leads.
+// open returns the status of a page and the address of its link. Without a link it returns the address of the
+// redirect.
 func (b browser) open(t *testing.T, address string) (status int, onTo string) {
 	t.Helper()
 	response, err := b.Get(address)
@@ -70,7 +71,7 @@ func (b browser) open(t *testing.T, address string) (status int, onTo string) {
 	return response.StatusCode, response.Header.Get("Location")
 }
 
-// who is whom the browser is signed in as.
+// who returns the session of the browser.
 func (b *bundle) who(t *testing.T, with browser) (session struct {
 	Tenant struct{ ID string }
 	Member struct{ ID, Role, Email string }
@@ -85,7 +86,7 @@ func (b *bundle) who(t *testing.T, with browser) (session struct {
 	return session
 }
 
-// saveIssuer makes an issuer the tenant's.
+// saveIssuer saves op as the issuer of the tenant.
 func (b *bundle) saveIssuer(t *testing.T, op *mockoidc.MockOIDC) {
 	t.Helper()
 	body := fmt.Sprintf(`{"issuer":%q,"client_id":%q,"client_secret":%q}`, op.Issuer(), op.ClientID, op.ClientSecret)
@@ -103,7 +104,7 @@ func newIssuer(t *testing.T) *mockoidc.MockOIDC {
 	return op
 }
 
-// authorizedAt goes to the issuer as a person and returns the way back.
+// authorizedAt signs a person in at the issuer and returns the callback URL.
 func (b *bundle) authorizedAt(t *testing.T, op *mockoidc.MockOIDC, with browser, as *person) (callback string) {
 	t.Helper()
 	status, authorize := with.open(t, b.url+"/v1/auth/oidc/"+b.tenant.ID.String()+"/login")
@@ -141,7 +142,7 @@ func (b *bundle) acceptAt(t *testing.T, op *mockoidc.MockOIDC, token string, as 
 	return with, status
 }
 
-// bound makes a member by an account at the issuer.
+// bound creates a member with an account at the issuer, and returns the member's id.
 func (b *bundle) bound(t *testing.T, op *mockoidc.MockOIDC, role string, as *person) (id string) {
 	t.Helper()
 	with, status := b.acceptAt(t, op, b.invite(t, email("at-issuer"), role).Token, as)
@@ -199,8 +200,8 @@ func TestALinkOfOursNamesTheIssuerAndLeadsNowhereByItself(t *testing.T) {
 	require.NotContains(t, row, cookie.Value, "whoever reads the database finishes nobody's sign-in")
 }
 
-// TestAnIssuerVouchesForItsOwnAccountsAlone is the attack of somebody with an
-// admin's key who saves an issuer that says what they like.
+// TestAnIssuerVouchesForItsOwnAccountsAlone simulates an attacker that has the key of an admin, and saves an
+// issuer with claims of the attacker's choice. This issuer must not sign in members of another issuer.
 func TestAnIssuerVouchesForItsOwnAccountsAlone(t *testing.T) {
 	t.Parallel()
 	b, op, evil := setup(t), newIssuer(t), newIssuer(t)
@@ -273,7 +274,7 @@ func TestTheIssuersWordIsCheckedBeforeAnybodyIsSignedIn(t *testing.T) {
 	ada := b.bound(t, op, "viewer", newPerson("ada"))
 	removed := b.bound(t, op, "viewer", newPerson("removed"))
 	require.Equal(t, 200, b.send(t, "DELETE", "/v1/tenant/members/"+removed, "").status)
-	b.ahead.Store(int64(time.Minute + time.Second)) // sign-ins are counted by the minute
+	b.ahead.Store(int64(time.Minute + time.Second)) // sign-ins are limited per minute
 	known := b.member(t, b.tenant.ID, email("known"), metering.RoleViewer)
 	byEmail := newPerson("somebody")
 	byEmail.Email, byEmail.EmailVerified = known.Email, true
@@ -315,7 +316,7 @@ func TestTheIssuersWordIsCheckedBeforeAnybodyIsSignedIn(t *testing.T) {
 func TestAWayBackIsForTheBrowserThatLeft(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
-	op.AccessTTL = time.Hour // longer than a way back may take
+	op.AccessTTL = time.Hour // longer than a sign-in may take
 	b.saveIssuer(t, op)
 	b.bound(t, op, "viewer", newPerson("ada"))
 	refused := func(with browser, callback, why string) {
@@ -356,7 +357,7 @@ func TestAWayBackIsForTheBrowserThatLeft(t *testing.T) {
 	refused(with, callback, "the tenant has no issuer any longer")
 }
 
-// asPerson opens an address as a browser does in which somebody reads.
+// asPerson opens an address with the Accept header of a browser.
 func (b browser) asPerson(t *testing.T, address string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
@@ -398,7 +399,8 @@ func TestASignInInVainTellsAPersonWhatToDo(t *testing.T) {
 	b.send(t, "GET", strings.TrimPrefix(withoutIssuer, b.url), "").problem(t, 404, "not_found")
 }
 
-// Programs that mail a link mark it.
+// TestALinkToAnIssuerWorksWithWhatSomebodyAddsToIt checks a link with additional query parameters, because
+// programs that mail a link add such parameters.
 func TestALinkToAnIssuerWorksWithWhatSomebodyAddsToIt(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)

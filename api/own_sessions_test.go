@@ -29,11 +29,11 @@ func TestMembersEndTheirOwnSessionsAndNobodyElses(t *testing.T) {
 	require.Equal(t, 401, b.whoAmI(t, first.Token))
 	require.Len(t, b.sessions(t, second.Token), 1)
 	b.send(t, "DELETE", "/v1/auth/sessions/"+mine[1].Id.String(), "", bearer(second.Token)).problem(t, 404, "not_found")
-	b.send(t, "GET", "/v1/auth/sessions", "").problem(t, 403, "forbidden") // a key has none
+	b.send(t, "GET", "/v1/auth/sessions", "").problem(t, 403, "forbidden") // an API key has no sessions
 }
 
-// TestABrowsersNextSessionEndsTheOneBefore: its cookie is replaced, so that nobody
-// could use or end the former one.
+// TestABrowsersNextSessionEndsTheOneBefore checks that a sign-in ends the browser's previous session. The new
+// cookie replaces the previous one, so the browser could no longer use or end the previous session.
 func TestABrowsersNextSessionEndsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -66,8 +66,8 @@ func TestEveryCheckHashesInItsTurn(t *testing.T) {
 	})
 }
 
-// TestHashingIsByTurns has one address guess, and somebody sign in at another, where
-// one place is left to all.
+// TestHashingIsByTurns sends guesses from one address and then a sign-in from another, while one place is free.
+// The sign-in gets the second turn.
 func TestHashingIsByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestHashingIsByTurns(t *testing.T) {
 	})
 }
 
-// hashes has somebody at each address make a hash at once, 40 ms each, and returns
-// when each began.
+// hashes requests a hash of 40 ms for each address at once. It returns the time from began to the start of each
+// hash.
 func (h *hashing) hashes(t *testing.T, began time.Time, addresses ...string) (begun []time.Duration) {
 	var hashings sync.WaitGroup
 	for _, who := range addresses {
@@ -110,7 +110,7 @@ func (h *hashing) hashes(t *testing.T, began time.Time, addresses ...string) (be
 
 const ms = time.Millisecond
 
-// TestHashingRestsTwiceAsLongAsItTook has somebody guess at one address.
+// TestHashingRestsTwiceAsLongAsItTook sends six guesses from one address.
 func TestHashingRestsTwiceAsLongAsItTook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,13 +119,13 @@ func TestHashingRestsTwiceAsLongAsItTook(t *testing.T) {
 	})
 }
 
-// TestWhoHasNotGuessedDoesNotRest has somebody sign in while another address guesses.
+// TestWhoHasNotGuessedDoesNotRest signs in from one address while another address sends guesses.
 func TestWhoHasNotGuessedDoesNotRest(t *testing.T) {
 	t.Parallel()
 	for at, begins := range map[time.Duration]time.Duration{
-		50 * ms:  80 * ms, // when the one that is being made is made
+		50 * ms:  80 * ms, // after the hash that is being computed
 		250 * ms: 280 * ms,
-		300 * ms: 300 * ms, // between two
+		300 * ms: 300 * ms, // between two hashes
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newTestHashing(t)
@@ -139,7 +139,7 @@ func TestWhoHasNotGuessedDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestManyWhoGuessTakeAThirdOfAProcessor has somebody guess at thirty addresses.
+// TestManyWhoGuessTakeAThirdOfAProcessor sends guesses from thirty addresses.
 func TestManyWhoGuessTakeAThirdOfAProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,9 +155,8 @@ func TestManyWhoGuessTakeAThirdOfAProcessor(t *testing.T) {
 	})
 }
 
-// TestWhoHasNotGuessedComesBeforeThoseWhoHave has 200 addresses guess without a pause.
-// Somebody who has signed in at one of them, and somebody at an address that has not
-// guessed, sign in at once.
+// TestWhoHasNotGuessedComesBeforeThoseWhoHave sends guesses from 200 addresses without a pause. An account that
+// has signed in from its address before, and two addresses without guesses, get a hash within 200 ms.
 func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +186,7 @@ func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
 	})
 }
 
-// TestAnAttemptWithoutAHashDoesNotCount retries a sign-in during a flood.
+// TestAnAttemptWithoutAHashDoesNotCount retries a sign-in that got no hash during a flood.
 func TestAnAttemptWithoutAHashDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

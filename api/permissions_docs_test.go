@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestTheDocumentsShowThePermissions requires the table of docs/concepts.md to be that
-// of this package.
+// TestTheDocumentsShowThePermissions checks that docs/concepts.md contains the permissions of this package as a
+// table.
 func TestTheDocumentsShowThePermissions(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/concepts.md")
@@ -25,7 +25,7 @@ func TestTheDocumentsShowThePermissions(t *testing.T) {
 	}
 }
 
-// permissionsTable renders who may do what as Markdown.
+// permissionsTable returns the permissions of roles and scopes as a Markdown table.
 func permissionsTable() string {
 	roles, scopes := metering.Role("").Values(), metering.Scope("").Values()
 	columns := []string{"permission"}

@@ -85,7 +85,8 @@ func TestWhereParametersAreOfAPropertyTheDocumentSaysHow(t *testing.T) {
 	}
 }
 
-// The list of what needs attention names customers, meters and webhooks.
+// TestCallersWhoReadBillingReadWhatItsAttentionNames checks that callers with BillingRead can also read customers,
+// meters and webhooks, because the list of attention entries names them.
 func TestCallersWhoReadBillingReadWhatItsAttentionNames(t *testing.T) {
 	t.Parallel()
 	for _, p := range []Permission{CustomersRead, MetersRead, HooksRead} {

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// preview returns what acme's only meter comes to.
+// preview returns the previewed amount and the currency of acme's only meter.
 func (b *bundle) preview(t *testing.T) string {
 	t.Helper()
 	answer := b.send(t, http.MethodGet, "/v1/billing/preview?customer=acme", "")

@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// atStripe returns a server with a fake of Stripe that has the seed, in the account of the key
+// atStripe returns a replica that uses a fake Stripe with the seed. The API key of the account is
 // sk_test_CANARYkey.
 func (b *bundle) atStripe(t *testing.T, seed *stripetest.Seed) (r *bundle, stripe *httptest.Server) {
 	t.Helper()
@@ -28,9 +28,9 @@ func (b *bundle) atStripe(t *testing.T, seed *stripetest.Seed) (r *bundle, strip
 	return b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, stripe.URL) }), stripe
 }
 
-// Who is linked is told where a price differs from the provider's, which the
-// preview charges; a price in another currency refuses the link, and a provider
-// that does not answer refuses nothing.
+// TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked checks that linking a customer compares its prices.
+// The response shows a price that differs from the provider's, and the preview charges the provider's price. A
+// price in another currency refuses the link. A provider that does not respond refuses nothing.
 func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -80,8 +80,9 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	require.Contains(t, unread.body, `"compared_at":null,"reason":"not compared yet: `)
 }
 
-// A price is compared with the prices at the provider that charge its customers, before it is saved
-// and when it is saved. Customers with another price here do not count.
+// TestAPriceIsComparedWithTheProvidersPricesWhenItIsSaved checks that a price is compared with the prices at the
+// provider that charge its customers. Both the preview and the saving request compare it. Customers with another
+// price in Odometer are excluded.
 func TestAPriceIsComparedWithTheProvidersPricesWhenItIsSaved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -146,8 +147,8 @@ func TestAPriceIsComparedWithTheProvidersPricesWhenItIsSaved(t *testing.T) {
 	require.Empty(t, preview("/v1/customers/a/pricing/calls", `{"overage_rate":0.03}`))
 }
 
-// The first price of a meter in a plan holds for periods that run: in another
-// currency than these are billed in it is refused.
+// TestAPlansFirstPriceInAnotherCurrencyIsRefused checks that the first price of a meter in a plan must have the
+// currency of the running billing periods, because the price applies to these periods.
 func TestAPlansFirstPriceInAnotherCurrencyIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -16,13 +16,13 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// byModel are prices of tokens by model, as a request has them.
+// byModel is the body of a request that sets prices of tokens by model. Its %s takes further fields of dimensions.
 const byModel = `{"base_price":5,"dimensions":{"by":["model"],"prices":[
 	{"match":{"model":["large","huge"]},"model":"graduated","per_units":1000,"tiers":[{"up_to":2000,"unit_price":2},{"up_to":null,"unit_price":1}]},
 	{"match":{"model":["small",null,7]},"model":"per_unit","unit_price":0.5,"per_units":1000,"included_units":100}]%s}}`
 
-// sendTokens sends events of 1500 tokens of one large model, 1500 of another, and 1100, 250 and
-// 40 of others.
+// sendTokens sends events of acme for the models large (1500 tokens), huge (1500), small (1100) and tiny (250),
+// and one without a model (40).
 func sendTokens(t *testing.T, b *bundle) {
 	t.Helper()
 	b.send(t, "POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","aggregation":"sum","group_by":["model","region"]}`)
@@ -34,8 +34,8 @@ func sendTokens(t *testing.T, b *bundle) {
 	}
 }
 
-// TestPricesByDimensionAreStoredShownAndCharged sets them for a meter and in a plan, and reads
-// them back, their preview, and the explanation of the charge.
+// TestPricesByDimensionAreStoredShownAndCharged sets prices by dimension for a meter, for a plan and for a
+// customer. It reads the prices of the responses, the explanation of the charge and a preview.
 func TestPricesByDimensionAreStoredShownAndCharged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -129,7 +129,8 @@ func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
 	require.Contains(t, regrouped.body, "group_by must keep model: a price of the meter has it in dimensions.by and charges usage by it, or has charged events that are still stored; withdraw the price if it has not begun, or create another meter")
 }
 
-// TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether: a quantity has no dimension values.
+// TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether checks that each is refused while the other is
+// saved, because a quantity has no dimension values.
 func TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -150,8 +151,8 @@ func TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether(t *testing.
 	require.Equal(t, "body.dimensions", p.Errors[0].Location)
 }
 
-// TestALateEventThatNoPriceByDimensionChargesIsWarnedAbout sends an event of a closed period. The
-// price of the period has been withdrawn since.
+// TestALateEventThatNoPriceByDimensionChargesIsWarnedAbout sends late events to a closed period. Another price has
+// replaced the price of the period since.
 func TestALateEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -175,7 +176,8 @@ func TestALateEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
 	require.Empty(t, event("l3", "tiny", b.now()), "the price of the open period has no dimensions")
 }
 
-// TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout also lists the event's usage.
+// TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout checks the warning, and that the event's usage is listed
+// as unrated.
 func TestAnEventThatNoPriceByDimensionChargesIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

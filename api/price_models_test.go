@@ -103,7 +103,8 @@ func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
 	}
 }
 
-// TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether: a quantity has no number of events.
+// TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether checks that each is refused while the other is
+// saved, because a quantity has no number of events.
 func TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// pricing makes a request about a price, confirms it if need be, and requires that it succeeds.
+// pricing sends a request about a price, confirms it if necessary, and returns the pricing of the response.
 func (b *bundle) pricing(t *testing.T, method, path, body string) (p client.Pricing) {
 	t.Helper()
 	a := b.confirmed(t, method, path, body)
@@ -30,7 +30,8 @@ func versionsOf(p client.Pricing) (versions []int64) {
 	return versions
 }
 
-// TestFreeIsSaidAndNotForgotten: a body without a price would be free.
+// TestFreeIsSaidAndNotForgotten checks that a body without a price is refused, because it would make usage free.
+// Free usage needs a price of 0.
 func TestFreeIsSaidAndNotForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -90,8 +91,8 @@ func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
 	b.send(t, "DELETE", "/v1/meters/calls/pricing/4", "").problem(t, 409, "conflict")
 }
 
-// TestAPriceOfARunningPeriodIsConfirmed: it says what it changes, by the rules
-// that charge it.
+// TestAPriceOfARunningPeriodIsConfirmed checks that the confirmation lists the changes, computed by the rules that
+// charge the price.
 func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -104,7 +105,7 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	period := billing.CalendarPeriod(b.now(), time.UTC)
 	start := period.Start.Format(time.RFC3339)
 	const path = "/v1/meters/calls/pricing"
-	// 0.5 and 0.375, which is 0.38: 0.88. At the double, 1 and 0.75.
+	// Before: 0.5 and 0.375, rounded to 0.38, in total 0.88. At double the rate: 1 and 0.75, in total 1.75.
 	c := b.unconfirmed(t, "PUT", path, `{"overage_rate":0.25,"effective_from":"`+start+`"}`)
 	require.Equal(t, "USD 0.88 1.75 2", changesOf(c))
 	require.Equal(t, 4, c.Customers, "the other two are charged so for what they use from now on")
@@ -122,7 +123,7 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 4}, versionsOf(b.pricing(t, "PUT", path, `{"overage_rate":0.5`+from)), "what was wrong from the period's start on can be mended")
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":103.5`)
 
-	// Events that are not counted yet are missing in the amounts.
+	// Amounts exclude events that are not counted yet.
 	b.ingest(t, "/v1/events", `{"customer_id":"a","event_type":"stored","value":4}`)
 	b.meter(t, "storage", "stored")
 	c = b.unconfirmed(t, "PUT", "/v1/meters/storage/pricing", `{"overage_rate":2}`)
@@ -131,7 +132,7 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	b.send(t, "POST", "/v1/meters/storage/pricing/preview", `{"overage_rate":2}`).problem(t, 503, "meter_backfilling")
 }
 
-// TestAPriceIsPreviewed: by the rules that charge it, and nothing is set.
+// TestAPriceIsPreviewed checks that a preview uses the rules that charge the price, and sets no price.
 func TestAPriceIsPreviewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -155,7 +156,7 @@ func TestAPriceIsPreviewed(t *testing.T) {
 	}
 	first := preview(path, `{"overage_rate":0.125}`)
 	require.Nil(t, first.EffectiveFrom, "a first price holds from the beginning")
-	require.Equal(t, impact("USD", "0", "0.88", of("a", "0", "0.5"), of("b", "0", "0.38")), first.Changes) // 0.5 and 0.375, which is 0.38
+	require.Equal(t, impact("USD", "0", "0.88", of("a", "0", "0.5"), of("b", "0", "0.38")), first.Changes) // 0.5 and 0.375, rounded to 0.38
 	require.Equal(t, first.Changes, first.IfInForce)
 	require.Empty(t, b.pricing(t, "GET", path, "").Versions, "nothing is set")
 

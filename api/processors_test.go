@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestLargeBodiesAreReadInTurns has another tenant keep the one processor.
+// TestLargeBodiesAreReadInTurns reads bodies while another tenant occupies the only processor.
 func TestLargeBodiesAreReadInTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestLargeBodiesAreReadInTurns(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForABodyThatIsAwaited: a client that is slow holds no processor.
+// TestNobodyWaitsForABodyThatIsAwaited checks that a slow client does not occupy a processor.
 func TestNobodyWaitsForABodyThatIsAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 
 const stripeSecret = "whsec_stripe-endpoint-secret"
 
-// striped saves the fake of Stripe as the tenant's provider.
+// striped returns a replica with a fake Stripe as the tenant's provider.
 func (b *bundle) striped(t testing.TB) *bundle {
 	t.Helper()
 	fake := stripetest.New(stripetest.Options{})
@@ -113,7 +113,8 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 	require.Equal(t, got.body, b.send(t, "GET", "/v1/billing/provider", "").body, "what was refused left no trace")
 }
 
-// What is billed is kept where it is not given, and what the lines say with it.
+// TestWhatStripeBillsIsKeptWhereItIsNotGiven checks that a request without bills keeps bills and the
+// settings of invoices and their lines. A request with bills replaces all of them.
 func TestWhatStripeBillsIsKeptWhereItIsNotGiven(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
@@ -214,7 +215,7 @@ func TestTestAndLiveModeOfStripeAreTwoConnections(t *testing.T) {
 	require.Equal(t, live.Id, again.Id)
 }
 
-// provider saves the tenant's provider.
+// provider saves the tenant's provider and returns it.
 func (b *bundle) provider(t testing.TB, body string) (saved client.Provider) {
 	t.Helper()
 	answer := b.send(t, "PUT", "/v1/billing/provider", body)
@@ -224,7 +225,7 @@ func (b *bundle) provider(t testing.TB, body string) (saved client.Provider) {
 	return saved
 }
 
-// delivery is an event about a subscription of the tenant's account, in live mode.
+// delivery returns an event about a subscription of the tenant's account, in live mode. more has further fields.
 func delivery(id, kind, more string) string {
 	return `{"id":"` + id + `","object":"event","type":"` + kind + `","created":1,"livemode":true` + more +
 		`,"data":{"object":{"id":"sub_1","customer":"cus_1","status":"active"}}}`
@@ -354,7 +355,7 @@ func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
 	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable")
 
 	b.temporal.hangs.Store(true)
-	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable") // though Temporal never answers
+	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable") // although Temporal never responds
 
 	open, err := b.store.ProviderEvents.Open(t.Context(), b.now().Add(time.Hour))
 	require.NoError(t, err)
@@ -368,8 +369,8 @@ func tenantsOf(events []db.KeptEvent) (tenants []metering.TenantID) {
 	return tenants
 }
 
-// TestForgedEventsAreFailuresOfTheirAddress: an address that has sent too many waits, except for
-// tenants of which it has sent a signed event before.
+// TestForgedEventsAreFailuresOfTheirSender checks that an address that has sent too many forged events for a
+// tenant must wait. The exception is an address that has sent a signed event for the tenant before.
 func TestForgedEventsAreFailuresOfTheirSender(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t).strict(t, 5)

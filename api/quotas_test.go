@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limited is a tenant with the customer acme and a meter of events of type call, by model.
+// limited returns a tenant with the customer acme and a meter of events of type call, grouped by model. must sends
+// a request, checks its status and returns the body of the response.
 func limited(t *testing.T) (b *bundle, must func(status int, method, path, body string) string) {
 	t.Helper()
 	b = setup(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reconciled gives the tenant one closed period of acme's in each state, the
-// oldest of them open: each came to 10 calls, of which 7 are on the invoice.
+// reconciled creates a closed period of acme for each reconciliation state, and returns the periods. The oldest
+// has the state open. Each period has 10 calls, of which 7 are on the invoice.
 func (b *bundle) reconciled(t *testing.T) (periods map[billing.ReconciliationState]string) {
 	t.Helper()
 	b.meter(t, "calls", "call")

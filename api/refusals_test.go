@@ -53,7 +53,8 @@ func TestWhoIsRefusedIsAudited(t *testing.T) {
 	require.Len(t, b.audited(t, "hmac_secret.refuse"), 1, "a guess is nobody's")
 }
 
-// TestRefusalsDoNotFillTheLog: twenty of a kind a minute are in it, then a count.
+// TestRefusalsDoNotFillTheLog checks that the audit log has the first 20 refusals of a kind per minute, and then
+// the number of omitted ones.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -15,8 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// inDoubt gives the tenant a sync of acme's whose report may or may not have
-// arrived.
+// inDoubt creates a sync of acme with a report of unknown outcome.
 func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
 	t.Helper()
 	b.meter(t, "calls", "call")
@@ -35,8 +34,7 @@ func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
 	return sync, report
 }
 
-// planned gives the tenant a provider and plans what acme's usage is reported
-// with, leased to the caller.
+// planned saves a provider and plans a report of acme's usage, leased to the caller.
 func (b *bundle) planned(t *testing.T) db.Planned {
 	t.Helper()
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
@@ -46,7 +44,7 @@ func (b *bundle) planned(t *testing.T) db.Planned {
 	return b.plan(t)
 }
 
-// plan is a pass of its own.
+// plan plans acme's reports in a pass of its own.
 func (b *bundle) plan(t *testing.T) db.Planned {
 	t.Helper()
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
@@ -59,7 +57,7 @@ func (b *bundle) plan(t *testing.T) db.Planned {
 	return planned
 }
 
-// line is the one line of a sync.
+// line returns the only line of a sync.
 func (b *bundle) line(t *testing.T, sync metering.Sync) client.SyncLine {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/billing/syncs/"+sync.ID.String(), "")

@@ -47,7 +47,7 @@ func TestAKeyedEventThatIsOlderThanItsKeyWouldBeKnownIsRejected(t *testing.T) {
 func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
-	b := setupAt(t, store) // a replica that was not told of the retention
+	b := setupAt(t, store) // a replica without the retention setting
 	dbtest.Meter(t, store, b.tenant.ID, "calls", "call")
 	noon := func(days int) time.Time {
 		return b.now().UTC().Truncate(24*time.Hour).Add(12*time.Hour+7*time.Minute).AddDate(0, 0, -days)

@@ -46,7 +46,7 @@ func (b *bundle) accepts(t *testing.T, key string) bool {
 	return b.send(t, http.MethodGet, "/v1/customers", "", "Authorization: Bearer "+key).status == 200
 }
 
-// listed is a key's record.
+// listed returns the metadata of a key.
 func (b *bundle) listed(t *testing.T, id string) client.APIKeyMetadata {
 	t.Helper()
 	var list client.ListAPIKeyMetadata
@@ -86,7 +86,8 @@ func TestRotatingPutsANewKeyInTheOldOnesPlace(t *testing.T) {
 	require.True(t, b.accepts(t, fresh.Key))
 }
 
-// TestEveryCredentialIsRotatedWithoutTemporal has each of them end in time too.
+// TestEveryCredentialIsRotatedWithoutTemporal checks that every kind of credential is rotated while Temporal is
+// unavailable. Each old credential still ends in time.
 func TestEveryCredentialIsRotatedWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -113,12 +114,12 @@ func TestEveryCredentialIsRotatedWithoutTemporal(t *testing.T) {
 	require.Len(t, b.signing(t, hook.Id), 1)
 }
 
-// A Temporal that hangs does not keep a client from the key that it will never
-// be shown again.
+// TestARotationDoesNotWaitForATemporalThatHangs checks that the client gets its new key although Temporal does not
+// respond, because the key is shown only once.
 func TestARotationDoesNotWaitForATemporalThatHangs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.temporal.hangs.Store(true) // until the call is given up
+	b.temporal.hangs.Store(true) // until the call times out
 	old := b.rotatableKey(t, metering.ScopeAdmin)
 	fresh := b.rotateKey(t, old.ID, "")
 	require.True(t, b.accepts(t, fresh.Key))
@@ -146,7 +147,7 @@ func TestAnOverlapLetsBothKeysInAndSaysWhetherTheOldOneIsUsed(t *testing.T) {
 	require.Nil(t, record.RevokedAt)
 	require.Equal(t, fresh.ID, *record.SuccessorId)
 	require.WithinRange(t, *record.ExpiresAt, asked.Add(time.Hour), b.now().Add(time.Hour))
-	dbtest.Eventually(t, func() error { // nobody waits for the note
+	dbtest.Eventually(t, func() error { // the use is recorded asynchronously
 		if b.listed(t, fresh.ID).OldLastUsedAt == nil {
 			return fmt.Errorf("the old key's use is not shown")
 		}

@@ -12,13 +12,13 @@ import (
 	sdk "go.temporal.io/sdk/temporal"
 )
 
-// fakeSchedules keeps schedules in memory, or does not answer.
+// fakeSchedules stores schedules in memory. Its methods return errors while Temporal is down.
 type fakeSchedules struct {
 	temporal.ScheduleClient
 	mu    sync.Mutex
 	fake  *fakeTemporal
 	all   map[string]*temporal.ScheduleDescription
-	drops atomic.Bool // updates, as Temporal does with the later of two that cross
+	drops atomic.Bool // drops updates without an error, as Temporal does with the later of two concurrent ones
 }
 
 func (f *fakeTemporal) ScheduleClient() temporal.ScheduleClient { return &f.schedules }
@@ -39,7 +39,7 @@ func (s *fakeSchedules) Create(_ context.Context, options temporal.ScheduleOptio
 	return nil, nil
 }
 
-// every are the intervals of all schedules.
+// every returns the intervals of all schedules.
 func (s *fakeSchedules) every() (all []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ type fakeHandle struct {
 	id        string
 }
 
-// change runs fn on the schedule.
+// change calls fn with the schedule, or returns an error if there is none or Temporal is down.
 func (h *fakeHandle) change(fn func(*temporal.ScheduleDescription)) error {
 	h.schedules.mu.Lock()
 	defer h.schedules.mu.Unlock()
@@ -88,8 +88,8 @@ func (h *fakeHandle) Update(_ context.Context, options temporal.ScheduleUpdateOp
 	})
 }
 
-// errForgets is what stands in for Temporal's silence: its scheduler keeps one
-// pending request to trigger, pause or resume, the last of those that cross.
+// errForgets is the error of Pause and Unpause, where Temporal returns none. Temporal keeps only the last of
+// concurrent requests to trigger, pause or resume a schedule, so a requested run could be lost.
 var errForgets = errors.New("a run that was asked for at this moment would never begin")
 
 func (h *fakeHandle) Pause(context.Context, temporal.SchedulePauseOptions) error { return errForgets }

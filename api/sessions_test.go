@@ -28,7 +28,7 @@ import (
 
 const password = "correct horse battery staple"
 
-// email returns an address of the test's own.
+// email returns an address that no other test uses.
 func email(name string) string { return name + "-" + uuid.NewString() + "@example.com" }
 
 func (b *bundle) member(t testing.TB, tenant metering.TenantID, email string, role metering.Role) metering.Member {
@@ -45,7 +45,7 @@ func logInBody(email, password, tenant string) string {
 	return string(text)
 }
 
-// signedIn is what one who has signed in is told.
+// signedIn is the response to a sign-in.
 type signedIn struct {
 	Token     string
 	ExpiresAt time.Time `json:"expires_at"`
@@ -68,7 +68,7 @@ func (b *bundle) logIn(t testing.TB, email string) signedIn {
 
 func bearer(token string) string { return "Authorization: Bearer " + token }
 
-// whoAmI returns the status that a token has at GET /v1/auth/session.
+// whoAmI returns the status of GET /v1/auth/session with the token.
 func (b *bundle) whoAmI(t testing.TB, token string) int {
 	t.Helper()
 	return b.send(t, "GET", "/v1/auth/session", "", bearer(token)).status
@@ -168,7 +168,7 @@ func TestLoggingOutEndsOneSessionOrAllOfThemOnEveryReplica(t *testing.T) {
 	}
 }
 
-// forge makes a token with a key and claims of the test's choice.
+// forge creates a token with a key and claims that the test chooses.
 func forge(t *testing.T, algorithm jose.SignatureAlgorithm, key []byte, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, nil)
@@ -329,7 +329,8 @@ func TestWhatAStrangerGuessesLocksNobodyOut(t *testing.T) {
 	require.Equal(t, 200, logIn(password, "198.51.100.8").status)
 }
 
-// TestReplicasCountSignInsAndFailuresTogether has one replica count what another refuses.
+// TestReplicasCountSignInsAndFailuresTogether checks that each replica counts the attempts that other replicas
+// refuse.
 func TestReplicasCountSignInsAndFailuresTogether(t *testing.T) {
 	t.Parallel()
 	shared, err := api.OpenRedis(os.Getenv("TEST_REDIS_URL"))
@@ -443,7 +444,8 @@ func TestACookieIsForThisSiteAlone(t *testing.T) {
 	require.Equal(t, 200, https.send(t, "GET", "/v1/auth/session", "", "Authorization: ", "Cookie: "+secure.Name+"="+secure.Value).status)
 }
 
-// Nobody's e-mail has a NUL, for which the database cannot even look.
+// TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor signs in with an e-mail that has a NUL. No e-mail has one,
+// and the database rejects a query for it.
 func TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor(t *testing.T) {
 	t.Parallel()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))

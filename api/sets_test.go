@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// TestTheDocumentHasTheSetsOfTheCode fails where an enum is written down a
-// second time, and so may come to differ.
+// TestTheDocumentHasTheSetsOfTheCode checks that each enum of the document is a set of the code. An enum that is
+// written a second time could differ from the first.
 func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	t.Parallel()
 	messages, roles := metering.MessageKind("").Values(), metering.Role("").Values()
@@ -25,14 +25,14 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(billing.PeriodState("").Values()), valuesOf(billing.PriceSource("").Values()), billing.StepNames(),
 		valuesOf(billing.ReconciliationState("").Values()), valuesOf(billing.Decision("").Values()),
 		valuesOf(billing.HoldState("").Values()), valuesOf(billing.HoldCode("").Values()),
-		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // what a report is resolved to
+		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // states to which a report is resolved
 		valuesOf(metering.Granularity("").Values()), valuesOf(metering.FilterOperator("").Values()), valuesOf(metering.LatePolicy("").Values()), valuesOf(metering.ConflictPolicy("").Values()),
 		valuesOf(billing.UnratedReason("").Values()), valuesOf(append(billing.PeriodState("").Values(), billing.PeriodBefore)),
 		valuesOf(metering.Verdict("").Values()), valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(db.AttentionKind("").Values()), valuesOf(metering.QuotaMode("").Values()), valuesOf(metering.QuotaPeriod("").Values()), valuesOf(billing.Model("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.MessageWebhookTest)), // the kinds that endpoints choose, and those that they receive
-		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
+		valuesOf(roles), valuesOf(roles[1:]), // all roles, and all except owner
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
 		valuesOf([]metering.Verdict{metering.ValueMissing, metering.ValueInvalid}),                                                 // of uncounted events
 		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, {"charge_automatically", "send_invoice"}, // Stripe's

@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// bills returns the rows of all pages of a month, by column.
+// bills returns the rows of all pages of an export. Each row is a map from column to cell.
 func (b *bundle) bills(t *testing.T, query string) (rows []map[string]string) {
 	t.Helper()
 	for path := "/v1/billing/statements/export?" + query; path != ""; {
@@ -36,7 +36,8 @@ func (b *bundle) bills(t *testing.T, query string) (rows []map[string]string) {
 	return rows
 }
 
-// The file has every line of the bills that the periods show, and its amounts are their totals.
+// TestTheBillsOfAMonthAreThoseOfItsPeriods checks that the file has each line of the month's periods, and that the
+// amounts of its rows add up to the same totals.
 func TestTheBillsOfAMonthAreThoseOfItsPeriods(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -89,7 +90,8 @@ func TestTheBillsOfAMonthAreThoseOfItsPeriods(t *testing.T) {
 	}
 }
 
-// The file shows late usage at the closed period, and its adjustment in the amount of the next.
+// TestTheBillsOfAMonthHaveLateUsageAndAdjustments checks that the file shows late usage at the closed period, and
+// its adjustment in the amount of the next period.
 func TestTheBillsOfAMonthHaveLateUsageAndAdjustments(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -110,7 +112,7 @@ func TestTheBillsOfAMonthHaveLateUsageAndAdjustments(t *testing.T) {
 	require.Equal(t, []string{"open usage 0 10 0.79 10.79 USD 0 0"}, shown(month.End))
 }
 
-// sendings is a client that notes what it has whenever the server flushes.
+// sendings is a client that stores the received body at each flush of the server.
 type sendings struct {
 	*httptest.ResponseRecorder
 
@@ -119,7 +121,8 @@ type sendings struct {
 
 func (s *sendings) Flush() { s.bodies = append(s.bodies, s.Body.String()) }
 
-// A client gets the bills of a customer as soon as they are read.
+// TestTheBillsOfEachCustomerAreSentAtOnce checks that the server sends the bills of a customer as soon as it has
+// read them.
 func TestTheBillsOfEachCustomerAreSentAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// An adjustment in another currency than its meter's line, or of a meter without a line, has a row
-// of its own. Amounts add up to the totals of the statement, by currency.
+// TestRowsOfABillAddUpToItsTotals checks that an adjustment has its own row if its meter has no line or a line in
+// another currency. By currency, the amounts add up to the totals of the statement.
 func TestRowsOfABillAddUpToItsTotals(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC)

@@ -21,7 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// priced gives the tenant a meter at a price, and acme usage of it: 141.75.
+// priced creates a meter with a price, and usage of 141.75 units by acme.
 func (b *bundle) priced(t *testing.T) {
 	t.Helper()
 	b.meter(t, "calls", "call")
@@ -32,7 +32,7 @@ func (b *bundle) priced(t *testing.T) {
 	b.at(t, now, "b", "42.25")
 }
 
-// explained is the working of a meter.
+// explained returns the breakdown of the meter calls for acme.
 func (b *bundle) explained(t *testing.T, query string) client.Explain {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls"+query, "")
@@ -67,7 +67,7 @@ func working(steps []client.Step) (all []string) {
 	return all
 }
 
-// accepted reports what there is of acme and has it accepted.
+// accepted plans a report of acme's usage and completes it as accepted.
 func (b *bundle) accepted(t *testing.T) (report db.Report) {
 	t.Helper()
 	planned := b.plan(t)
@@ -112,8 +112,9 @@ func TestARunningPeriodIsExplainedBeforeItIsStored(t *testing.T) {
 	require.Nil(t, b.periods(t)[0].Id)
 }
 
-// What a former receiver has is taken off, and said to be; preview, working,
-// statement and what is sent say the same.
+// TestAStatementIsTheWholeBillOfAPeriod checks that a statement deducts the amounts of a previous receiver, and
+// lists them. The statement, the explanation and the report have the same amounts. The preview shows the charge
+// before the deduction.
 func TestAStatementIsTheWholeBillOfAPeriod(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -121,7 +122,7 @@ func TestAStatementIsTheWholeBillOfAPeriod(t *testing.T) {
 	b.receiver(t, "https://1.example.com/")
 	former := b.accepted(t)
 	b.receiver(t, "https://2.example.com/")
-	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25") // 200 in all: 10.50
+	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25") // 200 in total: 10.50
 	b.plan(t)
 
 	id := *b.periods(t)[0].Id
@@ -177,8 +178,8 @@ func TestAStatementIsTheWholeBillOfAPeriod(t *testing.T) {
 	require.Equal(t, s.Reports.Data[1:], page.Reports.Data)
 }
 
-// adjusted closes the current month at 10.21 USD, and returns it. Usage that arrives later raises
-// it to 11 USD: the next month has an adjustment.
+// adjusted closes the current month at 10.21 USD, and returns the month. Late usage raises its charge to 11 USD,
+// so the next month has an adjustment.
 func (b *bundle) adjusted(t *testing.T) (month metering.Range) {
 	t.Helper()
 	b.priced(t)
@@ -199,7 +200,7 @@ func (b *bundle) adjusted(t *testing.T) (month metering.Range) {
 	closing, err := b.store.Ledger.ClosePeriods(t.Context(), b.tenant.ID, []metering.CustomerID{acme.ID}, b.now())
 	require.NoError(t, err)
 	require.Empty(t, closing.Open)
-	b.at(t, month.Start.Format(time.RFC3339), "late", "158.25") // 300 in all: 11.00
+	b.at(t, month.Start.Format(time.RFC3339), "late", "158.25") // 300 in total: 11.00
 	return month
 }
 
@@ -273,7 +274,7 @@ func TestWhatCannotBeExplainedNamesTheParameter(t *testing.T) {
 		require.Equal(t, "path.period", p.Errors[0].Location, period)
 	}
 
-	// A meter that is made once there are events of its type counts them first.
+	// A meter that is created after events of its type first counts these events.
 	b.ingest(t, "/v1/events", `{"event_type":"stored","customer_id":"acme"}`)
 	b.meter(t, "storage", "stored")
 	p = b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=storage", "").problem(t, 503, "meter_backfilling")
@@ -281,8 +282,8 @@ func TestWhatCannotBeExplainedNamesTheParameter(t *testing.T) {
 	require.Len(t, b.statement(t, id, "").Lines, 1)
 }
 
-// TestAReceiverCanCheckTheAmountOfAStatement computes it as docs/api/provider.md does, at a
-// first receiver and at one that replaces it.
+// TestAReceiverCanCheckTheAmountOfAStatement computes the amount by the rule in docs/api/provider.md, for a first
+// receiver and for the receiver that replaces it.
 func TestAReceiverCanCheckTheAmountOfAStatement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -294,7 +295,8 @@ func TestAReceiverCanCheckTheAmountOfAStatement(t *testing.T) {
 	b.checkStatement(t, "58.25", "0.29")
 }
 
-// checkStatement sends acme's statement, and compares its line with the explanation.
+// checkStatement plans acme's statement, compares its line with the explanation, and completes the report as
+// accepted.
 func (b *bundle) checkStatement(t *testing.T, usage, amount string) {
 	t.Helper()
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
@@ -327,7 +329,7 @@ func (b *bundle) checkStatement(t *testing.T, usage, amount string) {
 	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Send[0].ID, billing.Accepted, "taken", b.now()))
 }
 
-// TestTheWorkedExampleOfTheDocuments compares the example of docs/api/bills.md with a real answer.
+// TestTheWorkedExampleOfTheDocuments compares the example of docs/api/bills.md with a response.
 func TestTheWorkedExampleOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/api/bills.md")

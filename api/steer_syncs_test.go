@@ -20,7 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// openSync gives the tenant a sync of acme's that nobody has answered.
+// openSync requests a sync of acme that no worker answers.
 func (b *bundle) openSync(t *testing.T) client.SyncRun {
 	t.Helper()
 	a := b.send(t, "POST", "/v1/billing/sync", syncAcme)
@@ -85,8 +85,8 @@ func TestASyncThatIsNotOverSaysHowItStands(t *testing.T) {
 	require.Contains(t, listed, `"attempts":1,"last_error":"the webhook answered 503"}`)
 }
 
-// Where the provider's side cannot be read, no report is planned: Temporal knows
-// how often that was tried.
+// TestASyncThatCannotReadTheProviderSaysSo checks a sync that cannot read the provider and thus plans no report.
+// The number of attempts comes from Temporal.
 func TestASyncThatCannotReadTheProviderSaysSo(t *testing.T) {
 	t.Parallel()
 	for code, shown := range map[string]string{
@@ -198,7 +198,8 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	require.Nil(t, read.EngineAnswered)
 }
 
-// A run that was paused in the Temporal UI says so itself.
+// TestARunThatIsPausedInTheTemporalUIIsResumed checks a run that was paused in the Temporal UI. The run itself
+// reports that it is paused.
 func TestARunThatIsPausedInTheTemporalUIIsResumed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// TestAStrictTenantKnowsItsCustomersAndEventTypes: a typo makes no customer who
-// is billed, and no event that nobody counts.
+// TestAStrictTenantKnowsItsCustomersAndEventTypes checks that a strict tenant rejects unknown customers and event
+// types. A typo therefore creates no customer that is billed, and stores no event without a meter.
 func TestAStrictTenantKnowsItsCustomersAndEventTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -49,7 +49,8 @@ func TestAStrictTenantKnowsItsCustomersAndEventTypes(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "GET", "/v1/customers/anybody", "").status)
 }
 
-// TestAStrictTenantRejectsUnknownFields: a mistyped value would count as 1.
+// TestAStrictTenantRejectsUnknownFields checks misspelled field names. An event with a misspelled value field
+// would count as 1.
 func TestAStrictTenantRejectsUnknownFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -77,8 +78,8 @@ func TestAStrictTenantRejectsUnknownFields(t *testing.T) {
 	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
 }
 
-// TestAStrictTenantsRepeatsAreAccepted: what was stored before the tenant was
-// strict may be sent again.
+// TestAStrictTenantsRepeatsAreAccepted checks that an event that was stored before the tenant became strict can be
+// sent again.
 func TestAStrictTenantsRepeatsAreAccepted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,7 +18,7 @@ import (
 
 const tallyToken = "tally-CANARY-token"
 
-// tallied is a server that also knows the provider at base.
+// tallied returns a replica that also has the provider tally, at base.
 func (b *bundle) tallied(t testing.TB, base string) *bundle {
 	t.Helper()
 	all := registry.New(guard, "")
@@ -28,7 +28,7 @@ func (b *bundle) tallied(t testing.TB, base string) *bundle {
 	return r
 }
 
-// tallyServer is the provider's own, which knows tallyToken.
+// tallyServer starts the server of the provider tally, which accepts tallyToken, and returns its URL.
 func tallyServer(t testing.TB) string {
 	t.Helper()
 	far := tallytest.NewServer()
@@ -38,8 +38,7 @@ func tallyServer(t testing.TB) string {
 	return server.URL
 }
 
-// TestAThirdProviderIsSavedAndShown saves a provider that nothing but this
-// test has heard of.
+// TestAThirdProviderIsSavedAndShown saves a provider that only tests know.
 func TestAThirdProviderIsSavedAndShown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -118,7 +117,7 @@ func TestAProviderWithoutEventsHasNoAddressForThem(t *testing.T) {
 	require.False(t, sends)
 	payload := delivery("evt_1", subscriptionUpdated, "")
 	var said []string
-	for range 2 { // before and after it is saved
+	for range 2 { // before and after the provider is saved
 		for _, kind := range []string{"tally", "webhook", "nobody"} {
 			got := r.deliver(t, "/v1/provider-webhooks/"+kind+"/"+b.tenant.ID.String(), payload, signature(payload))
 			got.problem(t, 404, "not_found")

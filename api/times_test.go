@@ -15,8 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// TestEveryTimeIsParsedByOneRule walks the document, so a new place that accepts a time is
-// tested here too.
+// TestEveryTimeIsParsedByOneRule walks the document, so that it also tests new places that accept a time.
 func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)
@@ -67,7 +66,7 @@ func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 	}, found)
 }
 
-// aTime is the place of a time in the bodies that timesIn returns.
+// aTime is the placeholder for a time in the bodies that timesIn returns.
 const aTime = `"<time>"`
 
 // timesIn returns a body for each place of the schema that accepts a time, by its location.
@@ -96,8 +95,8 @@ func timesIn(location string, schema *openapi3.Schema) map[string]string {
 	return bodies
 }
 
-// requireOneRule requires that the place refuses what RFC 3339 does not have, and nothing else
-// for its form.
+// requireOneRule checks that the place refuses texts that are not RFC 3339, leap seconds and years outside 1 to
+// 9999. The place must not refuse other times because of their form.
 func (b *bundle) requireOneRule(t *testing.T, location string, with func(instant string) badRequest) {
 	t.Helper()
 	const form, leap, year = "must be RFC 3339 with seconds and an offset, such as 2026-11-01T00:00:00Z",
@@ -148,8 +147,8 @@ func (b *bundle) requireOneRule(t *testing.T, location string, with func(instant
 	}
 }
 
-// TestDigitsBeyondMicrosecondsAreTruncatedEverywhere: an event at .9999999 is in the range that
-// ends at the next second, and a range that starts at .9999999 has it.
+// TestDigitsBeyondMicrosecondsAreTruncatedEverywhere checks that an event at .9999999 is in the range that ends at
+// the next second. A range that starts at .9999999 also contains this event.
 func TestDigitsBeyondMicrosecondsAreTruncatedEverywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

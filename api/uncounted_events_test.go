@@ -18,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// uncounted returns a page of a meter's uncounted events, after they are saved.
+// uncounted saves the sampled events, and returns a page of the meter's uncounted events.
 func (b *bundle) uncounted(t testing.TB, meter, query string) (list client.ListUncountedEvent) {
 	t.Helper()
 	require.NoError(t, b.sampler.Write(t.Context()))
@@ -30,8 +30,8 @@ func (b *bundle) uncounted(t testing.TB, meter, query string) (list client.ListU
 
 var uncountedWarning = regexp.MustCompile(`^events\[0\] is stored but not counted by meter "(\w+)" \((\w+)\): `)
 
-// TestPropertyUncountedEventsEqualTheWarnings of events that are sent alone, by meter, rule and
-// event. A strict tenant rejects such events, and lists none.
+// TestPropertyUncountedEventsEqualTheWarnings compares the uncounted events with the warnings, by meter, rule and
+// event. Each event is sent alone. A strict tenant rejects such events and lists none.
 func TestPropertyUncountedEventsEqualTheWarnings(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
@@ -46,7 +46,7 @@ func TestPropertyUncountedEventsEqualTheWarnings(t *testing.T) {
 			histories.Check(t, func(rt *rapid.T) {
 				customers++
 				customer := fmt.Sprint("customer-", customers)
-				b.ahead.Add(int64(time.Hour)) // for which a meter keeps further events
+				b.ahead.Add(int64(time.Hour)) // starts another hour, because a meter stores a limited number per hour
 				b.send(t, "POST", "/v1/customers", `{"external_id":"`+customer+`"}`)
 				warned := b.sendMeasured(rt, t, customer, strict)
 				listed := map[string]bool{}
@@ -62,8 +62,8 @@ func TestPropertyUncountedEventsEqualTheWarnings(t *testing.T) {
 	}
 }
 
-// sendMeasured sends drawn events of a customer, and returns the meter, the rule and the key of
-// each that is not counted by a meter.
+// sendMeasured sends drawn events of a customer. It returns the meter, the rule and the key of each warning that a
+// meter does not count an event.
 func (b *bundle) sendMeasured(rt *rapid.T, t testing.TB, customer string, strict bool) map[string]bool {
 	warned := map[string]bool{}
 	for i := range rapid.IntRange(1, 12).Draw(rt, "events") {

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestFewHeavyRequestsBegin has other tenants begin as many as may be in progress: further ones
-// wait before they hold a connection.
+// TestFewHeavyRequestsBegin occupies all places for heavy requests with other tenants. Further requests wait
+// before they hold a connection.
 func TestFewHeavyRequestsBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestFewHeavyRequestsBegin(t *testing.T) {
 	})
 }
 
-// takenBy calls itself when a client is given the first bytes of an answer.
+// takenBy calls take before it writes a part of a response.
 type takenBy struct {
 	http.ResponseWriter
 
@@ -45,7 +45,8 @@ func (w takenBy) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer, because the client may be slow.
+// TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer checks that the turn does not wait for the client, which may be
+// slow.
 func TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer(t *testing.T) {
 	t.Parallel()
 	turns, x := newHeavyTurns(), new(exchange)

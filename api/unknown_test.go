@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// TestWhatAnOperationDoesNotTakeIsRefused: nobody believes that a parameter or
-// a field holds which is ignored.
+// TestWhatAnOperationDoesNotTakeIsRefused checks that unknown or repeated parameters and unexpected bodies are
+// refused. Otherwise a caller could rely on a parameter or a field that is ignored.
 func TestWhatAnOperationDoesNotTakeIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -57,8 +57,8 @@ func TestARefusedParameterSaysWhichThereAre(t *testing.T) {
 	require.Len(t, b.send(t, "GET", "/v1/tenant?"+strings.Repeat("long", 500)+"=b", "").problem(t, 422, "invalid").Errors[0].Location, 120+len("…"))
 }
 
-// TestEveryBodyIsClosed: a field of a body that nothing reads is refused, but
-// for an event's, which is warned about, and what is the client's or a provider's own.
+// TestEveryBodyIsClosed checks that bodies do not allow unknown fields. The exceptions are events, which get a
+// warning, and objects with names that a client or a provider chooses.
 func TestEveryBodyIsClosed(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)
@@ -83,7 +83,7 @@ func TestEveryBodyIsClosed(t *testing.T) {
 	}, open)
 }
 
-// openObjects notes which objects take fields that they do not name.
+// openObjects adds the places of objects that allow unknown fields to open.
 func openObjects(place string, schema *openapi3.Schema, open map[string]bool) {
 	for name, p := range schema.Properties {
 		openObjects(place+"."+name, p.Value, open)
@@ -100,7 +100,8 @@ func openObjects(place string, schema *openapi3.Schema, open map[string]bool) {
 	}
 }
 
-// TestAnEmptyParameterIsRefused: a variable that is not set must not widen what a request is about.
+// TestAnEmptyParameterIsRefused checks that an empty parameter is refused. Otherwise an unset variable of the
+// caller would widen the scope of the request.
 func TestAnEmptyParameterIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

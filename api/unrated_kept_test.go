@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestARequestThatIsCancelledLeavesNoUnratedTotals to the next one, and a failure does for a
-// minute.
+// TestARequestThatIsCancelledLeavesNoUnratedTotals checks that a cancelled request caches no totals for the next
+// one. The totals of other requests, including failed ones, are cached for unratedKept, which is one minute.
 func TestARequestThatIsCancelledLeavesNoUnratedTotals(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)

@@ -22,8 +22,8 @@ func (b *bundle) unrated(t testing.TB, query string) (list client.ListUnratedUsa
 	return list
 }
 
-// Usage before the customer's first billing period is accepted, warned about once per
-// meter, and listed with the charge that nothing bills.
+// TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed checks usage before the customer's first billing
+// period. It is accepted with one warning per meter, and listed with the charge that is not billed.
 func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -77,7 +77,8 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	}
 }
 
-// A meter without a price is unrated once another one has a price.
+// TestUsageWithoutAPriceIsListedWithoutAnEstimate checks that usage of a meter without a price is unrated once
+// another meter has a price.
 func TestUsageWithoutAPriceIsListedWithoutAnEstimate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
-// large gives a tenant a customer with so many events of 16 KiB.
+// large creates a customer with this number of events. All except one have about 16 KB.
 func (b *bundle) large(t testing.TB, events int) {
 	t.Helper()
 	b.ingest(t, "/v1/events", hello)
@@ -28,7 +28,7 @@ func (b *bundle) large(t testing.TB, events int) {
 
 const exportAcme = "/v1/usage/export?customer=acme"
 
-// unread asks for something and reads none of the answer.
+// unread sends a GET request and does not read the response.
 func (b *bundle) unread(t testing.TB, path string) net.Conn {
 	t.Helper()
 	return b.stall(t, "", "GET "+path, "Authorization: Bearer "+b.key)
@@ -49,7 +49,7 @@ func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
 		}
 	}
 	dbtest.Eventually(t, func() error {
-		theirs.unread(t, exportAcme) // who looks whether there are enough by now may have taken one's place
+		theirs.unread(t, exportAcme) // one per try, because the request in answers can occupy a place
 		return answers(429)()
 	})
 	a := theirs.send(t, "GET", exportAcme+"&page_size=1", "")
@@ -57,10 +57,10 @@ func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
 	require.Equal(t, "10", a.header.Get("Retry-After"))
 	require.Equal(t, 200, ours.send(t, "GET", exportAcme, "").status)
 	require.Equal(t, 200, theirs.send(t, "GET", "/v1/customers", "").status)
-	dbtest.Eventually(t, answers(200)) // the others have ended
+	dbtest.Eventually(t, answers(200)) // the unread exports have ended
 }
 
-// largeCustomers gives a tenant so many customers with metadata of 16 KB.
+// largeCustomers creates this number of customers with metadata of 16 KB.
 func (b *bundle) largeCustomers(t testing.TB, customers int) {
 	t.Helper()
 	_, err := dbtest.Conn(t).Exec(t.Context(), `
@@ -70,7 +70,7 @@ func (b *bundle) largeCustomers(t testing.TB, customers int) {
 	require.NoError(t, err)
 }
 
-// idsOf returns the external IDs of a page of customers.
+// idsOf returns the external IDs of a page of customers, and the token of the next page.
 func (b *bundle) idsOf(t testing.TB, path string) (ids []string, next *string) {
 	t.Helper()
 	a := b.send(t, "GET", path, "")
@@ -133,10 +133,11 @@ func TestAnswersThatNobodyReadsHoldAShareAndEnd(t *testing.T) {
 	ids, next := ours.idsOf(t, list)
 	require.Len(t, ids, 3, "others have their own share")
 	require.Nil(t, next)
-	dbtest.Eventually(t, size(60)) // the answers that nobody reads have ended
+	dbtest.Eventually(t, size(60)) // the unread responses have ended
 }
 
-// An answer that is no page, and would be too large beside others, is refused.
+// TestALargeAnswerThatIsNoPageHoldsAShare checks that a response that is not a page is refused if it exceeds the
+// tenant's share of the memory for responses.
 func TestALargeAnswerThatIsNoPageHoldsAShare(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.AnswersBytes = 256 << 10 })

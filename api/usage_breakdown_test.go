@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// breakdown returns a page of the meter calls, and its rows as lines of text.
+// breakdown returns a page of the breakdown of the meter calls, and its rows as JSON.
 func (b *bundle) breakdown(t testing.TB, query string) (page client.BreakdownResult, lines []string) {
 	t.Helper()
 	a := b.send(t, "GET", "/v1/usage/breakdown?meter=calls&"+january+query, "")
@@ -26,7 +26,7 @@ func (b *bundle) breakdown(t testing.TB, query string) (page client.BreakdownRes
 	return page, lines
 }
 
-// brokenDown has usage of three customers, two of which have a plan.
+// brokenDown returns a tenant with usage of three customers, two of which have a plan.
 func brokenDown(t *testing.T) *bundle {
 	b := setup(t)
 	b.meter(t, "calls", "call", "model", "plan")
@@ -156,7 +156,8 @@ func TestABreakdownAsCSV(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/usage/breakdown?meter=calls&by=customer,model&format=csv&"+january, "").body, `'=cmd(),"""7""",0.1`)
 }
 
-// Without granularity, timezone decides the default range alone.
+// TestABreakdownOfOneWindowTakesAnyTimeZone checks that any time zone is accepted without a granularity, because
+// timezone then decides only the default range.
 func TestABreakdownOfOneWindowTakesAnyTimeZone(t *testing.T) {
 	t.Parallel()
 	b := brokenDown(t)
@@ -171,7 +172,8 @@ func TestABreakdownOfOneWindowTakesAnyTimeZone(t *testing.T) {
 	require.Contains(t, month.body, `T18:30:00Z","end"`, "a month in that time zone")
 }
 
-// Each column of a CSV has a name of its own, and each property can be requested.
+// TestABreakdownTellsPropertiesFromDimensions checks that each column of a CSV has its own name, and that each
+// property can be requested.
 func TestABreakdownTellsPropertiesFromDimensions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestDailyUsageIsOfAllCustomers has two customers at both ends of two of the
-// tenant's days, and a meter that counts nothing.
+// TestDailyUsageIsOfAllCustomers sends events of two customers at both ends of two days in the tenant's time zone.
+// One of two meters counts no event.
 func TestDailyUsageIsOfAllCustomers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "Asia/Kathmandu") // UTC+05:45

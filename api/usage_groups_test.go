@@ -45,8 +45,8 @@ func drawEvent(t *rapid.T, properties []string) string {
 	return "{" + strings.Join(fields, ",") + "}"
 }
 
-// requireFiltersPartition requires that the filter of each group selects its subtotal,
-// and that the subtotals are the total.
+// requireFiltersPartition checks that the filter of each group selects its subtotal, and that the subtotals add up
+// to the total.
 func requireFiltersPartition(t require.TestingT, b *bundle, tb testing.TB, query string) client.UsageResult {
 	whole := b.usage(tb, query)
 	var sum metering.Decimal

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// at sends one event of type call per value, all of one customer and instant.
+// at sends one event of type call for each value, all of acme and at one instant.
 func (b *bundle) at(t testing.TB, instant, model string, values ...string) {
 	t.Helper()
 	var events []string
@@ -50,7 +50,7 @@ func TestAUsageResultIsAsTheSpecificationSays(t *testing.T) {
 	delete(result["meter"].(map[string]any), "id")
 	groups := result["groups"].([]any)
 	if groups[0].(map[string]any)["group_key"].(map[string]any)["model"] == "b" {
-		groups[0], groups[1] = groups[1], groups[0] // groups are in the order of their hash
+		groups[0], groups[1] = groups[1], groups[0] // groups are ordered by their hash
 	}
 	normal, err := json.Marshal(result)
 	require.NoError(t, err)
@@ -218,7 +218,8 @@ func TestARequestChoosesTheTimeZoneOfItsWindows(t *testing.T) {
 	require.Equal(t, "query.granularity", long.problem(t, 422, "invalid").Errors[0].Location)
 }
 
-// Usage is counted by hours of the tenant's time zone, which other windows must not cut.
+// TestATimeZoneWhoseWindowsCutHoursIsRefused checks that a time zone is refused if its windows cut hours of the
+// tenant's time zone. Usage is counted by these hours.
 func TestATimeZoneWhoseWindowsCutHoursIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -199,7 +199,7 @@ func TestAWebhookIsTestedAFewTimesAMinute(t *testing.T) {
 		require.Equal(t, 202, test(first.Id).status)
 	}
 	require.Contains(t, test(first.Id).problem(t, 429, "rate_limited").Detail, "10 tests and redeliveries a minute")
-	for n := range 5 { // each is a new one, with an allowance of its own
+	for n := range 5 { // each webhook is new and has its own allowance
 		made := b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/%d","event_types":["discrepancy.detected"]}`, n))
 		for range 10 {
 			require.Equal(t, 202, test(made.Id).status)

@@ -8,7 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestErrorsAreInTheWordsOfTheField: whoever reads one knows what to change.
+// TestErrorsAreInTheWordsOfTheField checks that error messages use the standard terms of the domain, so that the
+// caller knows how to correct the request.
 func TestErrorsAreInTheWordsOfTheField(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

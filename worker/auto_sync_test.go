@@ -22,8 +22,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// fleetSize is small enough for every test run; AUTO_SYNC_CUSTOMERS=10000
-// measures what was promised.
+// fleetSize returns the number of customers. The default is small enough for every test run.
+// AUTO_SYNC_CUSTOMERS=10000 measures the promised figure.
 func fleetSize(t *testing.T) int {
 	text := os.Getenv("AUTO_SYNC_CUSTOMERS")
 	if text == "" {
@@ -34,7 +34,7 @@ func fleetSize(t *testing.T) int {
 	return n
 }
 
-// useAll sends an event of each of the first so many customers.
+// useAll ingests an event of each customer from customer-0 on, for the given number of customers.
 func (s *system) useAll(customers int) {
 	s.Helper()
 	for begin := 0; begin < customers; begin += 1000 {
@@ -47,7 +47,7 @@ func (s *system) useAll(customers int) {
 	}
 }
 
-// schedule turns Auto-Sync on, at a time that does not come during the test.
+// schedule enables Auto-Sync, with a schedule that starts no run during the test.
 func (s *system) schedule() {
 	s.Helper()
 	settings, err := s.store.AutoSyncs.Save(s.Context(), s.tenant, metering.Operator,
@@ -56,7 +56,7 @@ func (s *system) schedule() {
 	s.apply(settings)
 }
 
-// apply makes the schedule follow settings that the tenant has just saved.
+// apply applies settings to the schedule in Temporal.
 func (s *system) apply(settings metering.AutoSync) {
 	s.Helper()
 	tenant, err := s.store.Tenants.Get(s.Context(), s.tenant)
@@ -74,7 +74,7 @@ func (s *system) trigger() (id string) {
 		before, err = workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
 		return err
 	})
-	// A schedule names its runs by the second: two within one would be one.
+	// A schedule names its runs by the second: two triggers within a second would start only one run.
 	dbtest.Eventually(s, func() error {
 		if n := len(before.Last); n > 0 && time.Now().Unix() == before.Last[n-1].StartedAt.Unix() {
 			return errors.New("the last run began within this second")
@@ -82,7 +82,7 @@ func (s *system) trigger() (id string) {
 		return nil
 	})
 	require.NoError(s, workflows.TriggerAutoSync(s.Context(), s.temporal, s.tenant))
-	// A new namespace's first schedule waits for a worker of Temporal's own.
+	// The first schedule of a new namespace waits for an internal worker of Temporal.
 	dbtest.Eventually(s, func() error {
 		now, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
 		if err == nil && len(now.Last) == len(before.Last) {
@@ -96,7 +96,7 @@ func (s *system) trigger() (id string) {
 	return id
 }
 
-// autoSync runs the schedule once and waits for its end.
+// autoSync runs the schedule once and waits until the run ends.
 func (s *system) autoSync() (took time.Duration, result workflows.BulkSyncResult) {
 	s.Helper()
 	began := time.Now()
@@ -107,19 +107,19 @@ func (s *system) autoSync() (took time.Duration, result workflows.BulkSyncResult
 	return took, result
 }
 
-// requireResult requires the result of the last run. On a busy machine an attempt may time out
-// or be refused. The next attempt does not count what that attempt did after its last heartbeat.
+// requireResult requires the result of the last run. On a busy machine, an attempt may time out or be refused.
+// The next attempt does not count the work of that attempt after its last heartbeat.
 func (s *system) requireResult(want, result workflows.BulkSyncResult) {
 	s.Helper()
 	if s.isRetried(s.lastAutoSync()) {
 		require.LessOrEqual(s, result.Sent, want.Sent)
-		want.Sent, want.Busy = result.Sent, result.Busy // while it may still be at work
+		want.Sent, want.Busy = result.Sent, result.Busy // the earlier attempt may still be syncing customers
 	}
 	require.Equal(s, want, result)
 }
 
-// isRetried reports whether a busy machine ended an attempt of any activity of a run. History
-// keeps the failure of the last attempt only, so a lost heartbeat of any run counts as well.
+// isRetried reports whether a busy machine ended an attempt of any activity of a run. History keeps only the
+// failure of the last attempt, so a lost heartbeat of any run counts as well.
 func (s *system) isRetried(workflowID string) bool {
 	if lost := s.lostBeats.Load(); lost > 0 {
 		s.Logf("%d heartbeats were lost", lost)
@@ -135,7 +135,7 @@ func (s *system) isRetried(workflowID string) bool {
 	})
 }
 
-// requireShown requires that the schedule tells what has become of the run.
+// requireShown requires that the schedule shows the outcome of the run.
 func (s *system) requireShown(id string, result workflows.BulkSyncResult) {
 	s.Helper()
 	dbtest.Eventually(s, func() error { // a busy server may not answer at once
@@ -173,8 +173,8 @@ func (s *system) runs() int64 {
 	return count.GetCount()
 }
 
-// TestAScheduleThatIsADurationRunsThatOften changes a schedule from a cron
-// expression to a duration and back, as Temporal then plans it.
+// TestAScheduleThatIsADurationRunsThatOften changes a schedule from a cron expression to durations and then to
+// hourly. It checks the runs that Temporal plans.
 func TestAScheduleThatIsADurationRunsThatOften(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -208,14 +208,14 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	s := newSystem(t)
 	customers := fleetSize(t)
 	changed := customers / 100
-	folder := db.NewFolder(s.store, func(err error) { t.Error(err) }) // as an API has one
+	folder := db.NewFolder(s.store, func(err error) { t.Error(err) }) // as in the API
 	defer folder.Close()
 	s.useAll(customers - 1)
 	s.work()
 	s.schedule()
 
 	all, result := s.autoSync()
-	s.requireResult(workflows.BulkSyncResult{Customers: customers, Sent: customers}, result) // and the customer without usage
+	s.requireResult(workflows.BulkSyncResult{Customers: customers, Sent: customers}, result) // including the customer without usage
 	require.Equal(t, customers, len(s.billed()))                                             //nolint:testifylint // a failure of Len would print them all
 	const rounds = 3
 	var some, everything []float64
@@ -280,7 +280,7 @@ func TestASilentProviderMakesAutoSyncWait(t *testing.T) {
 	require.EqualValues(t, 1, s.runs())
 }
 
-// TestDisablingAutoSyncCancelsItsRun disables it while a run waits for the provider.
+// TestDisablingAutoSyncCancelsItsRun disables Auto-Sync while a run waits for the provider.
 func TestDisablingAutoSyncCancelsItsRun(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -47,7 +47,7 @@ func (c *canary) finish(kind, old string) {
 	var run string
 	require.NoError(c, c.conn.QueryRow(c.Context(), `
 		select format('rotate-credential/%s/%s', tenant_id, id) from credential_rotations where kind = $1 and old_id = $2::bigint`, kind, old).Scan(&run))
-	dbtest.Eventually(c, func() error { // where its start took too long, a worker begins the run
+	dbtest.Eventually(c, func() error { // if starting the run took too long, a worker starts it
 		handle, err := c.temporal.UpdateWorkflow(c.Context(), client.UpdateWorkflowOptions{
 			WorkflowID: run, UpdateName: "finish-now", Args: []any{asks}, WaitForStage: client.WorkflowUpdateStageCompleted})
 		if err != nil {

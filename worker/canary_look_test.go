@@ -21,7 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// readBack reads, over the API, whatever shows what was saved.
+// readBack reads the saved data through the API, and the metrics of the API and the worker.
 func (c *canary) readBack() {
 	for _, path := range []string{
 		"/v1/api-keys", "/v1/hmac-secrets", "/v1/billing/provider", "/v1/tenant/oidc", "/v1/tenant/members", "/v1/audit-log", "/v1/tenant",
@@ -42,7 +42,7 @@ func (c *canary) readBack() {
 	}
 }
 
-// inspect looks everywhere.
+// inspect checks the recorded answers, all logs, everything that Temporal shows, and all rows.
 func (c *canary) inspect() {
 	c.Helper()
 	for _, text := range c.shown {
@@ -60,7 +60,7 @@ func (c *canary) inspect() {
 	c.inspectRows()
 }
 
-// sealed requires that no secret is in a text, as it is or in base64 or hex.
+// sealed requires that a text contains no secret, neither unchanged nor in base64 or hex.
 func (c *canary) sealed(where, text string) {
 	c.Helper()
 	for what, secret := range c.secrets {
@@ -72,7 +72,7 @@ func (c *canary) sealed(where, text string) {
 	}
 }
 
-// impersonal requires that a text holds neither a secret nor anything personal.
+// impersonal requires that a text contains no secret, no personal data and no URL of a tenant.
 func (c *canary) impersonal(where, text string) {
 	c.Helper()
 	c.sealed(where, text)
@@ -100,7 +100,7 @@ func around(text string, at, length int) string {
 	return text[max(0, at-150):min(len(text), at+length+150)]
 }
 
-// runs are those of all workflows.
+// runs returns the runs of all workflows.
 func (c *canary) runs() (runs []*commonpb.WorkflowExecution) {
 	c.Helper()
 	var page []byte
@@ -116,8 +116,8 @@ func (c *canary) runs() (runs []*commonpb.WorkflowExecution) {
 	}
 }
 
-// inspectTemporal looks at all that Temporal shows of runs and schedules:
-// histories, search attributes, memos, summaries, details, pending activities.
+// inspectTemporal checks everything that Temporal shows of runs and schedules: histories, search attributes,
+// memos, summaries, details and pending activities.
 func (c *canary) inspectTemporal() {
 	c.Helper()
 	kinds := map[string]bool{}
@@ -139,7 +139,7 @@ func (c *canary) inspectTemporal() {
 			continue // they answer no query
 		}
 		var metadata sdkpb.WorkflowMetadata
-		dbtest.Eventually(c, func() error { // a worker answers, when it has time
+		dbtest.Eventually(c, func() error { // a busy worker may not answer at once
 			answer, err := c.temporal.QueryWorkflow(c.Context(), run.GetWorkflowId(), run.GetRunId(), "__temporal_workflow_metadata")
 			if err != nil {
 				return err
@@ -156,7 +156,7 @@ func (c *canary) inspectTemporal() {
 	}
 }
 
-// plain looks at a message as it is, and at the payloads in it.
+// plain requires that a message and its decoded payloads are impersonal.
 func (c *canary) plain(where string, message proto.Message) {
 	c.Helper()
 	text, err := temporalproto.CustomJSONMarshalOptions{Indent: "  "}.Marshal(message)
@@ -169,7 +169,7 @@ func (c *canary) plain(where string, message proto.Message) {
 	}
 }
 
-// inspectRows looks for secrets in every column of every table.
+// inspectRows requires that no column of any table contains an unsealed secret.
 func (c *canary) inspectRows() {
 	c.Helper()
 	rows, err := c.conn.Query(c.Context(), `

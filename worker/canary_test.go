@@ -34,8 +34,8 @@ const (
 	canaryMeter    = "/v1/billing/meter_events"
 )
 
-// canary is a system of real processes through which marked secrets and
-// personal data go. What is personal contains the word canary.
+// canary is a system of real processes that handle marked secrets and personal data. All personal data contains
+// the word canary.
 type canary struct {
 	*testing.T
 	environment []string
@@ -49,14 +49,14 @@ type canary struct {
 	fake        *stripetest.Fake
 	tenant, key string
 
-	secrets map[string]string // by what they are
+	secrets map[string]string // by description
 	shown   []string          // bodies of errors
 	read    []string          // answers to GET
-	kinds   map[string]bool   // of runs that were looked at
+	kinds   map[string]bool   // of the inspected runs
 }
 
-// TestNoSecretLeavesItsSealNorPersonalDataItsRows drives every flow, and then
-// looks into all that the processes have left behind.
+// TestNoSecretLeavesItsSealNorPersonalDataItsRows runs every flow. It then inspects the recorded answers, and the
+// logs, metrics, Temporal data and rows of the processes.
 func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
 	t.Parallel()
 	c := newCanary(t)
@@ -130,8 +130,8 @@ func (c *canary) secret(what, value string) {
 	c.secrets[what] = value
 }
 
-// call makes a request, with the admin key unless the headers say otherwise,
-// and keeps what its answer shows.
+// call sends a request, with the admin key unless the headers replace it. It records errors and the answers to GET
+// requests.
 func (c *canary) call(method, path string, body any, headers ...string) (status int, answer map[string]any) {
 	c.Helper()
 	text, given := body.(string)
@@ -161,7 +161,7 @@ func (c *canary) call(method, path string, body any, headers ...string) (status 
 	case method == http.MethodGet:
 		c.read = append(c.read, string(raw))
 	}
-	_ = json.Unmarshal(raw, &answer) // exports are no objects
+	_ = json.Unmarshal(raw, &answer) // exports are not objects
 	return response.StatusCode, answer
 }
 
@@ -212,10 +212,10 @@ func (c *canary) people() {
 	}
 }
 
-// wayOn is where a page, or an answer, sends the browser.
+// wayOn matches the URL to which a page or an answer sends the browser.
 var wayOn = regexp.MustCompile(`(?:<a href=|"location":)"([^"]+)"`)
 
-// signInAtIssuer goes there and back, as a browser does.
+// signInAtIssuer signs in at the issuer and returns to the callback, as a browser does.
 func (c *canary) signInAtIssuer(begin, body string) {
 	c.Helper()
 	jar, err := cookiejar.New(nil)
@@ -274,7 +274,7 @@ func (c *canary) usage() {
 	c.use("canary-other", "5")
 }
 
-// mistakes are requests that are refused, with marked values wherever one can be.
+// mistakes sends requests that are rejected. They contain marked values wherever possible.
 func (c *canary) mistakes() {
 	c.must(409, "POST", "/v1/customers", object{"external_id": "canary-customer"})
 	c.must(422, "POST", "/v1/customers", object{"external_id": "canary\x00", "unknown": "canary"})
@@ -305,7 +305,7 @@ func (c *canary) mistakes() {
 	c.must(422, "PUT", "/v1/billing/provider", object{"type": "stripe", "secret_key": "sk_test_canary_refused", "webhook_secret": canaryHook})
 }
 
-// sync has a customer synced and requires that this ends, well or not.
+// sync requests a sync of a customer, waits until it ends, and requires its status.
 func (c *canary) sync(customer, status string) {
 	c.Helper()
 	var sync object
@@ -350,7 +350,7 @@ func (c *canary) autoSync() {
 		return nil
 	})
 	c.awaitFailing("auto-sync/", "SyncBatch")
-	c.inspectTemporal() // while the provider is away, failures stand with the pending activity
+	c.inspectTemporal() // during the outage, Temporal shows failures with the pending activity
 	c.far.behave(`{"status":422,"times":1}`)
 	dbtest.Eventually(c, func() error {
 		return c.none(`select count(*) from billing_syncs where status in ('requested', 'running')`,
@@ -358,7 +358,7 @@ func (c *canary) autoSync() {
 	})
 }
 
-// awaitFailing waits until an activity of such a run has failed and is tried again.
+// awaitFailing waits until an activity of the kind has failed and is being retried, in a run with the prefix.
 func (c *canary) awaitFailing(prefix, kind string) {
 	c.Helper()
 	dbtest.Eventually(c, func() error {
@@ -380,7 +380,7 @@ func (c *canary) awaitFailing(prefix, kind string) {
 	})
 }
 
-// none requires that each query counts nothing.
+// none returns an error if a query counts anything.
 func (c *canary) none(queries ...string) error {
 	for _, query := range queries {
 		var n int
@@ -429,7 +429,7 @@ func (c *canary) events() {
 	})
 }
 
-// maintenance runs what the schedules would, with a period that is due.
+// maintenance runs workflows that schedules would start, with a period that is due.
 func (c *canary) maintenance() {
 	var tenant metering.TenantID
 	require.NoError(c, c.conn.QueryRow(c.Context(), `select id from tenants`).Scan(&tenant))
@@ -443,7 +443,7 @@ func (c *canary) maintenance() {
 	}
 }
 
-// reseal puts another encryption key in front.
+// reseal restarts the processes with another encryption key in front, and rewraps all secrets.
 func (c *canary) reseal() {
 	c.api.Stop(c)
 	c.worker.Stop(c)

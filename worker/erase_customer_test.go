@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestDrillAnErasureGoesOnAfterEachKill has the worker killed in the midst of each step:
-// while it waits for a table that the step needs.
+// TestDrillAnErasureGoesOnAfterEachKill kills the worker in the middle of each step, while the worker waits for a
+// locked table that the step needs.
 func TestDrillAnErasureGoesOnAfterEachKill(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
@@ -75,7 +75,7 @@ func TestDrillAnErasureGoesOnAfterEachKill(t *testing.T) {
 		}
 		return err
 	})
-	// A digest or an id has "ada" in it now and then.
+	// A digest or an id may contain "ada" by chance.
 	for _, statement := range []string{
 		`select count(*) from events e where e::text ~ 'ada@|ada-laptop|Lovelace'`, `select count(*) from event_keys`, `select count(*) from usage_groups g where g::text ~ 'ada@|ada-|Lovelace'`,
 		`select count(*) from customers c where c::text ~ 'ada@|ada-laptop|Lovelace'`, `select count(*) - 1 from audit_log where action = 'customer.erased'`,

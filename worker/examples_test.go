@@ -25,9 +25,9 @@ type exampleMeter struct {
 	price                          stripetest.Price
 }
 
-// What the examples' meters cost, here and at Stripe. 10 dollars cover 100
-// calls and each further one costs half a cent; a seat costs 3 cents. The same
-// in yen: 500 cover 100, each further one costs 1.5; a seat 20.
+// exampleMeters lists the examples' meters with their prices in Odometer and at Stripe. 10 dollars cover 100 calls,
+// each further call costs half a cent, and a seat costs 3 cents. In yen, 500 cover 100 calls, each further call
+// costs 1.5, and a seat costs 20.
 var exampleMeters = []exampleMeter{
 	{"calls", "10", "100", "0.005", "USD", including("usd", "1000", "0.5")},
 	{"seats", "0", "0", "0.03", "USD", stripetest.Price{Currency: "usd", UnitAmount: "3", Meter: "mtr_delta"}},
@@ -35,23 +35,23 @@ var exampleMeters = []exampleMeter{
 	{"seats-jp", "0", "0", "20", "JPY", stripetest.Price{Currency: "jpy", UnitAmount: "20", Meter: "mtr_last"}},
 }
 
-// including is a price of Stripe's that covers 100 units.
+// including returns a price of Stripe with a flat amount for 100 units.
 func including(currency, flat, beyond string) stripetest.Price {
 	return stripetest.Price{Currency: currency, TiersMode: "graduated", Tiers: []stripetest.Tier{
 		{UpTo: "100", FlatAmount: flat}, {UpTo: "inf", UnitAmount: beyond},
 	}}
 }
 
-// example is one customer's period, worked by hand.
+// example is a period of a customer, with amounts computed by hand.
 type example struct {
 	customer string
 	slugs    [2]string
 	use      [2]string // units
 	owed     [2]string
-	invoice  [2]string // Stripe's lines, in smallest units
+	invoice  [2]string // amounts of Stripe's lines, in the currency's smallest unit
 	late     [2]string // units that arrive after the period is closed
 	owedLate [2]string
-	next     [2]string // Stripe's lines for that, on the next invoice
+	next     [2]string // amounts of Stripe's lines for late usage, on the next invoice
 }
 
 var examples = []example{
@@ -61,7 +61,7 @@ var examples = []example{
 		owed:    [2]string{"11.21", "0.21"}, // 10 + 242 × 0.005; 7 × 0.03
 		invoice: [2]string{"1121", "21"},
 		late:    [2]string{"11", "2"},
-		// 353 calls come to 11.265, which Stripe rounds half up, so 11.27; 2 × 0.03
+		// 353 calls cost 11.265, which Stripe rounds half up to 11.27; 2 × 0.03
 		owedLate: [2]string{"0.06", "0.06"},
 		next:     [2]string{"6", "6"},
 	},
@@ -71,13 +71,13 @@ var examples = []example{
 		owed:    [2]string{"863", "140"}, // 500 + 242 × 1.5; 7 × 20
 		invoice: [2]string{"863", "140"},
 		late:    [2]string{"7", "1"},
-		// 349 calls come to 873.5, which is 874
+		// 349 calls cost 873.5, which is rounded to 874
 		owedLate: [2]string{"11", "20"},
 		next:     [2]string{"11", "20"},
 	},
 }
 
-// exampleSystem is real processes with the fake of Stripe, seen from outside only.
+// exampleSystem is a system of real processes with the fake of Stripe. Tests access it only from outside.
 type exampleSystem struct {
 	testing.TB
 	caller
@@ -147,9 +147,8 @@ func (s *exampleSystem) use(e example, units [2]string) {
 	}
 }
 
-// preview is what the preview says of the example's meters, for the period and
-// for what came late. Once the customer was synced, it says of the others why
-// they are not billed.
+// preview returns the amounts of the example's meters in the preview, for the period and for late usage. If the
+// customer was synced, it requires the reason for which each other meter is excluded.
 func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 	s.Helper()
 	var items []struct {
@@ -168,7 +167,7 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 			if synced {
 				require.Equal(s, "no subscription item of the customer has a price with lookup key "+item.Slug+", or a price or Stripe meter with metadata meter_slug="+item.Slug, item.Excluded)
 			}
-			continue // it is in the other currency
+			continue // the meter has the other currency
 		}
 		require.Empty(s, item.Excluded)
 		m := slices.IndexFunc(exampleMeters, func(m exampleMeter) bool { return m.slug == item.Slug })
@@ -183,8 +182,7 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 	return now, late
 }
 
-// ledger is what the ledger holds after a sync: for the period, and for what
-// came late.
+// ledger syncs the customer and returns the amounts in the ledger, for the period and for late usage.
 func (s *exampleSystem) ledger(e example) (now, late [2]string) {
 	s.Helper()
 	var sync struct {
@@ -212,8 +210,8 @@ func (s *exampleSystem) ledger(e example) (now, late [2]string) {
 	return now, late
 }
 
-// invoice is a customer's n-th at Stripe: what it bills of each item's usage, and
-// its lines for money.
+// invoice returns a customer's n-th invoice at Stripe, counted from 0. usage contains the amount for the usage of
+// each subscription item, and items the amount of each invoice item.
 func (s *exampleSystem) invoice(e example, n int) (id string, usage, items []string) {
 	s.Helper()
 	for _, in := range s.fake.State().Accounts[0].Invoices {
@@ -241,8 +239,8 @@ func (s *exampleSystem) invoice(e example, n int) (id string, usage, items []str
 	return "", nil, nil
 }
 
-// TestWhatIsOwedIsTheSameHereAndOnStripesInvoice runs both examples to the end
-// of the period, closes it, and bills what comes late with the next one.
+// TestWhatIsOwedIsTheSameHereAndOnStripesInvoice runs both examples to the end of the period, closes the period,
+// and bills late usage with the next period.
 func TestWhatIsOwedIsTheSameHereAndOnStripesInvoice(t *testing.T) {
 	t.Parallel()
 	s := newExamples(t)
@@ -256,7 +254,7 @@ func TestWhatIsOwedIsTheSameHereAndOnStripesInvoice(t *testing.T) {
 	}
 	s.clock.To(t, s.end.Add(time.Second))
 	s.fake.Advance(time.Hour)
-	s.must(t, http.StatusOK, http.MethodPatch, "/v1/tenant", map[string]any{"grace_hours": 0}) // the closing waits for the clock alone
+	s.must(t, http.StatusOK, http.MethodPatch, "/v1/tenant", map[string]any{"grace_hours": 0}) // so that closing waits only for the clock
 	for _, e := range examples {
 		id, usage, _ := s.invoice(e, 0)
 		require.Equal(t, e.invoice[:], usage, "Stripe's invoice")
@@ -279,7 +277,8 @@ func TestWhatIsOwedIsTheSameHereAndOnStripesInvoice(t *testing.T) {
 	}
 }
 
-// happened delivers an event of the fake's, whose clock is ahead, as of now.
+// happened delivers an event of the fake, signed at the current time of the system, because the fake's clock is
+// ahead.
 func (s *exampleSystem) happened(kind, object string) {
 	s.Helper()
 	payload, _, err := s.fake.Event(&stripetest.Webhook{Type: kind, Object: object})

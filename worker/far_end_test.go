@@ -46,8 +46,8 @@ func (f farEnd) received() []receiver.Delivery {
 	return deliveries
 }
 
-// billed is what the receiver would put on each customer's invoice: its last
-// total by sequence. It fails where a sequence came with two bodies.
+// billed returns the usage that the receiver would put on each customer's invoice: the last total by sequence.
+// It fails if a sequence arrived with two bodies.
 func (f farEnd) billed() map[string]string {
 	f.t.Helper()
 	type message struct {

@@ -28,8 +28,8 @@ import (
 
 var record = flag.Bool("record", false, "write the histories that are missing from workflows/testdata/histories")
 
-// TestHistories runs every branch of the workflows on the real server. What
-// they leave behind replays, and holds no secret, no name and no URL.
+// TestHistories runs every branch of the workflows on the real server. Their histories replay, and contain no
+// secret, no name and no URL.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -48,7 +48,7 @@ func TestHistories(t *testing.T) {
 	backfilling := workflows.BackfillMeterID(s.tenant, past.Version.ID)
 	histories := map[string]*historypb.History{}
 	keep := func(name, workflowID string) {
-		_ = s.awaitClosed(workflowID) // a refused one has failed, which is a history too
+		_ = s.awaitClosed(workflowID) // a refused run has failed, and also has a history
 		histories[name] = s.history(workflowID)
 	}
 
@@ -116,8 +116,8 @@ func TestHistories(t *testing.T) {
 	keepHistories(t, histories)
 }
 
-// keepHistories requires of each history that it replays and holds nothing
-// that is nobody's business.
+// keepHistories requires that each history replays, and contains no secret, no personal data and no URL. With
+// -record, it writes missing histories to workflows/testdata/histories.
 func keepHistories(t *testing.T, histories map[string]*historypb.History) {
 	t.Helper()
 	replayer := sdkworker.NewWorkflowReplayer()
@@ -158,8 +158,8 @@ func (s *system) history(workflowID string) *historypb.History {
 	return &history
 }
 
-// withoutIdlePass removes a last pass that found nothing: the workers' own look at what is
-// requested may signal a run that a request has begun.
+// withoutIdlePass removes final passes that found nothing. Workers also look for requested syncs, and may signal a
+// run that a request has started.
 func withoutIdlePass(activities []string) []string {
 	for len(activities) > 0 && activities[len(activities)-1] == "BeginSync" {
 		activities = activities[:len(activities)-1]
@@ -167,11 +167,11 @@ func withoutIdlePass(activities []string) []string {
 	return activities
 }
 
-// openEvents are numbers of timers, activities and workflow tasks that have not ended.
+// openEvents contains the numbers of timers, activities and workflow tasks that have not ended.
 type openEvents struct{ timers, activities, workflowTasks int }
 
-// openOf counts what is open in a run. On a busy machine the server may ask a run that waits once
-// more, which then ends its history with a workflow task that does nothing.
+// openOf counts the open timers, activities and workflow tasks of a run. On a busy machine, the server may
+// schedule another workflow task for a waiting run. The history then ends with a task that does nothing.
 func openOf(history *historypb.History) (open openEvents) {
 	for _, event := range history.GetEvents() {
 		switch event.GetEventType() {
@@ -193,7 +193,7 @@ func openOf(history *historypb.History) (open openEvents) {
 	return open
 }
 
-// activitiesOf names those that a run has started, in their order.
+// activitiesOf returns the names of the activities that a run has scheduled, in their order.
 func activitiesOf(history *historypb.History) (names []string) {
 	for _, event := range history.GetEvents() {
 		if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil {
@@ -205,7 +205,7 @@ func activitiesOf(history *historypb.History) (names []string) {
 
 var data = regexp.MustCompile(`"data":\s*"([^"]*)"`)
 
-// payloads decodes what a history holds in base64.
+// payloads decodes the base64 data in a history.
 func payloads(t *testing.T, history []byte) []string {
 	t.Helper()
 	var decoded []string

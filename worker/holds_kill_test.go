@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// deadly is the fake behind a door at which workers die: before a call arrives,
-// or after it was taken and before it is answered.
+// deadly is the fake behind a handler at which workers die. They die before a call reaches the fake, or between the
+// fake's acceptance of the call and the answer.
 type deadly struct {
 	http.Handler
 	dying chan string
@@ -29,7 +29,7 @@ type deadly struct {
 	points []point
 }
 
-// point is a step at which a worker dies, once.
+// point is a call at which a worker dies, once.
 type point struct {
 	method, path string
 	after        bool
@@ -68,9 +68,9 @@ func (d *deadly) kill(points ...point) {
 	d.points = points
 }
 
-// The worker is killed at each step of holding, comparing and releasing the
-// invoices of three customers, while those of the others are on their way. Each
-// invoice goes out once, with all that was used.
+// TestDrillKillingWorkersReleasesEachHeldInvoiceOnce kills the worker at each step of holding, comparing and
+// releasing the invoices of three customers. Meanwhile, steps of the other invoices are in progress. Each invoice
+// is finalized once, with all usage.
 func TestDrillKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 	t.Parallel()
 	customers := []string{"first", "second", "third"}
@@ -123,7 +123,7 @@ func TestDrillKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 		use(name, 20, end.Add(-time.Second))
 	}
 	for _, in := range fake.State().Accounts[0].Invoices {
-		dbtest.Eventually(t, func() error { // Stripe sends again what was not answered with 2xx
+		dbtest.Eventually(t, func() error { // Stripe repeats an event that was not answered with 2xx
 			status, err := fake.Deliver(t.Context(), stripetest.Webhook{
 				Type: "invoice.created", Object: in.ID, URL: api.url + "/v1/provider-webhooks/stripe/" + tenant, Secret: webhookSecret,
 			})
@@ -163,7 +163,7 @@ func TestDrillKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 	}
 }
 
-// released says why not all of the invoices are.
+// released returns an error if not all of the invoices are released.
 func released(t *testing.T, api caller, want int) error {
 	t.Helper()
 	status, answer, err := api.call(t.Context(), http.MethodGet, "/v1/billing/holds", nil)

@@ -19,8 +19,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// holding is a system whose tenant has drafts held. The grace is over as soon
-// as a period ends.
+// holding returns a system with a tenant that holds drafts. The grace of the tenant ends with each period.
 func holding(t testing.TB) *stripeSystem {
 	t.Helper()
 	s := newStripe(t)
@@ -31,7 +30,7 @@ func holding(t testing.TB) *stripeSystem {
 	return s
 }
 
-// held is the last hold.
+// held returns the last hold.
 func (s *stripeSystem) held() db.Hold {
 	s.Helper()
 	holds, err := dbtest.Items(s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1))
@@ -40,7 +39,7 @@ func (s *stripeSystem) held() db.Hold {
 	return holds[0]
 }
 
-// awaitHold waits until the last hold is in a state.
+// awaitHold waits until the last hold is in the state, and returns the hold.
 func (s *stripeSystem) awaitHold(state billing.HoldState) (h db.Hold) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {
@@ -56,7 +55,7 @@ func (s *stripeSystem) awaitHold(state billing.HoldState) (h db.Hold) {
 	return h
 }
 
-// actions are the calls that have held or released an invoice and were taken.
+// actions returns the accepted calls that changed an invoice, such as to hold or release it.
 func (s *stripeSystem) actions() (calls []string) {
 	for _, r := range s.writes() {
 		if strings.HasPrefix(r.Path, "/v1/invoices/") && r.Status == http.StatusOK {
@@ -87,7 +86,7 @@ func TestAHeldInvoiceIsReleasedOnceWhatItBillsIsCounted(t *testing.T) {
 	require.Len(t, s.actions(), 2, "nothing is left to do")
 }
 
-// The line of a draft that is held is set once more before it is released.
+// TestALineOfAHeldInvoiceIsSetOnceMore requires that the line of a held draft is set again before the release.
 func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
 	t.Parallel()
 	s := holding(t)
@@ -103,7 +102,7 @@ func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
 	require.Equal(t, "0", s.pending("cus_soon"))
 }
 
-// chargeAmounts has the tenant's periods be billed in amounts, from the first one on.
+// chargeAmounts changes the tenant to billing in amounts, from the first period on.
 func (s *stripeSystem) chargeAmounts() {
 	s.Helper()
 	require.NoError(s, s.fake.Seed(&stripetest.Seed{
@@ -116,8 +115,8 @@ func (s *stripeSystem) chargeAmounts() {
 	require.NoError(s, err)
 }
 
-// disagreeing is a held invoice whose meter has another price there than ours,
-// and what it was billed for that reason.
+// disagreeing returns a hold of an invoice that disagrees, because the meter's price at Stripe differs from its
+// price in Odometer. It also returns a function that stops the worker.
 func disagreeing(t *testing.T) (s *stripeSystem, stop func(), hold db.Hold) {
 	t.Helper()
 	s = holding(t)
@@ -128,8 +127,8 @@ func disagreeing(t *testing.T) (s *stripeSystem, stop func(), hold db.Hold) {
 	return s, stop, s.awaitHold(billing.HoldDisagrees)
 }
 
-// release asks the run of the hold to release the invoice. On a busy machine the answer can come too
-// late; the release happens nevertheless.
+// release asks the run of the hold to release the invoice. On a busy machine, the answer can arrive too late. The
+// run releases the invoice nevertheless.
 func (s *stripeSystem) release(hold db.Hold) {
 	s.Helper()
 	err := workflows.ReleaseHeldInvoice(s.Context(), s.temporal, s.tenant, hold.CustomerID, hold.ID, asks)
@@ -182,7 +181,7 @@ func TestADraftThatSomebodyChangedIsLeftAlone(t *testing.T) {
 	require.Equal(t, []string{hold.InvoiceID, hold.InvoiceID}, s.actions(), "the hold, and what the human did")
 }
 
-// human changes something at Stripe as people do in its dashboard.
+// human changes an object at Stripe, as people do in Stripe's dashboard.
 func (s *stripeSystem) human(path string, fields ...string) {
 	s.Helper()
 	form := url.Values{}
@@ -229,7 +228,8 @@ func TestWhereStripeRefusesTheHoldTheInvoiceGoesAsItWould(t *testing.T) {
 	require.Equal(t, "6", s.lastInvoice().Total.String())
 }
 
-// Nobody is there from the hold to days after the deadline.
+// TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive runs no worker from the hold until days after the
+// deadline.
 func TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive(t *testing.T) {
 	t.Parallel()
 	s, stop, hold := disagreeing(t)
@@ -250,7 +250,7 @@ func TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive(t *testing.T) {
 	require.Equal(t, "6", s.lastInvoice().Total.String(), "20 at 0.3 cents")
 }
 
-// TestHistoriesOfHolds keeps what the runs of held invoices leave behind.
+// TestHistoriesOfHolds checks the histories of the runs of held invoices.
 func TestHistoriesOfHolds(t *testing.T) {
 	t.Parallel()
 	s, _, hold := disagreeing(t)

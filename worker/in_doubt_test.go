@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// statement is what the receiver got last.
+// statement returns the sequence and the usage of the last delivery.
 func (s *system) statement() (sequence int64, usage string) {
 	s.Helper()
 	deliveries := s.received()
@@ -28,8 +28,8 @@ func (s *system) statement() (sequence int64, usage string) {
 	return message.Data.Sequence, message.Data.Meters[0].Usage.String()
 }
 
-// leftBehind is a system whose only report may have arrived at a webhook that
-// was replaced since, and the sync that waited for it.
+// leftBehind returns a system with a report of unknown outcome at a webhook that was replaced since, and the sync
+// that waited for that report.
 func leftBehind(t *testing.T) (s *system, waited metering.Sync) {
 	t.Helper()
 	s = newSystem(t)
@@ -49,7 +49,7 @@ func leftBehind(t *testing.T) (s *system, waited metering.Sync) {
 	return s, s.await(id)
 }
 
-// inDoubt is the one report that is.
+// inDoubt returns the only report in the state in_doubt.
 func (s *system) inDoubt() (report uuid.UUID) {
 	s.Helper()
 	require.NoError(s, s.connect().QueryRow(s.Context(), `

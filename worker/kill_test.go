@@ -50,9 +50,9 @@ func (c caller) must(t *testing.T, status int, method, path string, body any) {
 	require.Equal(t, status, got, "%s", answer)
 }
 
-// A worker is killed again and again while the receiver answers 503, or cuts
-// the connection after it has taken a statement. In the end the receiver's last
-// totals are ours, and no sequence came with two bodies.
+// TestDrillKillingWorkersLosesAndDoublesNothing kills a worker repeatedly. Meanwhile, the receiver may answer 503,
+// or close the connection after it accepted a statement. In the end, the receiver's last totals are correct, and
+// no sequence arrived with two bodies.
 func TestDrillKillingWorkersLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	const kills, customers = 20, 6
@@ -85,7 +85,7 @@ func TestDrillKillingWorkersLosesAndDoublesNothing(t *testing.T) {
 			customer := fmt.Sprintf("customer-%d", c)
 			api.must(t, 200, http.MethodPost, "/v1/events", map[string]any{"event_type": "api_call", "customer_id": customer, "value": 1})
 			syncs.Go(func() {
-				_, _, _ = api.call(ctx, http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": customer}) // whatever comes of it
+				_, _, _ = api.call(ctx, http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": customer}) // the outcome does not matter
 			})
 		}
 		arrived(far, before, 12*time.Second)
@@ -103,8 +103,8 @@ func TestDrillKillingWorkersLosesAndDoublesNothing(t *testing.T) {
 	t.Logf("%d deliveries", len(far.received()))
 }
 
-// arrived waits until the receiver has got more than so many deliveries, or
-// for the time that Temporal takes to give up a task of a killed worker.
+// arrived waits until the receiver has more deliveries than before, or until atMost has passed. Callers pass the
+// time that Temporal takes to give up a task of a killed worker.
 func arrived(far farEnd, before int, atMost time.Duration) {
 	deadline := time.After(atMost)
 	for len(far.received()) <= before {
@@ -116,7 +116,8 @@ func arrived(far farEnd, before int, atMost time.Duration) {
 	}
 }
 
-// ended is the customer's sync once it has ended, for which a call waits only some seconds.
+// ended requests a sync of the customer and returns it after it has ended. It polls, because the request waits only
+// some seconds.
 func (c caller) ended(t testing.TB, customer string) (sync []byte) {
 	t.Helper()
 	dbtest.Eventually(t, func() error { // Temporal may not answer a busy machine in time
@@ -142,7 +143,7 @@ func (c caller) ended(t testing.TB, customer string) (sync []byte) {
 	return sync
 }
 
-// sync says why the customer is not synced yet.
+// sync requests a sync of the customer, and returns an error if it has not succeeded.
 func (c caller) sync(t *testing.T, customer string) error {
 	t.Helper()
 	status, answer, err := c.call(t.Context(), http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": customer})

@@ -62,7 +62,7 @@ func (s *system) retention() time.Duration {
 	return described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 }
 
-// TestAWorkerNeedsTheSearchAttributes starts a worker that may not register them.
+// TestAWorkerNeedsTheSearchAttributes starts a worker that may not register search attributes.
 func TestAWorkerNeedsTheSearchAttributes(t *testing.T) {
 	t.Parallel()
 	s := newSystemIn(t, proc.BareNamespace(t, temporalAddress(t)))

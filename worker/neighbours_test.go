@@ -19,12 +19,12 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// moody is a receiver that answers by the customer: those whose name begins with
-// "fails" with 500, of those with "hangs" never, of those with "slow" after two
-// beats, all others with 204.
+// moody is a receiver with answers that depend on the customer's name. If the name begins with "fails", it answers
+// 500. If it begins with "hangs", it never answers. It answers all others with 204, and names that begin with
+// "slow" only after two beats.
 type moody struct {
 	mu    sync.Mutex
-	taken map[string]int // by customer
+	taken map[string]int // accepted statements by customer
 }
 
 func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -63,10 +63,9 @@ func (m *moody) customers() int {
 	return len(m.taken)
 }
 
-// Of the first customers, by whom a run begins, six fail, two hang, and the
-// totals of one cannot be read. All others are reported, and their periods
-// closed, by one run of Auto-Sync and one of the closing. The last one is slow:
-// what the attempt did before is not lost while it works on.
+// TestNobodyIsHeldUpByACustomerThatFails begins with customers that fail: six get errors, two get no answer, and
+// the totals of one customer cannot be read. One run of Auto-Sync reports all other customers, and one run of
+// ClosePeriod closes their periods. The last customer is slow. The attempt does not lose its earlier work meanwhile.
 func TestNobodyIsHeldUpByACustomerThatFails(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -105,14 +105,14 @@ func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
 	s.use("5")
 	s.behave(`{"status":503,"times":1000}`)
 	sync := s.request()
-	s.awaitDeliveries(4) // the next pause is of sixteen seconds
+	s.awaitDeliveries(4) // the next pause lasts sixteen seconds
 	s.behave(`{"times":0}`)
 	require.NoError(t, s.update(run, "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)
 	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED), "the attempt that waited gave way")
 }
 
-// Whoever follows the link of a run's details is at its customer.
+// TestTheDetailsOfARunLeadToItsCustomer follows the link in a run's details to the customer of the run.
 func TestTheDetailsOfARunLeadToItsCustomer(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
@@ -145,10 +145,10 @@ func TestTheDetailsOfARunLeadToItsCustomer(t *testing.T) {
 	require.Equal(t, acme, customer(link[1]))
 }
 
-// asks is what every operator says.
+// asks is the name and the reason in the updates of tests.
 var asks = metering.Asked{By: "ada", Reason: "the receiver is being moved"}
 
-// update asks a run for something as the Temporal UI does, and waits for the answer.
+// update sends an update to a run as the Temporal UI does, and waits for the answer.
 func (s *system) update(run, name string, args ...any) error {
 	s.Helper()
 	if len(args) == 0 {
@@ -163,7 +163,7 @@ func (s *system) update(run, name string, args ...any) error {
 	return handle.Get(s.Context(), nil)
 }
 
-// awaitDetails waits until operators see the text.
+// awaitDetails waits until the details of the run contain the text.
 func (s *system) awaitDetails(run, text string) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {
@@ -195,7 +195,7 @@ func (s *system) awaitDeliveries(atLeast int) {
 	})
 }
 
-// awaitIdle waits until the run waits for nobody but the operators.
+// awaitIdle waits until the run has no pending activity.
 func (s *system) awaitIdle(run string) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {
@@ -207,7 +207,7 @@ func (s *system) awaitIdle(run string) {
 	})
 }
 
-// events counts a run's events of a kind.
+// events returns the number of events of a kind in a run's history.
 func (s *system) events(run string, kind enumspb.EventType) (n int) {
 	s.Helper()
 	for _, event := range s.history(run).GetEvents() {

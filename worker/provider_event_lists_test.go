@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reconciled is how the one closed period's meter stands; an error while it is open.
+// reconciled returns the tenant's only reconciliation. It returns an error while the reconciliation is missing or open.
 func (s *stripeSystem) reconciled() (db.Reconciled, error) {
 	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 10))
 	if err == nil && (len(list) != 1 || list[0].State == billing.ReconciliationOpen) {
@@ -25,7 +25,7 @@ func (s *stripeSystem) reconciled() (db.Reconciled, error) {
 	return list[0], nil
 }
 
-// handled says how many events there are of ours, once all of them are acted on.
+// handled returns the number of the tenant's provider events, or an error if some are not handled yet.
 func (s *stripeSystem) handled() (events int, err error) {
 	var open int
 	err = s.connect().QueryRow(s.Context(), `
@@ -36,7 +36,8 @@ func (s *stripeSystem) handled() (events int, err error) {
 	return events, err
 }
 
-// None of Stripe's events arrives: the next Auto-Sync asks for them.
+// TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync delivers none of Stripe's events. The next
+// Auto-Sync lists them.
 func TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)

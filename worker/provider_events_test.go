@@ -16,8 +16,8 @@ import (
 
 const meterEvents = "/v1/billing/meter_events"
 
-// drafted is the invoice of a period that has just ended, with usage that
-// was not reported to Stripe.
+// drafted returns the id of the invoice of a period that has just ended. Some usage of the period was not reported
+// to Stripe.
 func (s *stripeSystem) drafted() (invoice string) {
 	s.Helper()
 	end := s.soon()
@@ -25,7 +25,7 @@ func (s *stripeSystem) drafted() (invoice string) {
 	s.useOf("delta", "12.25")
 	s.synced()
 	s.clock.To(s, end.Add(time.Second))
-	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
+	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 is rounded to 20
 	return s.lastInvoice().ID
 }
 
@@ -46,7 +46,8 @@ func TestADraftsEventSaysWhyItsUsageWasNotSent(t *testing.T) {
 	require.Equal(t, "4", s.lastInvoice().Total.String(), "12 at 0.3 cents")
 }
 
-// The run that the event finds is one that waits for Stripe to come back.
+// TestADraftsEventWaitsForStripeInTheRunThatIsOpen handles an event while the open run of a sync waits for the end
+// of an outage of Stripe.
 func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -62,7 +63,7 @@ func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
 	s.fake.Behave(stripetest.Behaviour{})
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(asked).Status)
-	dbtest.Eventually(t, func() error { // it looks less often the longer it waits
+	dbtest.Eventually(t, func() error { // the longer the run waits, the less often it polls
 		open, err := s.store.ProviderEvents.Open(t.Context(), s.clock.Now())
 		if err == nil && len(open) > 0 {
 			err = fmt.Errorf("it still waits")

@@ -32,7 +32,7 @@ func keyring(t *testing.T, text string) db.Keyring {
 
 const secretsEach = 8
 
-// sealEverything gives a new tenant a secret of every kind.
+// sealEverything creates a tenant with secrets of every kind.
 func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.TenantID {
 	t.Helper()
 	tenant := dbtest.Tenant(t, store).ID
@@ -64,8 +64,8 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 	return tenant
 }
 
-// TestDrillAKilledWorkersRewrappingIsFinishedByAnother kills it while a lock holds
-// it up in the middle.
+// TestDrillAKilledWorkersRewrappingIsFinishedByAnother kills a worker while a lock blocks it in the middle of the
+// rewrapping.
 func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
@@ -123,7 +123,7 @@ func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 	}
 }
 
-// opened is how many of the tenant's secrets the keyring opens.
+// opened returns the number of the tenant's secrets that the keyring opens.
 func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring db.Keyring) (n int) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `

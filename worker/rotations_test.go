@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// rotated is a credential of the kind that another has replaced, both valid for
-// so long. No run knows of it.
+// rotated creates a credential of the kind and rotates it. Both credentials are valid during the overlap. It
+// starts no run.
 func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r metering.Rotation) {
 	s.Helper()
 	tenant, now := s.tenant, time.Now()
@@ -37,7 +37,7 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 		require.NoError(s, err)
 	case metering.HMACSecretCredential:
 		_, err := s.connect().Exec(s.Context(), `update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
-		require.NoError(s, err) // or there would be too many
+		require.NoError(s, err) // or the tenant would have too many secrets
 		old, err := s.store.HMACSecrets.Create(s.Context(), tenant, metering.Operator,
 			metering.HMACSecret{Name: "canary-secret", Scope: metering.ScopeAdmin, Sealed: seal(db.SigningSecret, "hms_canary_old"), LastFour: "nary"}, now)
 		require.NoError(s, err)
@@ -52,7 +52,7 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 	return r
 }
 
-// rotationOutcome is "" while the end of the rotation is not recorded.
+// rotationOutcome returns the outcome of a rotation, or "" while its end is not recorded.
 func (s *system) rotationOutcome(r metering.Rotation) metering.RotationOutcome {
 	s.Helper()
 	return s.outcomeBy(s.connect(), r)
@@ -81,7 +81,7 @@ func (s *system) lastAudit() string {
 	return s.lastAudits(1)[0]
 }
 
-// lastAudits are the newest entries of the audit log, the newest first.
+// lastAudits returns the newest n entries of the audit log, the newest first.
 func (s *system) lastAudits(n int) (all []string) {
 	s.Helper()
 	log, err := dbtest.Items(s.store.AuditLog.List(s.Context(), s.tenant, db.AuditFilter{}, 0, n))
@@ -176,8 +176,8 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 	s.awaitRotation(r, metering.RotationExpired)
 }
 
-// A worker that is killed during an overlap makes no difference to what is
-// accepted; the next one records the end.
+// TestDrillARotationOutlivesTheWorkerThatWatchesIt kills a worker during an overlap. The API accepts the same
+// credentials as with a worker, and the next worker records the end of the rotation.
 func TestDrillARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

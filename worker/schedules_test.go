@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// TestAScheduleThatCannotBeAppliedKeepsNoOtherFromIt: they are applied in the
-// order of the tenants, and the first one's is broken.
+// TestAScheduleThatCannotBeAppliedKeepsNoOtherFromIt breaks the schedule of the first of two tenants. The worker
+// applies schedules in the order of the tenants, and must still apply the second schedule.
 func TestAScheduleThatCannotBeAppliedKeepsNoOtherFromIt(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// state waits until what is known of the customer's run is as wanted.
+// state waits until the state of the customer's run is as wanted, and returns it.
 func (s *system) state(wanted func(workflows.SyncState) bool) (state workflows.SyncState) {
 	s.Helper()
 	dbtest.Eventually(s, func() (err error) {
@@ -28,7 +28,7 @@ func (s *system) state(wanted func(workflows.SyncState) bool) (state workflows.S
 	return state
 }
 
-// TestASyncIsSteeredAsTheAPIDoes on the real server.
+// TestASyncIsSteeredAsTheAPIDoes pauses, resumes and retries a sync on the real server.
 func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -47,7 +47,7 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "the webhook answered 503", tried[s.customer.ID].LastError)
 
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(workflows.ResumeSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, asks)))
-	for range 2 { // twice is the same as once
+	for range 2 { // a second pause changes nothing
 		require.NoError(t, s.update(run, "pause"), "as the Temporal UI does")
 		s.awaitIdle(run)
 		require.Equal(t, workflows.SyncState{Paused: true}, s.state(func(state workflows.SyncState) bool { return state.Paused }))
@@ -70,8 +70,8 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// Cancelling ends the run also while it is paused, and answers what it has
-// taken. What was sent is known: the next sync goes on from there.
+// TestASyncIsCancelledAsTheAPIDoes cancels a paused run. The run ends, and its syncs fail as interrupted. Sent
+// reports are known, so that the next sync continues from them.
 func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -100,7 +100,8 @@ func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// Who cancels a sync and asks for another need not wait for the worker to find it.
+// TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce cancels a sync and requests another one. The new sync
+// does not wait until a worker finds it.
 func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -121,7 +122,7 @@ func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
 	require.Equal(t, "25", s.billed()[s.customer.ExternalID])
 }
 
-// triggerOf returns what started the latest run of a workflow.
+// triggerOf returns the trigger of the latest run of a workflow.
 func (s *system) triggerOf(workflowID string) (trigger string) {
 	s.Helper()
 	started := s.history(workflowID).GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
@@ -142,8 +143,8 @@ func (s *system) steering(sync uuid.UUID) db.Steering {
 	return db.Steering{Actor: metering.Operator, Sync: sync, Customer: s.customer.ID, Reason: "for the test"}
 }
 
-// A pause is a row: the run that is open ends at its next attempt, and neither a
-// new one, nor Auto-Sync, nor the closing sends anything, until it is resumed.
+// TestACustomerWhoIsPausedIsReportedByNobody pauses a customer. A pause is a row. The open run ends at its next
+// attempt. Until the customer is resumed, no new run, no Auto-Sync and no closing sends anything.
 func TestACustomerWhoIsPausedIsReportedByNobody(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// A customer's usage is what it is at Stripe, wherever it was reported before.
+// TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination changes the customer, the item and the reporting
+// method at Stripe. The quantities at all destinations add up to the customer's usage.
 func TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -33,7 +34,7 @@ func TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination(t *testing.T) {
 	use("10.4")
 	s.synced()
 	s.link("cus_other")
-	use("10.4") // 20.8 are 21
+	use("10.4") // 20.8 is rounded to 21
 	s.synced()
 	require.Equal(t, []string{"10", "11", "10", "11", "0"}, billed(), "another customer at Stripe")
 	s.useStripe("acct_canary", stripeKey, map[string]string{"record": "price_last"})
@@ -72,7 +73,7 @@ func TestOnlyTheRestIsReportedToAnotherAccountInMidPeriod(t *testing.T) {
 
 	s.useStripe("acct_second", "sk_test_second", nil)
 	s.link("cus_second")
-	s.useOf("record", "10.4") // 20.8 are 21
+	s.useOf("record", "10.4") // 20.8 is rounded to 21
 	s.synced()
 	require.Equal(t, "11", s.fake.Quantity("si_second").String())
 
@@ -144,7 +145,8 @@ func TestImportedHistoryIsNotBilledAtStripe(t *testing.T) {
 	require.Len(t, s.writes(), 3)
 }
 
-// One customer's link is wrong, and Stripe answers nobody for a while.
+// TestAutoSyncAtStripeWaitsForAllAndFailsForOne links one customer to an unknown id at Stripe. It starts Auto-Sync
+// during a short outage of Stripe.
 func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 	t.Parallel()
 	const customers = 8

@@ -21,8 +21,8 @@ func (s *stripeSystem) decimals(n int32, slugs ...string) {
 	}
 }
 
-// subscribeExactly bills the customer through an account that takes decimals,
-// at 80 dollars a unit of each meter.
+// subscribeExactly bills the customer through an account that accepts decimals, at 80 dollars per unit of each
+// meter.
 func (s *stripeSystem) subscribeExactly(slugs ...string) {
 	s.Helper()
 	const key = "sk_test_exact"
@@ -47,7 +47,7 @@ func (s *stripeSystem) subscribeExactly(slugs ...string) {
 	s.link("cus_exact")
 }
 
-// charged are the sync's lines as "meter sent/quantity amount".
+// charged returns the sync's lines as "meter sent/quantity amount".
 func charged(sync metering.Sync) (lines []string) {
 	for _, l := range sync.Lines {
 		lines = append(lines, fmt.Sprintf("%s %s/%s %s", l.MeterSlug, l.Sent, l.Quantity, l.Amount))
@@ -66,12 +66,12 @@ func TestStripeIsToldAndBillsTheDecimalsThatTheMeterSays(t *testing.T) {
 	for _, meter := range all {
 		s.useOf(meter, "1.2345")
 	}
-	// Half to even, 1.2345 is 1.234, for 98.72; a usage record takes one unit.
+	// Rounded half to even, 1.2345 is 1.234, which costs 98.72. A usage record accepts only whole units.
 	require.Equal(t, []string{"record 1/1 80", "delta 1.234/1.234 98.72", "window 1.234/1.234 98.72", "last 1.234/1.234 98.72"}, charged(s.synced()))
 	for _, meter := range all {
 		s.useOf(meter, "0.0004")
 	}
-	// 1.2349 is 1.235, for 98.80: the total is rounded, and never 0.0004 to nothing.
+	// 1.2349 is rounded to 1.235, which costs 98.80. The total is rounded, and never the added 0.0004.
 	require.Equal(t, []string{"record 1/1 80", "delta 0.001/1.235 98.8", "window 1.235/1.235 98.8", "last 1.235/1.235 98.8"}, charged(s.synced()))
 
 	s.fake.Advance(21 * 24 * time.Hour)

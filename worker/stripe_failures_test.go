@@ -24,7 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// inAllWays are the meters of every reporting method that has a total at Stripe.
+// inAllWays lists a meter for each reporting method that has a total at Stripe.
 var inAllWays = []string{"record", "delta", "window", "last"}
 
 func (s *stripeSystem) useAll(value string) {
@@ -41,7 +41,7 @@ func requireBilled(t testing.TB, fake *stripetest.Fake, want string) {
 	}
 }
 
-// Each way to fail meets the calls of one sync, whatever they are.
+// TestWhateverStripeAnswersItsTotalIsOurs applies each kind of failure to the calls of a sync.
 func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -76,7 +76,8 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 	}
 }
 
-// Stripe checks meter events after it has answered, and counts them late.
+// TestWhatStripeDropsLaterWaitsForTheInvoice rejects meter events after the answer. Stripe checks meter events only
+// after it has answered, and counts them with a delay.
 func TestWhatStripeDropsLaterWaitsForTheInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -107,14 +108,13 @@ func TestWhatStripeDropsLaterWaitsForTheInvoice(t *testing.T) {
 	require.Equal(t, "0", s.quantity("window"))
 }
 
-// A response is lost, and the report is tried again only when Stripe has
-// forgotten its identifier: that Stripe has not counted it does not show that it
-// never arrived.
+// TestWhatIsUncertainForADayIsLookedForAndNotSentAgain loses a response. The next attempt follows only after Stripe
+// has forgotten the report's identifier. A report that Stripe has not counted may then have arrived nevertheless.
 func TestWhatIsUncertainForADayIsLookedForAndNotSentAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		taken    bool
-		foreign  bool // something else reports to the same meter
+		foreign  bool // another system reports to the same meter
 		quantity string
 		line     string
 	}{
@@ -152,7 +152,7 @@ func TestWhatIsUncertainForADayIsLookedForAndNotSentAgain(t *testing.T) {
 	}
 }
 
-// report reports usage to the fake's meter that is not ours.
+// report reports usage of another system to the fake's meter.
 func (s *stripeSystem) report(value string) error {
 	form := url.Values{"event_name": {"delta"}, "payload[stripe_customer_id]": {"cus_canary"}, "payload[value]": {value}}
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.stripeBase+"/v1/billing/meter_events", bytes.NewBufferString(form.Encode()))
@@ -168,8 +168,7 @@ func (s *stripeSystem) report(value string) error {
 	return response.Body.Close()
 }
 
-// detour holds the first call of each kind until it is let go, long after its
-// caller has given up.
+// detour holds the first POST request to each path until letGo sends it, long after its caller has given up.
 type detour struct {
 	http.Handler
 	mu   sync.Mutex
@@ -258,8 +257,8 @@ func TestSyncsAndAutoSyncAtOnceReportToStripeOnce(t *testing.T) {
 	requireBilled(t, s.fake, "6") // 5.6
 }
 
-// The worker is killed while it waits at each place where it can wait: for a
-// row that is locked, or for Stripe.
+// TestDrillAWorkerKilledAnywhereNeitherLosesNorDoublesUsage kills the worker at each place where it can wait: for
+// a lock in the database, or for Stripe.
 func TestDrillAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 	t.Parallel()
 	fake := seededStripe(t, time.Now)
@@ -298,7 +297,7 @@ func TestDrillAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 			return func() { require.NoError(t, tx.Rollback(context.WithoutCancel(t.Context()))) }
 		}
 	}
-	// marking holds up whoever gives a report the state, by a trigger of the test's own.
+	// marking blocks each update that gives a report the state, with a trigger of the test.
 	marking := func(state billing.State) func(t *testing.T) func() {
 		return func(t *testing.T) func() {
 			conn := connect(t, database)
@@ -342,9 +341,9 @@ func TestDrillAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 		t.Run(place.name, func(t *testing.T) {
 			use()
 			goOn := place.stop(t)
-			_, _, err := api.call(t.Context(), http.MethodPost, "/v1/billing/auto-sync/trigger", nil) // whoever comes first
+			_, _, err := api.call(t.Context(), http.MethodPost, "/v1/billing/auto-sync/trigger", nil) // either run may come first
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // by then it waits
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // by then the worker waits
 			_, _, _ = api.call(ctx, http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": "acme"})
 			cancel()
 			worker.Restart(t)

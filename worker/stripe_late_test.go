@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// subscribeUntil links the customer to a subscription whose period ends soon.
+// subscribeUntil links the customer to a subscription with a period that ends at end.
 func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
 	s.Helper()
 	sub := stripetest.Subscription{ID: "sub_soon", Customer: "cus_soon", Start: end.AddDate(0, -1, 0).Unix(), End: end.Unix()}
@@ -37,9 +37,9 @@ func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
 // machine's, ends the period.
 func (s *system) soon() time.Time { return s.clock.Now().Add(10 * time.Minute).Truncate(time.Second) }
 
-// newClosed is a system whose customer has used 12 units of two meters, at 5
-// cents each, here and there, in a period that is invoiced and closed, where one more unit of
-// the one that has usage records came too late for them.
+// newClosed returns a system with an invoiced and closed period that ended at end, and a function that stops the
+// worker. The customer has used 12 units of each of two meters, at 5 cents per unit in Odometer and at Stripe. One
+// more unit of the meter with usage records arrived too late for usage records.
 func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	t.Helper()
 	s = newStripe(t)
@@ -58,7 +58,7 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	require.Equal(t, "the period is over, and the provider accepts usage records only while the period runs; the remaining usage is billed with the next period", excludedOf(s.synced())["record"])
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
-	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
+	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // so that closing waits only for the clock
 	require.NoError(s, err)
 	require.Equal(t, "the invoice was stored and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	return s, end, stop
@@ -72,7 +72,7 @@ func excludedOf(sync metering.Sync) map[string]string {
 	return reasons
 }
 
-// pending is the money that waits for a customer's next invoice, in cents.
+// pending returns the amount that waits for a customer's next invoice, in cents.
 func (s *stripeSystem) pending(customer string) string {
 	var sum metering.Decimal
 	for _, p := range s.fake.State().Accounts[0].Pending {
@@ -147,8 +147,8 @@ func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
 	}
 }
 
-// What is on its way when its period's invoice is final, and is not on it, is
-// carried.
+// TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried sends a report that is outstanding when the invoice of its
+// period becomes final. The invoice lacks the usage, which is then rolled forward.
 func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -173,11 +173,11 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	conn := s.connect()
-	_, err := conn.Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
+	_, err := conn.Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // so that closing waits only for the clock
 	require.NoError(s, err)
 	require.Equal(t, "the invoice was stored and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
-	// While Stripe answers 503, the report is decided without being sent: its invoice lacks it. An
-	// attempt that met Stripe's 200 instead would be late usage on the final invoice.
+	// While Stripe answers 503, the report is decided without being sent, because its invoice lacks the usage.
+	// If Stripe answered an attempt with 200 instead, the usage would be late usage on the final invoice.
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
 	dbtest.Eventually(t, func() error {
 		var state billing.State

@@ -22,11 +22,11 @@ import (
 
 const stripeKey = "sk_test_canary"
 
-// stripeSystem is a system whose provider is the fake of Stripe.
+// stripeSystem is a system with the fake of Stripe as its provider.
 type stripeSystem struct {
 	*system
 	fake  *stripetest.Fake
-	older atomic.Bool // Stripe takes each call as one of an older version
+	older atomic.Bool // the fake handles each call as a call of an older API version
 }
 
 func newStripe(t testing.TB) *stripeSystem {
@@ -46,8 +46,8 @@ func newStripe(t testing.TB) *stripeSystem {
 	return s
 }
 
-// seededStripe subscribes its customers to one price per reporting method, each named
-// for the meter of ours that goes there.
+// seededStripe returns a fake of Stripe with customers that subscribe to one price per reporting method. Each price
+// has the name of the meter that is reported to it.
 func seededStripe(t testing.TB, now func() time.Time) *stripetest.Fake {
 	t.Helper()
 	fake := stripetest.New(stripetest.Options{Now: now})
@@ -92,8 +92,8 @@ func (s *stripeSystem) link(customer string) {
 	require.NoError(s, err)
 }
 
-// meters makes a meter of ours for each of these prices, next to the one that
-// goes nowhere. Its event type is its slug.
+// meters creates a meter for each of these prices. The event type of each meter is its slug. The system already has
+// a meter without a price at Stripe.
 func (s *stripeSystem) meters(slugs ...string) {
 	s.Helper()
 	for _, slug := range slugs {
@@ -109,7 +109,7 @@ func (s *stripeSystem) useAt(meter, value string, at time.Time) {
 	require.NoError(s, err)
 }
 
-// billed is what the fake would bill the customer's item for.
+// quantity returns the usage that the fake would bill for the customer's item.
 func (s *stripeSystem) quantity(item string) string {
 	return s.fake.Quantity("si_" + item + "_1").String()
 }
@@ -121,7 +121,7 @@ func (s *stripeSystem) synced() metering.Sync {
 	return sync
 }
 
-// linesOf are the sync's as "meter method sent/quantity state".
+// linesOf returns the sync's lines as "meter method sent/quantity state".
 func linesOf(sync metering.Sync) (lines []string) {
 	for _, l := range sync.Lines {
 		lines = append(lines, fmt.Sprintf("%s %s %s/%s %s", l.MeterSlug, l.Method, l.Sent, l.Quantity, l.State))
@@ -148,7 +148,7 @@ func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
 	}, excludedOf(sync))
 
 	for _, meter := range []string{"record", "delta", "window", "last"} {
-		s.useOf(meter, "0.2") // 40.6 are 41
+		s.useOf(meter, "0.2") // 40.6 is rounded to 41
 	}
 	require.Equal(t, []string{
 		"record usage_record 41/41 counted", "delta meter_delta 1/41 counted",
@@ -162,7 +162,7 @@ func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
 	require.Len(t, s.writes(), calls, "nothing has changed, so nothing is sent")
 }
 
-// writes are the calls that have changed something at the fake.
+// writes returns the POST requests that the fake received.
 func (s *stripeSystem) writes() (calls []stripetest.Request) {
 	for _, r := range s.fake.State().Requests {
 		if r.Method == http.MethodPost {
@@ -172,7 +172,7 @@ func (s *stripeSystem) writes() (calls []stripetest.Request) {
 	return calls
 }
 
-// activities are those that a run took, in their order.
+// activities returns the names of the activities that a run has scheduled, in their order.
 func (s *system) activities(run string) (names []string) {
 	s.Helper()
 	for _, event := range s.history(run).GetEvents() {
@@ -208,7 +208,7 @@ func TestThreeChangedMetersAtStripeAreEightActivities(t *testing.T) {
 	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "FinishSync"}, s.activities(run), "a webhook has nothing to read")
 }
 
-// connected is the tenant's present connection.
+// connected returns the id of the tenant's active connection.
 func (s *stripeSystem) connected() metering.ConnectionID {
 	s.Helper()
 	active, err := s.store.Providers.Active(s.Context(), s.tenant)
@@ -216,7 +216,7 @@ func (s *stripeSystem) connected() metering.ConnectionID {
 	return active.ID
 }
 
-// begins is an event of Stripe's as the API keeps it.
+// begins stores an event of Stripe and starts the run that handles the event, as the API does.
 func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()
 	kept, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
@@ -230,7 +230,7 @@ func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEv
 	return kept.Row
 }
 
-// happens is such an event, handled to its end.
+// happens calls begins and waits until the event is handled.
 func (s *stripeSystem) happens(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()
 	row := s.begins(kind, object, customer)
@@ -264,12 +264,12 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	require.True(t, sync.Lines[0].Period.End.Equal(end), "the period is the subscription's")
 
 	s.clock.To(t, end.Add(time.Second))
-	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
+	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 is rounded to 20
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	require.Equal(t, "the period's last usage was sent; meters excluded: 1", s.happened("invoice.created", invoice.ID, "cus_soon"))
 	require.Equal(t, "6", s.fake.State().Accounts[0].Invoices[0].Total.String(), "cents, as soon as that is said")
 	s.fake.Advance(time.Hour)
-	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
+	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // so that closing waits only for the clock
 	require.NoError(s, err)
 	require.Equal(t, "the invoice was stored and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	var billed string
@@ -284,7 +284,7 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	require.Equal(t, "the event concerns no customer in Odometer", s.happened("customer.subscription.updated", "sub_2", "cus_stranger"))
 }
 
-// TestHistoriesAtStripe runs every branch of what is reported meter by meter.
+// TestHistoriesAtStripe runs every branch of the workflows for a provider with a report for each meter.
 func TestHistoriesAtStripe(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/tallytest"
 )
 
-// TestAThirdProviderIsAFolderAndALine syncs a customer to a provider that
-// nothing but this test has heard of.
+// TestAThirdProviderIsAFolderAndALine syncs a customer to a provider that only tests register.
 func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
 	t.Parallel()
 	far := tallytest.NewServer()

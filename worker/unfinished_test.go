@@ -20,7 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// refusals notes the runs that are to begin, by their ids, and begins none.
+// refusals records the runs that a client starts, by workflow id, and starts none of them.
 type refusals struct {
 	interceptor.ClientInterceptorBase
 	mu   sync.Mutex
@@ -51,7 +51,7 @@ func (r *refusals) missing(ids []string) error {
 	return nil
 }
 
-// customerOf is whom the run can be found by.
+// customerOf returns the customer in the search attributes of a run.
 func (r *refusals) customerOf(id string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +72,8 @@ func (r *refusing) SignalWithStartWorkflow(_ context.Context, in *interceptor.Cl
 	return r.note(*in.Options)
 }
 
-// Of each kind there is a row that nobody works on, and of some there are two.
-// No run can be begun, so that each row is tried although the others fail.
+// TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail creates an unfinished row of each kind, and two rows of
+// some kinds. No run can start. The worker tries each row although the other starts fail.
 func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -88,7 +88,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	now := time.Now()
 	long := now.Add(-2 * time.Minute)
 	var want, closing []string
-	customers := map[string]metering.CustomerID{} // by their runs
+	customers := map[string]metering.CustomerID{} // by workflow id
 	for _, name := range []string{"first", "second"} {
 		customer := dbtest.Customer(t, s.store, s.tenant, name)
 		_, err := s.connect().Exec(t.Context(), `update customers set billing_provider_id = external_id where id = $1`, customer.ID)
@@ -138,7 +138,7 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	dbtest.Eventually(t, func() error { return refused.missing(closing) })
 }
 
-// holdOf is the hold of a customer's draft, written down at an instant.
+// holdOf creates a hold of a customer's draft, recorded at an instant, and returns its id.
 func (s *system) holdOf(customer metering.CustomerID, connection metering.ConnectionID, meter metering.MeterID, at time.Time) metering.HoldID {
 	s.Helper()
 	on := true

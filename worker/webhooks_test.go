@@ -39,7 +39,7 @@ func (s *system) listen(kinds ...metering.MessageKind) *listener {
 	return l
 }
 
-// heard returns the bodies of what was taken, by message, once there are so many.
+// heard waits until want messages were received, and returns their bodies by message id.
 func (l *listener) heard(want int) map[string]string {
 	l.Helper()
 	heard := map[string]string{}
@@ -91,7 +91,7 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 		_, err := s.connect().Exec(t.Context(), `update tenants set grace = make_interval(days => $2) where id = $1`, s.tenant, days)
 		require.NoError(t, err)
 	}
-	grace(100) // a worker closes what is due as it starts
+	grace(100) // a worker closes due periods when it starts
 	s.work()
 	s.use("3")
 	s.await(s.request())
@@ -123,8 +123,8 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	require.Equal(t, 1, kinds[`{"type":"sync.failed`])
 }
 
-// TestWorkersReportDelaysAndExpiries without a request: two workers poll, and two runs of
-// Maintain look.
+// TestWorkersReportDelaysAndExpiries requires that a delay and an expiry are reported once, without a request. Two
+// workers poll, and two runs of Maintain check.
 func TestWorkersReportDelaysAndExpiries(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -158,9 +158,9 @@ func TestWorkersReportDelaysAndExpiries(t *testing.T) {
 	}
 }
 
-// TestDrillMessagesArriveThoughTheirWorkerIsKilled and the webhook fails: each
-// arrives, with the same id and bytes however often it is sent. No message meets two
-// failures, since the attempt after the second one follows five minutes later.
+// TestDrillMessagesArriveThoughTheirWorkerIsKilled kills the worker and lets the webhook fail. Each message
+// arrives, with the same id and bytes in every attempt. No message fails twice, because the attempt after the
+// second failure follows five minutes later.
 func TestDrillMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -186,7 +186,7 @@ func TestDrillMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
 			l.farEnd.behave(`{"delay_ms":3000,"times":4}`)
 		case 24:
 			l.heard(25)
-			worker.Restart(t) // with messages on their way
+			worker.Restart(t) // while messages are being delivered
 		case 30:
 			delivered(31)
 			l.farEnd.behave(`{"status":503,"times":1}`)
@@ -252,11 +252,11 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 	keepHistories(t, histories)
 }
 
-// messages go to a webhook that fails, is told again, and is gone.
+// messages sends messages to a webhook that fails, becomes unreachable, and works again.
 func (c *canary) messages() {
 	far := newFarEnd(c)
 	server := httptest.NewServer(nil)
-	server.Close() // nobody answers there
+	server.Close() // no server listens at its address
 	kinds := []string{"sync.succeeded", "sync.failed", "period.closed", "invoice.held", "discrepancy.detected"}
 	made := c.must(201, "POST", "/v1/webhooks", object{"url": far.url + "/canary-messages?token=canary", "event_types": kinds, "description": "canary", "secret": webhookSecret})
 	path := "/v1/webhooks/" + made["id"].(string)

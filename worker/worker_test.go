@@ -32,8 +32,7 @@ import (
 
 const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
-// system is a database, a Temporal namespace and a receiver of the test's own,
-// with one customer.
+// system is a database, a Temporal namespace and a receiver for a single test, with one customer.
 type system struct {
 	testing.TB
 	log       *slog.Logger
@@ -46,7 +45,7 @@ type system struct {
 	keyring   db.Keyring
 	farEnd
 	stripeBase string
-	third      providers.Provider // besides those that are registered; may be nil
+	third      providers.Provider // in addition to the registered providers; may be nil
 	tenant     metering.TenantID
 	customer   metering.Customer
 	meter      metering.Meter
@@ -82,8 +81,8 @@ func newSystemIn(t testing.TB, namespace string) *system {
 	return s
 }
 
-// noteLostBeat counts the heartbeats that fail. The SDK cancels the attempt after such a
-// failure, and the next attempt goes on from the heartbeat before.
+// noteLostBeat counts the heartbeats that fail. The SDK cancels the attempt after such a failure, and the next
+// attempt continues from the previous heartbeat.
 func (s *system) noteLostBeat(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := call(ctx, method, request, answer, conn, options...)
 	if err != nil && method == workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName {
@@ -173,7 +172,7 @@ func (s *system) use(value string) {
 	require.NoError(s, err)
 }
 
-// request asks for a sync as the API does.
+// request requests a sync as the API does, and returns its id.
 func (s *system) request() uuid.UUID {
 	s.Helper()
 	sync, err := s.store.Syncs.Request(s.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, s.clock.Now())
@@ -196,8 +195,8 @@ func (s *system) await(id uuid.UUID) metering.Sync {
 	return sync
 }
 
-// counted awaits a sync, and asks for others until the provider's count was read of
-// whatever the first has sent: a pass that cannot read it leaves that to the next.
+// counted waits for a sync, and requests further syncs until the provider's count of all its lines was read. A pass
+// that cannot read the count leaves it to the next pass.
 func (s *system) counted(id uuid.UUID) metering.Sync {
 	s.Helper()
 	sync := s.await(id)

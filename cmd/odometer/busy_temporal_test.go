@@ -20,12 +20,11 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// busy is Temporal behind a server that does what is asked, but gives up on
-// each request the first time: a client that does not repeat the request never gets
-// an answer.
+// busy is a proxy to Temporal that forwards each request. It answers the first attempt of a request with a
+// request ID with DeadlineExceeded. A client that does not repeat such a request never gets its result.
 type busy struct {
 	mu      sync.Mutex
-	gaveUp  map[string]bool // by id of the request
+	gaveUp  map[string]bool // by request ID
 	address string
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// sendModelCall maps each client to a function that sends one call of a language model, for a
-// customer with the name of the client. The cost is a sum of floats, 0.30000000000000004.
+// sendModelCall maps each client to a function that sends a call of a language model, for a customer with the
+// name of the client. The cost is a sum of floats, 0.30000000000000004.
 var sendModelCall = map[string]func(t *testing.T, url, key string){
 	"go": func(t *testing.T, url, key string) {
 		tenth, fifth := 0.1, 0.2
@@ -53,7 +53,7 @@ client.ingest_event({"event_type": "llm", "customer_id": "python", "properties":
 	},
 }
 
-// TestDrillAModelCallIsBilledFromEachClient reads three meters from one event of each client. The
+// TestDrillAModelCallIsBilledFromEachClient sends an event from each client, which three meters count. The
 // statement and the invoice at Stripe have the same amounts:
 //
 //	1250 input tokens at 0.002 USD  2.50

@@ -31,8 +31,8 @@ func TestHeadersAreAtMost16KB(t *testing.T) {
 	}
 }
 
-// TestDrillConnectionsOfStrangersAreBounded opens more connections than an API keeps, through a
-// trusted proxy and without one. Somebody else is answered meanwhile, on a connection of before too.
+// TestDrillConnectionsOfStrangersAreBounded opens more connections than an API keeps, directly and from a
+// trusted proxy. Meanwhile, a client with a key gets an answer, also on a connection that was open before.
 func TestDrillConnectionsOfStrangersAreBounded(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
@@ -55,7 +55,7 @@ func TestDrillConnectionsOfStrangersAreBounded(t *testing.T) {
 			}
 			flood("unfinished headers", 4000, func(conn net.Conn) {
 				_ = conn.SetWriteDeadline(time.Now().Add(dbtest.Deadline))
-				_, _ = io.WriteString(conn, header) // it may be closed before its end
+				_, _ = io.WriteString(conn, header) // the API may close the connection earlier
 			})
 			flood("idle connections", 4000, func(conn net.Conn) {
 				_ = conn.SetDeadline(time.Now().Add(dbtest.Deadline))

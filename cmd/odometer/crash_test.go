@@ -16,9 +16,9 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestDrillAKilledAPILosesNoAnsweredEvent kills the API again and again while eight
-// clients send through it. Events without a key are sent once, whatever
-// happens to the answer; events with a key until they are answered.
+// TestDrillAKilledAPILosesNoAnsweredEvent kills the API repeatedly while eight clients send events to it.
+// Events without a key are sent once, even if the answer is lost. Events with a key are repeated until they
+// are answered.
 func TestDrillAKilledAPILosesNoAnsweredEvent(t *testing.T) {
 	const kills, senders = 8, 8
 	_, url := dbtest.Fresh(t)
@@ -83,8 +83,8 @@ func TestDrillAKilledAPILosesNoAnsweredEvent(t *testing.T) {
 
 const batchOfMark = 5
 
-// sendMarked sends a batch and says whether it was answered. With keys it is
-// repeated until it is.
+// sendMarked sends a batch and reports whether it was answered. It repeats a batch with keys until it is
+// answered.
 func sendMarked(t *testing.T, c *client.ClientWithResponses, mark string, keyed bool) bool {
 	batch := client.EventBatch{}
 	for i := range batchOfMark {

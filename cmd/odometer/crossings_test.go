@@ -24,7 +24,7 @@ type crossing struct{ customer, threshold string }
 // crossings receives the messages of an alert.
 type crossings struct {
 	mu         sync.Mutex
-	messages   map[crossing][]string // the ids of its messages, without repeats
+	messages   map[crossing][]string // the ids of the messages, without repeats
 	deliveries int
 }
 
@@ -45,7 +45,7 @@ func (c *crossings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// await waits until the messages of so many crossings were received.
+// await waits until messages of the given number of crossings were received.
 func (c *crossings) await(t *testing.T, crossings int) {
 	t.Helper()
 	dbtest.Eventually(t, func() error {
@@ -58,9 +58,9 @@ func (c *crossings) await(t *testing.T, crossings int) {
 	})
 }
 
-// TestDrillEachCrossingIsNotifiedOnce sends usage of 500 customers, each of whom reaches two
-// thresholds, while the APIs and workers are killed one after the other. Each threshold fires
-// once for each customer, and its message has one id, however often it is delivered.
+// TestDrillEachCrossingIsNotifiedOnce sends usage of 500 customers while the APIs and workers are killed in
+// turn. Each customer reaches two thresholds. Each threshold fires once for each customer, and its message has
+// the same id in every delivery.
 func TestDrillEachCrossingIsNotifiedOnce(t *testing.T) {
 	const customers, batch, kills = 500, 50, 12
 	_, url := dbtest.Fresh(t)

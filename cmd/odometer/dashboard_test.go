@@ -26,14 +26,14 @@ import (
 
 const dashboardFolder = "../../dashboard"
 
-// TestTheDashboardsOwnTestsPass runs them in Node. Its types were checked when it was built.
+// TestTheDashboardsOwnTestsPass runs the dashboard's unit tests in Node. The build has already checked the types.
 func TestTheDashboardsOwnTestsPass(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "npm", "run", "unit", "--silent", "--prefix", dashboardFolder).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// TestDrillTheDashboardIsUsedInABrowser takes every action that the dashboard has.
+// TestDrillTheDashboardIsUsedInABrowser performs every action of the dashboard.
 func TestDrillTheDashboardIsUsedInABrowser(t *testing.T) {
 	t.Parallel()
 	made := filepath.Join(t.TempDir(), "made")
@@ -48,8 +48,8 @@ func TestDrillTheDashboardIsUsedInABrowser(t *testing.T) {
 
 var actions = regexp.MustCompile(`\bapi\.(POST|PUT|PATCH|DELETE)\("([^"]+)"`)
 
-// requireEveryAction requires that the calls that were made are all that the
-// dashboard's source can make, of those that change something.
+// requireEveryAction requires that the recorded calls include every POST, PUT, PATCH and DELETE in the
+// dashboard's source.
 func requireEveryAction(t *testing.T, made string) {
 	t.Helper()
 	calls, err := os.ReadFile(made)
@@ -75,9 +75,8 @@ func requireEveryAction(t *testing.T, made string) {
 	require.Empty(t, missing, "the walks do not take these actions")
 }
 
-// everyScreen signs in, opens every screen in both schemes and on a phone, and
-// signs out, in Chromium, which complains of nothing and asks nobody else.
-// axe-core finds nothing.
+// everyScreen signs in, opens every screen in both color schemes and in a phone window, and signs out.
+// Chromium reports no error and no request to an unexpected origin, and axe-core finds no violation.
 func everyScreen(t *testing.T, made string) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
@@ -106,9 +105,8 @@ func everyScreen(t *testing.T, made string) {
 	walkThrough(t, api, "MADE="+made, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer(), "CLIENT="+issuer.ClientID, "SECRET="+issuer.ClientSecret)
 }
 
-// newcomer follows the labels, from an empty tenant to a sync's run in the
-// Temporal UI, and then does what an operator does where Stripe fails and where
-// its invoices disagree.
+// newcomer follows the labels from an empty tenant to the run of a sync in the Temporal UI. It then does the
+// steps of an operator: after syncs failed at Stripe, and when invoices of Stripe disagree.
 func newcomer(t *testing.T, made string) {
 	t.Parallel()
 	stripe := httptest.NewServer(stripetest.New(stripetest.Options{}))
@@ -124,10 +122,10 @@ func newcomer(t *testing.T, made string) {
 	walkThrough(t, api, "MADE="+made, "STRIPE="+stripe.URL)
 }
 
-// The member who walks through the dashboard.
+// The credentials of the member that uses the dashboard.
 const email, password = "ada@example.com", "long enough for anybody"
 
-// walkThrough opens the dashboard in a browser.
+// walkThrough walks through the dashboard in a browser.
 func walkThrough(t *testing.T, api string, env ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./dashboard", api, "../../dashboard/node_modules/axe-core/axe.min.js")
@@ -136,7 +134,7 @@ func walkThrough(t *testing.T, api string, env ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// caller makes calls that succeed.
+// caller returns a function that calls the API and requires success.
 func caller(t *testing.T, api, key string) func(method, path, body string) string {
 	return func(method, path, body string) string {
 		t.Helper()
@@ -161,8 +159,8 @@ func makeOwner(t *testing.T, call func(method, path, body string) string) {
 	call("POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invitation.Token, password))
 }
 
-// fillForTheDashboard makes a member, a plan, and two pages of customers of whom the
-// first has a bill of this month and of the last one.
+// fillForTheDashboard creates a member, a plan and two pages of customers. The first customer has a bill for
+// this month and for the previous month.
 func fillForTheDashboard(t *testing.T, call func(method, path, body string) string) {
 	t.Helper()
 	now := time.Now().UTC()

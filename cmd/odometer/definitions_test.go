@@ -20,8 +20,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/reference"
 )
 
-// definitions are those that a meter has one after the other. Each counts another figure of
-// modelCalls, so that usage by two of them together is the usage by none.
+// definitions lists the definitions that a meter has in turn. Each one counts a different figure of modelCalls.
+// Usage that mixes two definitions therefore differs from the usage by every definition.
 var definitions = []reference.Definition{
 	{Aggregation: "sum", Filters: []reference.Filter{}, GroupBy: []string{}},
 	{Aggregation: "sum", ValueProperty: "usage.in", Filters: []reference.Filter{}, GroupBy: []string{"model"}},
@@ -31,7 +31,7 @@ var definitions = []reference.Definition{
 	{Aggregation: "sum", ValueProperty: "cost", Filters: []reference.Filter{reference.Where("usage.cached", "not_exists")}, GroupBy: []string{"user.region", "model"}},
 }
 
-// lastDefinitionInSQL is the last one of definitions.
+// lastDefinitionInSQL is the last element of definitions.
 var lastDefinitionInSQL = countedInSQL{
 	value: `pg_temp.usable(properties -> 'cost')`, filter: `coalesce(properties #> '{usage,cached}', 'null') = 'null'`,
 	group: `jsonb_build_object('user.region', properties #> '{user,region}', 'model', properties -> 'model')`,
@@ -45,7 +45,7 @@ var modelCalls = []struct{ customer, value, properties string }{
 	{"beta", "1000003", `{"model":"large","usage":{"in":"10007","out":null},"user":{"region":"us"},"cost":29e-3}`},
 }
 
-// perBatch returns the usage of a batch: of each group of a customer, or of each customer.
+// perBatch returns the usage of a batch: by group of the customer, or by customer if customer is empty.
 func perBatch(d reference.Definition, customer string) map[string]*big.Rat {
 	usage := make(map[string]*big.Rat)
 	for _, c := range modelCalls {
@@ -69,7 +69,7 @@ func perBatch(d reference.Definition, customer string) map[string]*big.Rat {
 	return usage
 }
 
-// batchesOf returns how many batches have this usage, if usage is by the definition.
+// batchesOf returns the number of batches that add up to usage, or an error if no number of batches does.
 func batchesOf(usage, batch map[string]*big.Rat) (n *big.Rat, err error) {
 	for key, total := range usage {
 		if batch[key] == nil {
@@ -99,9 +99,9 @@ type redefinition struct {
 	over               atomic.Bool
 }
 
-// TestUsageIsByOneDefinitionWhileItChanges changes path, filters and groups five times. At each
-// moment, each read is by one definition, which is never older than the last one that was complete,
-// and has whole batches: all that were answered.
+// TestUsageIsByOneDefinitionWhileItChanges changes the path, filters and groups of a meter five times. Each
+// read uses a single definition, which is never older than the last complete one. A read contains whole
+// batches, including all that were answered before it.
 func TestUsageIsByOneDefinitionWhileItChanges(t *testing.T) {
 	t.Parallel()
 	_, database := dbtest.Fresh(t)
@@ -194,8 +194,8 @@ func (r *redefinition) awaitMore(batches int64) {
 	})
 }
 
-// change applies a definition and waits until it is complete. Events arrive and usage is read before
-// a worker counts the past.
+// change applies a definition and waits until it is complete. Events arrive and usage is read before a worker
+// counts the earlier events.
 func (r *redefinition) change(n int) {
 	r.Helper()
 	body, err := json.Marshal(definitions[n])
@@ -233,8 +233,8 @@ func (r *redefinition) get(url string, answer any) bool {
 // usageBy returns usage by customer or group, with groups as a definition names them.
 type usageBy func(reference.Definition) map[string]*big.Rat
 
-// requireOne requires that the usage that a read returns is by one definition, with batch as the
-// usage of each batch.
+// requireOne requires that the usage that read returns is by a single definition. batch returns the usage of a
+// batch by a definition.
 func (r *redefinition) requireOne(read func() usageBy, batch usageBy) {
 	oldest, fewest := r.applied.Load(), r.answered.Load()
 	usage := read()

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestDrillTheDocsAreUsedInABrowser lists the operations, authorizes and executes one
-// in Chromium, which complains of nothing and asks nobody else.
+// TestDrillTheDocsAreUsedInABrowser lists the operations, authorizes, and executes an operation in Chromium.
+// Chromium reports no error and no request to another origin.
 func TestDrillTheDocsAreUsedInABrowser(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)

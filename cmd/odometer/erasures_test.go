@@ -13,7 +13,8 @@ import (
 
 const ofBob = `{"event_type":"call","customer_id":"bob","idempotency_key":"bob's","properties":{"mail":"bob@example.com"}}`
 
-// A process that ingests, and another that erases, know erased keys by the same digests.
+// erasedCustomers checks that the process that ingests and the process that erases know erased keys by the same
+// digests.
 func erasedCustomers(t *testing.T, r running) {
 	o := r.owner(t)
 	ask := func(method, path, body string, status int) string {
@@ -34,7 +35,7 @@ func erasedCustomers(t *testing.T, r running) {
 	require.Contains(t, ask("POST", "/v1/events", ofBob, http.StatusOK), `"duplicates":1`, "a repeat of an erased event adds nothing")
 }
 
-// An event has an archived customer back, whichever of the processes takes it.
+// archivedCustomers checks that an event restores an archived customer.
 func archivedCustomers(t *testing.T, r running) {
 	o := r.owner(t)
 	for _, request := range []struct{ method, path, body string }{

@@ -20,7 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// temporalAddress is the real Temporal server of the test run.
+// temporalAddress returns the address of the test run's Temporal server.
 func temporalAddress(t testing.TB) string {
 	t.Helper()
 	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
@@ -30,7 +30,7 @@ func temporalAddress(t testing.TB) string {
 	return address
 }
 
-// dial makes a client that sends the key.
+// dial returns a client that sends the key.
 func dial(t testing.TB, url, key string) *client.ClientWithResponses {
 	t.Helper()
 	c, err := client.NewClientWithResponses(url, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
@@ -41,7 +41,7 @@ func dial(t testing.TB, url, key string) *client.ClientWithResponses {
 	return c
 }
 
-// sender sends random batches, in random order, with repeats of earlier ones.
+// sender creates batches of random events, and repeats earlier batches in random order.
 type sender struct {
 	random *rand.Rand
 	name   int
@@ -60,8 +60,7 @@ func (s *sender) batch(now time.Time) client.EventBatch {
 			Value:      number(json.Number(fmt.Sprintf("%d.%012d", s.random.Int64N(1e17)-5e16, s.random.Int64N(1e12)))),
 			Properties: &map[string]any{"model": s.random.IntN(3), "region": []string{"eu", "us"}[s.random.IntN(2)]},
 		}
-		// Every event has a key, so that a repeat of the batch adds nothing;
-		// some share one with another sender's.
+		// Every event has a key, so that a repeat of the batch adds nothing. Senders share some keys.
 		key := fmt.Sprintf("%d-%d-%d", s.name, len(s.sent), i)
 		if s.random.IntN(10) == 0 {
 			key = fmt.Sprintf("common-%d", s.random.IntN(50))
@@ -79,9 +78,8 @@ func (s *sender) batch(now time.Time) client.EventBatch {
 
 func number(n json.Number) *json.Number { return &n }
 
-// TestRollupsEqualARecount sends through two api processes at once while
-// meters are made and regrouped, and compares every rollup with a recount of
-// the raw events in plain SQL.
+// TestRollupsEqualARecount sends events through two api processes concurrently, while meters are created and
+// regrouped. It then compares every rollup with a recount of the raw events in plain SQL.
 func TestRollupsEqualARecount(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t)})
@@ -141,9 +139,8 @@ func createMeter(t testing.TB, c *client.ClientWithResponses, slug, eventType st
 	}
 }
 
-// requireNoDiscrepancy recounts the meter versions that are read, by customer and
-// for the tenant as a whole. Group keys are compared as jsonb, which is not how
-// ingest makes them.
+// requireNoDiscrepancy compares a rollup with a recount, by customer and for the whole tenant. It recounts the
+// meter versions that reads use. It compares group keys as jsonb, while ingest creates them in another way.
 func requireNoDiscrepancy(t testing.TB, conn *pgx.Conn, table, column, unit string) {
 	t.Helper()
 	sql := strings.NewReplacer("{table}", table, "{column}", column, "{unit}", unit).Replace(`

@@ -20,8 +20,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// newer is the service in front of a later version: every object that it answers
-// with has a field that no document names.
+// newer returns a proxy that stands for a later version of the service. It adds a field that no document names
+// to the first object of each JSON answer.
 func newer(t *testing.T, service string) *httptest.Server {
 	t.Helper()
 	address, err := url.Parse(service)
@@ -45,9 +45,8 @@ func newer(t *testing.T, service string) *httptest.Server {
 	return server
 }
 
-// TestDrillGeneratedClientsReadEveryDigit generates SDKs of the document with
-// common generators, compiles a program with each, and lets it send events, read
-// the total and sync.
+// TestDrillGeneratedClientsReadEveryDigit generates SDKs from the OpenAPI document with common generators, and
+// compiles a program with each SDK. The program sends events, reads the total and syncs.
 func TestDrillGeneratedClientsReadEveryDigit(t *testing.T) {
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: temporalAddress(t)})

@@ -29,7 +29,7 @@ import (
 
 const chart = "../../deploy/helm/odometer"
 
-// smallest is what an installation has to say, everything each part of the chart.
+// smallest contains the values that an installation must set, and everything enables each part of the chart.
 const (
 	smallest = `
 image: { repository: registry.example.com/odometer, tag: 0.1.0 }
@@ -59,7 +59,7 @@ tolerations: [{ key: dedicated, operator: Exists }]
 	closed = `networkPolicy: { enabled: true }`
 )
 
-// object is as much of what Kubernetes is given as is asserted here.
+// object contains the fields of a Kubernetes object that the tests check.
 type object struct {
 	Kind     string
 	Metadata struct {
@@ -83,7 +83,7 @@ type object struct {
 	AutomountServiceAccountToken *bool
 }
 
-// pod is what an object's pods are; nil where it has none.
+// pod returns the spec of an object's pods, or nil if the object has no pods.
 func (o object) pod() *podSpec {
 	switch o.Kind {
 	case "Pod":
@@ -136,7 +136,7 @@ type container struct {
 	VolumeMounts []struct{ Name, MountPath string }
 }
 
-// value is that of a variable, and whether it is a secret's.
+// value returns the value of an environment variable, and reports whether it refers to a secret.
 func (c container) value(name string) (value string, secret bool) {
 	for _, variable := range c.Env {
 		if variable.Name == name {
@@ -166,7 +166,7 @@ func (r release) container(t *testing.T, process string) container {
 	return r.one(t, cmp.Or(kind, "Deployment"), "odometer-"+process).pod().Containers[0]
 }
 
-// reader is dev/helm, which lints and renders as Helm does.
+// reader builds dev/helm, which lints and renders a chart as Helm does, and returns its path.
 var reader = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp(os.Getenv("TEST_BINARIES"), "odometer-helm-*") // dev/up test removes it
 	if err != nil {
@@ -180,8 +180,8 @@ var reader = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// render is what the chart makes with values, the later before the former. An
-// error is what Helm or the types of Kubernetes refuse.
+// render renders the chart with values. Later values override earlier ones. It returns an error if Helm or the
+// types of Kubernetes reject the values or the result.
 func render(t *testing.T, values ...string) (made release, err error) {
 	t.Helper()
 	helm, err := reader()
@@ -202,7 +202,7 @@ func render(t *testing.T, values ...string) (made release, err error) {
 	return made, json.Unmarshal(out, &made)
 }
 
-// forEachRelease tries the chart as it is installed with little, with everything, and closed.
+// forEachRelease renders the chart with the values smallest, everything and closed, and runs try for each.
 func forEachRelease(t *testing.T, try func(t *testing.T, made release)) {
 	t.Helper()
 	for name, values := range map[string][]string{"smallest": {smallest}, "everything": {smallest, everything}, "closed": {smallest, closed}} {
@@ -230,7 +230,7 @@ func TestChartConfinesEveryContainer(t *testing.T) {
 			require.False(t, *pod.AutomountServiceAccountToken, o.Metadata.Name)
 			require.False(t, pod.HostNetwork || pod.HostPID || pod.HostIPC, o.Metadata.Name)
 			require.True(t, pod.SecurityContext.RunAsNonRoot, o.Metadata.Name)
-			require.Equal(t, 65532, pod.SecurityContext.RunAsUser, o.Metadata.Name) // the Dockerfile's
+			require.Equal(t, 65532, pod.SecurityContext.RunAsUser, o.Metadata.Name) // as in the Dockerfile
 			require.Equal(t, 65532, pod.SecurityContext.RunAsGroup, o.Metadata.Name)
 			require.Equal(t, "RuntimeDefault", pod.SecurityContext.SeccompProfile.Type, o.Metadata.Name)
 			require.Empty(t, pod.InitContainers, o.Metadata.Name)
@@ -251,7 +251,7 @@ func TestChartConfinesEveryContainer(t *testing.T) {
 	})
 }
 
-// chartSecrets are the variables whose values no manifest may have.
+// chartSecrets lists the environment variables with secret values, which no manifest may contain.
 var chartSecrets = []string{"DATABASE_URL", "ODOMETER_SECRET", "ODOMETER_ENCRYPTION_KEYS", "REDIS_URL", "TEMPORAL_API_KEY"}
 
 func TestChartTakesSecretsByReference(t *testing.T) {
@@ -281,10 +281,10 @@ func TestChartTakesSecretsByReference(t *testing.T) {
 	})
 }
 
-// readBy are the variables that a process asks for.
+// readBy returns the environment variables that a process reads.
 func readBy(t *testing.T, process string) map[string]bool {
 	t.Helper()
-	read := map[string]bool{"GOMEMLIMIT": true, "GOGC": true} // Go's own
+	read := map[string]bool{"GOMEMLIMIT": true, "GOGC": true} // read by the Go runtime
 	err := run(t.Context(), []string{process}, func(name string) string {
 		read[name] = true
 		return ""
@@ -297,7 +297,7 @@ func readBy(t *testing.T, process string) map[string]bool {
 	return read
 }
 
-// asked keeps what Temporal's configuration asks for.
+// asked records the environment variables that Temporal's configuration reads.
 type asked map[string]bool
 
 func (asked) Environ() []string { return nil }
@@ -364,7 +364,7 @@ func TestChartSetsWhatTheBinaryReads(t *testing.T) {
 	}
 	for name := range known {
 		if !strings.HasPrefix(name, "TEMPORAL_") {
-			ours := set[name] && !slices.Contains([]string{"EVENT_RETENTION", "LOG_LEVEL", "TRUSTED_PROXIES", "CALLS_PER_MINUTE", "GOMEMLIMIT"}, name) // everything's env
+			ours := set[name] && !slices.Contains([]string{"EVENT_RETENTION", "LOG_LEVEL", "TRUSTED_PROXIES", "CALLS_PER_MINUTE", "GOMEMLIMIT"}, name) // in the env of everything
 			require.NotEqual(t, ours, slices.Contains(allowed, name), "%s is either the chart's or may be in env", name)
 		}
 		if temporal.MatchString(name) {
@@ -456,7 +456,8 @@ func TestChartPreparesTheNamespaceIfItsValuesSay(t *testing.T) {
 	require.Len(t, containers[1].Env, len(of(containers[1])), "it is given no database and no secret of Odometer")
 }
 
-// TestChartSelectsItsPods: a selector that selects nothing, or pods of the other process, is valid too.
+// TestChartSelectsItsPods checks the pods that each selector matches. A selector that matches no pods, or pods
+// of another process, is also valid.
 func TestChartSelectsItsPods(t *testing.T) {
 	t.Parallel()
 	forEachRelease(t, func(t *testing.T, made release) {
@@ -539,7 +540,7 @@ func TestChartRefusesWhatCannotBeMeant(t *testing.T) {
 		`baseURL: https://example.com/odometer`: "baseURL",
 		`image: { repository: "" }`:             "repository",
 		`image: { tag: latest }`:                "image.tag must be an exact version",
-		`image: { tag: "" }`:                    "image.tag must be an exact version", // until a release
+		`image: { tag: "" }`:                    "image.tag must be an exact version", // before the first release
 		`image: { digest: sha256:12 }`:          "digest",
 		`temporal: { address: "" }`:             "address",
 		`temporal: { namespace: "" }`:           "namespace",
@@ -571,8 +572,8 @@ func TestChartTakesTheValuesOfTheDocumentation(t *testing.T) {
 	require.True(t, secret)
 }
 
-// TestChartIsOfTheRelease: appVersion is the newest release in the changelog, and
-// where there is none what `odometer version` prints then.
+// TestChartIsOfTheRelease checks that appVersion is the newest release in the changelog. Before the first
+// release, appVersion is "(devel)", as in the output of `odometer version`.
 func TestChartIsOfTheRelease(t *testing.T) {
 	t.Parallel()
 	want := "(devel)"

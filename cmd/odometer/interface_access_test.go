@@ -20,7 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// sign makes a client that signs its requests.
+// sign returns a client that signs its requests.
 func sign(t testing.TB, url, tenant, secret string, at time.Time) *client.ClientWithResponses {
 	t.Helper()
 	c, err := client.NewClientWithResponses(url, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
@@ -169,7 +169,7 @@ func rateLimit(t *testing.T, r running) {
 	require.Positive(t, seconds)
 	require.LessOrEqual(t, seconds, 60)
 	require.Equal(t, "0", a.HTTPResponse.Header.Get("X-RateLimit-Remaining"))
-	list, err := o.ListMetersWithResponse(t.Context(), nil) // only events are limited
+	list, err := o.ListMetersWithResponse(t.Context(), nil) // the limit applies only to requests with events
 	require.NoError(t, err)
 	require.Equal(t, 200, list.StatusCode())
 

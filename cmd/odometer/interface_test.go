@@ -15,20 +15,19 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// The names and numbers that are hardest to carry unchanged.
+// A name and a number that are hard to transfer unchanged.
 const (
 	awkward = `a/b ?#%é`
 	precise = "123456789012345678.123456789012"
 )
 
-// running is two replicas and a worker, known by nothing but their base URLs.
+// running is a system with two replicas of the API and a worker. Tests know the replicas only by their base URLs.
 type running struct {
 	system   *proc.System
 	replicas []string
 }
 
-// owner is all that a user of the service is given: a base URL, a tenant's id
-// and its admin key.
+// owner contains everything that a user of the service gets: a base URL, a tenant's id and its admin key.
 type owner struct {
 	*client.ClientWithResponses
 	url, tenant, key string
@@ -40,14 +39,13 @@ func (r running) owner(t testing.TB) owner {
 	return owner{dial(t, r.replicas[0], key), r.replicas[0], id, key}
 }
 
-// at is the same owner at another replica.
+// at returns the same owner at another replica.
 func (o owner) at(t testing.TB, url string) owner {
 	t.Helper()
 	return owner{dial(t, url, o.key), url, o.tenant, o.key}
 }
 
-// TestTheInterface holds running processes to everything that users of the
-// service were promised, section by section.
+// TestTheInterface checks that running processes keep the promises to users of the service, section by section.
 func TestTheInterface(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t)})
@@ -64,10 +62,9 @@ func TestTheInterface(t *testing.T) {
 	}
 }
 
-// requireShape holds a JSON text to a template: every name of the template is
-// there, with a value of the kind that the template names ("string", "number",
-// "integer", "boolean", "object", "time", each with a "?" where null is an answer
-// too), or of the same shape, for objects and every item of an array.
+// requireShape compares a JSON text with a template. The text must contain every name of the template. A string
+// in the template is the kind of the value: "string", "number", "integer", "boolean", "object" or "time". A kind
+// with a "?" also allows null. Objects, and every item of an array, must have the shape in the template.
 func requireShape(t testing.TB, template string, text []byte) {
 	t.Helper()
 	var want, got any

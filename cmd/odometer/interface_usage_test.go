@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
-// send sends one event and returns its result.
+// send sends an event and returns its result.
 func (o owner) send(t testing.TB, e client.Event) client.IngestResult {
 	t.Helper()
 	a, err := o.IngestEventWithResponse(t.Context(), e)
@@ -34,7 +34,7 @@ func (o owner) total(t testing.TB, customer string) string {
 	return a.JSON200.Total.String()
 }
 
-// meter makes a meter of the event type call.
+// meter creates a meter of the event type call.
 func (o owner) meter(t testing.TB, groupBy ...string) client.Meter {
 	t.Helper()
 	a, err := o.CreateMeterWithResponse(t.Context(), nil, client.CreateMeter{Slug: "calls", EventType: "call", GroupBy: &groupBy})
@@ -47,12 +47,12 @@ func (o owner) meter(t testing.TB, groupBy ...string) client.Meter {
 func events(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)
-	a, err := o.IngestEventWithResponse(t.Context(), client.Event{EventType: "call", CustomerId: awkward}) // the value is 1, the time now
+	a, err := o.IngestEventWithResponse(t.Context(), client.Event{EventType: "call", CustomerId: awkward}) // by default, the value is 1 and the time is now
 	require.NoError(t, err)
 	requireShape(t, `{"accepted":"integer","rejected":"integer"}`, a.Body)
 	require.Equal(t, client.IngestResult{Accepted: 1, Warnings: []string{}, Errors: []client.IngestError{}}, *a.JSON200)
 	require.Equal(t, "1", o.total(t, awkward))
-	found, err := o.GetCustomerWithResponse(t.Context(), awkward) // made by its first event
+	found, err := o.GetCustomerWithResponse(t.Context(), awkward) // created by its first event
 	require.NoError(t, err)
 	require.Equal(t, 200, found.StatusCode())
 
@@ -95,8 +95,7 @@ func repeats(t *testing.T, r running) {
 	require.Equal(t, "7", o.total(t, awkward))
 }
 
-// batchesAtOnce sends the same keys from many clients to two replicas at the
-// same time.
+// batchesAtOnce sends the same keys concurrently from many clients to two replicas.
 func batchesAtOnce(t *testing.T, r running) {
 	o := r.owner(t)
 	o.meter(t)
@@ -121,7 +120,7 @@ func batchesAtOnce(t *testing.T, r running) {
 	}
 }
 
-// monthStart is in the current period, which is what usage covers by default.
+// monthStart returns the start of the current month. By default, usage covers the current month.
 func monthStart() time.Time {
 	now := time.Now().UTC()
 	return time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -189,7 +188,7 @@ func usagePages(t *testing.T, r running) {
 		if token = a.JSON200.NextPageToken; token == nil {
 			break
 		}
-		late := start.Add(time.Minute) // in a window that was read
+		late := start.Add(time.Minute) // in a window that was already read
 		o.send(t, client.Event{EventType: "call", CustomerId: awkward, Timestamp: &late})
 	}
 	require.Len(t, seen, 10)
@@ -212,7 +211,7 @@ func comparison(t *testing.T, r running) {
 	require.Equal(t, client.Comparison{CurrentTotal: "1", PreviousTotal: "3", Delta: "-2", PercentChange: "-66.67"}, *a.JSON200)
 }
 
-// digits asks for the same number in every answer that can hold it.
+// digits reads the same number in every answer that can contain it.
 func digits(t *testing.T, r running) {
 	o, ctx := r.owner(t), t.Context()
 	o.meter(t)
@@ -275,7 +274,7 @@ func exportJSON(t *testing.T, r running) {
 	require.Len(t, seen, 3)
 }
 
-// csv exports a customer as CSV.
+// csv exports a customer's usage as CSV and returns the rows.
 func (o owner) csv(t testing.TB, customer string, check func(*http.Response)) [][]string {
 	t.Helper()
 	format := client.ExportUsageParamsFormat("csv")

@@ -21,8 +21,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestDrillMemoryStaysBoundedWhenAnswersAreNotRead leaves the answers of 250 requests in
-// the API: small pages of large items, with texts that JSON escapes.
+// TestDrillMemoryStaysBoundedWhenAnswersAreNotRead sends 250 requests and reads only 64 bytes of each answer. The
+// answers are small pages of large items, with texts that JSON escapes.
 func TestDrillMemoryStaysBoundedWhenAnswersAreNotRead(t *testing.T) {
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: unreachable})
@@ -91,8 +91,8 @@ func everyPage(t *testing.T, address, key string) (ids []string) {
 	}
 }
 
-// TestDrillMemoryStaysBoundedWithLargeGroups has the past of meters with 10,000 large
-// groups counted, and then reads the groups.
+// TestDrillMemoryStaysBoundedWithLargeGroups creates meters with 10,000 large groups, waits until the earlier
+// events are counted, and then reads groups.
 func TestDrillMemoryStaysBoundedWithLargeGroups(t *testing.T) {
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS")})
@@ -141,8 +141,8 @@ func TestDrillMemoryStaysBoundedWithLargeGroups(t *testing.T) {
 	}
 }
 
-// TestDrillMemoryStaysBoundedWithManyMetersAndProperties sends 24 batches at once, each
-// event of which is a new group of twenty meters.
+// TestDrillMemoryStaysBoundedWithManyMetersAndProperties sends 24 batches concurrently. Each event has a new
+// group in each of twenty meters.
 func TestDrillMemoryStaysBoundedWithManyMetersAndProperties(t *testing.T) {
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: unreachable})
@@ -172,7 +172,7 @@ func TestDrillMemoryStaysBoundedWithManyMetersAndProperties(t *testing.T) {
 	requireMemory(t, api, proc.MostOfAPI, "24 batches at once of 20 meters and 5 properties")
 }
 
-// manyGroups is a batch of 1,000 events whose properties no other event has.
+// manyGroups returns a batch of 1,000 events. No two events of all batches have the same properties.
 func manyGroups(batch int) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"events":[`)

@@ -22,12 +22,12 @@ func redisURL(t testing.TB) string {
 	return url
 }
 
-// TestTwoReplicasLetExactlyTheLimitThrough also when one of them is killed and
-// comes back.
+// TestTwoReplicasLetExactlyTheLimitThrough checks that two replicas together accept exactly the limit, although
+// one of the replicas is killed and restarted.
 func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
-	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redisURL(t) + "?read_timeout=1m"}}) // whatever else the machine does
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redisURL(t) + "?read_timeout=1m"}}) // so that reads do not time out on a busy machine
 	_, key := system.LimitedTenant(t, 1000)
 	replicas := []*proc.Process{system.API(t), system.API(t)}
 	var accepted, limited atomic.Int64

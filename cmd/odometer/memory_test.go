@@ -41,8 +41,8 @@ func batch(events int, properties string) []byte {
 	return b.Bytes()
 }
 
-// TestDrillMemoryStaysBoundedWhenNothingCanBeStored sends as much as 64 clients can
-// to an API whose database is locked: with a key, signed, and signed by a stranger.
+// TestDrillMemoryStaysBoundedWhenNothingCanBeStored sends as many requests as 64 clients can while the table of
+// events is locked. The requests have a key, a valid signature, or a forged signature.
 func TestDrillMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
@@ -76,7 +76,7 @@ func requireMemory(t *testing.T, of *proc.Process, most int64, during string) {
 	require.LessOrEqual(t, peak, most, during)
 }
 
-// flood sends each body from 64 clients for a while.
+// flood sends each body from 64 clients for two seconds.
 func flood(t *testing.T, api *proc.Process, bodies map[string][]byte, expected []int, authorize func(*http.Request, []byte)) {
 	t.Helper()
 	var statuses sync.Map
@@ -120,8 +120,8 @@ func signed(tenant, secret string) func(*http.Request, []byte) {
 	}
 }
 
-// post returns the status, or 0 where the server closed the connection under
-// a body that it refused.
+// post sends a batch and returns the status. It returns 0 if the server closed the connection while it refused
+// the body.
 func post(t *testing.T, url string, body []byte, authorize func(*http.Request, []byte)) int {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/events/batch", bytes.NewReader(body))
 	if err != nil {
@@ -169,6 +169,6 @@ func TestDrillMemoryStaysBoundedDuringALargeExport(t *testing.T) {
 		n++
 	}
 	require.NoError(t, lines.Err())
-	require.Equal(t, rows+1, n) // one a line, and the last of the frame
+	require.Equal(t, rows+1, n) // one event per line, and the last line of the frame
 	requireMemory(t, api, proc.MostOfAPI, "a million events in one page")
 }

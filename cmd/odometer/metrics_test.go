@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// watched is a system whose worker says how it is, and a customer with usage.
+// watched is a system with an API and a worker. Tests read the metrics of the worker.
 type watched struct {
 	*testing.T
 	key         string
@@ -30,7 +30,7 @@ func watch(t *testing.T, zone string, env ...string) *watched {
 	return watchAt(t, zone, nil, env...)
 }
 
-// watchAt is watch with processes whose clock the test sets.
+// watchAt is like watch, for processes with the given clock.
 func watchAt(t *testing.T, zone string, clock *proc.Clock, env ...string) *watched {
 	_, address := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: address, TemporalAddress: temporalAddress(t), Clock: clock, Env: env})
@@ -48,7 +48,7 @@ func watchAt(t *testing.T, zone string, clock *proc.Clock, env ...string) *watch
 	return w
 }
 
-// quiet keeps the SDK's own log out of the test's.
+// quiet discards the log of the Temporal SDK.
 type quiet struct{}
 
 func (quiet) Debug(string, ...any) {}
@@ -63,7 +63,8 @@ func (w *watched) call(want int, method, path, body string) string {
 	return text
 }
 
-// sync has a customer synced, well or not; a call waits for that only some seconds.
+// sync requests a sync of a customer and waits until it ends, with any outcome. It polls, because the request
+// waits only some seconds.
 func (w *watched) sync(customer string) {
 	w.Helper()
 	r := replicas{T: w.T, apis: []*proc.Process{w.api}, key: w.key}
@@ -94,7 +95,7 @@ func (w *watched) folded() {
 	})
 }
 
-// metric is what the worker says of a series, as text; "": nothing.
+// metric returns the value of a series in the worker's metrics as text, or "" if the series is missing.
 func (w *watched) metric(series string) string {
 	w.Helper()
 	_, text := call(w.T, "GET", w.worker.MetricsURL, "", "")
@@ -121,7 +122,8 @@ func (w *watched) discrepancies() (list []map[string]any) {
 	return page.Data
 }
 
-// In Kathmandu local hours begin at :15 of UTC's.
+// TestAWrongTotalIsShownUntilItIsRight uses the timezone of Kathmandu, where local hours begin at :15 of the UTC
+// hours.
 func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "Asia/Kathmandu")

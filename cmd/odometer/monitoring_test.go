@@ -53,7 +53,7 @@ func TestEachAlertHasSteps(t *testing.T) {
 	require.Equal(t, alerts, explained)
 }
 
-// grafana is what the dashboard's file has of its panels.
+// grafana contains the fields of the dashboard's file that the tests check.
 type grafana struct {
 	SchemaVersion int
 	Templating    struct {
@@ -77,7 +77,7 @@ func dashboardOfGrafana(t *testing.T) (dashboard grafana) {
 	return dashboard
 }
 
-// Grafana is in no archive of Debian's: this is as much as can be told without it.
+// TestTheDashboardsPanelsAreWhole checks the dashboard without Grafana, because no archive of Debian has Grafana.
 func TestTheDashboardsPanelsAreWhole(t *testing.T) {
 	t.Parallel()
 	dashboard := dashboardOfGrafana(t)
@@ -111,8 +111,7 @@ func TestTheDashboardsPanelsAreWhole(t *testing.T) {
 	}
 }
 
-// TestPrometheusHasWhatAlertsAndDashboardRead scrapes an API and a worker after some
-// work, part of it in vain.
+// TestPrometheusHasWhatAlertsAndDashboardRead scrapes an API and a worker after some work, part of which fails.
 func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC")
@@ -123,7 +122,7 @@ func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	w.call(200, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, provider.URL, secret))
 	w.call(201, "POST", "/v1/webhooks", fmt.Sprintf(`{"url":%q,"event_types":["sync.failed"]}`, fails.URL))
 	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":2.5}`)
-	p.scraped(`odometer_syncs_total{outcome="failed"}`) // what comes next has to be an increase
+	p.scraped(`odometer_syncs_total{outcome="failed"}`) // so that the next failure is an increase
 	status, text := call(t, "POST", provider.URL+"/behave", "", `{"status":410,"times":1}`)
 	require.Less(t, status, 300, text)
 	w.sync("acme")
@@ -158,7 +157,7 @@ func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	}
 }
 
-// prometheus is a server that scrapes a system and has our alerts.
+// prometheus is a Prometheus server that scrapes a system and evaluates the alerts of docs/monitoring.
 type prometheus struct {
 	*testing.T
 	url string
@@ -181,7 +180,8 @@ scrape_configs: [{job_name: odometer, static_configs: [{targets: [%q, %q]}]}]
 	return prometheus{t, "http://" + address}
 }
 
-// serve runs a server that dev/up setup installs until the test ends; where that fails, it shows what the server said.
+// serve runs a server, which dev/up setup installs, until the test ends. If the test fails, serve logs the
+// server's output.
 func serve(t *testing.T, name string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -207,7 +207,7 @@ func (p prometheus) get(path string, data any) {
 	require.NoError(p, json.Unmarshal([]byte(text), &answer))
 }
 
-// scraped waits until the expression has a value.
+// scraped waits until Prometheus returns a value for the expression.
 func (p prometheus) scraped(expression string) {
 	p.Helper()
 	dbtest.Eventually(p.T, func() error {

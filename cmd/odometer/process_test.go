@@ -18,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
-// call makes one request; status 0 means that no answer came.
+// call sends a request. Status 0 means that no complete answer arrived.
 func call(t *testing.T, method, url, key, body string) (status int, answer string) {
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -46,7 +46,7 @@ type replicas struct {
 	key  string
 }
 
-// send repeats a request, each time through any of the replicas, until it is answered.
+// send repeats a request, each time to a random replica, until it is answered with a status below 500.
 func (r *replicas) send(method, path, body string) (status int, answer string) {
 	r.Helper()
 	dbtest.Eventually(r, func() error {
@@ -66,7 +66,8 @@ func (r *replicas) must(method, path, body string) (answer string) {
 	return answer
 }
 
-// newReceiver is one of webhooks, that verifies them with the secret, until the test ends.
+// newReceiver starts a receiver of webhooks, which runs until the test ends. The receiver verifies signatures
+// with the returned secret.
 func newReceiver(t *testing.T) (server *httptest.Server, secret string) {
 	t.Helper()
 	secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
@@ -75,8 +76,8 @@ func newReceiver(t *testing.T) (server *httptest.Server, secret string) {
 	return server, secret
 }
 
-// load sends keyed events from many clients until the context of the test or
-// until is over, and returns which keys were accepted and which were sent.
+// load sends events with keys from 16 clients, and returns the accepted keys and the sent keys. A client stops
+// when the channel is closed or a request gets no answer.
 func load(t *testing.T, url, key string, until <-chan struct{}) (accepted, sent map[string]bool) {
 	accepted, sent = make(map[string]bool), make(map[string]bool)
 	var mu sync.Mutex
@@ -138,7 +139,8 @@ func TestDrillWhatWasAcceptedOutlivesAKill(t *testing.T) {
 	requireAcceptedSurvive(t, (*proc.Process).Kill)
 }
 
-// requireAcceptedSurvive ends an API under load, and requires that no accepted event is lost and no repeat counts twice.
+// requireAcceptedSurvive ends an API under load. It requires that no accepted event is lost and no repeat counts
+// twice.
 func requireAcceptedSurvive(t *testing.T, end func(*proc.Process, testing.TB)) (accepted, kept map[string]bool) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
@@ -170,7 +172,7 @@ func requireAcceptedSurvive(t *testing.T, end func(*proc.Process, testing.TB)) (
 	}
 
 	api.Start(t)
-	for id := range sent { // clients repeat what they are not sure of
+	for id := range sent { // clients repeat requests with an unknown outcome
 		if !accepted[id] {
 			status, body := call(t, "POST", api.URL+"/v1/events", key, event(id))
 			require.Equal(t, http.StatusOK, status, body)

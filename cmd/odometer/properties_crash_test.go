@@ -39,8 +39,8 @@ type recountedMeter struct {
 	inSQL      countedInSQL
 }
 
-// earlyMeters count from the first event, and lateMeters when half of the events are stored. The
-// last one of lateMeters is another definition of an early one.
+// earlyMeters count from the first event. lateMeters are defined when about half of the events are stored. The
+// last one of lateMeters is another definition of the last one of earlyMeters.
 var (
 	earlyMeters = []recountedMeter{
 		{"input", reference.Definition{Aggregation: "sum", ValueProperty: "usage.prompt_tokens", GroupBy: []string{"model"}}, countedInSQL{
@@ -91,19 +91,19 @@ type recountedEvent struct {
 	properties string
 }
 
-// recount is one run of the drill.
+// recount is a run of the drill.
 type recount struct {
 	*testing.T
 	events, kills int
-	start         time.Time // the drill's, from which all timestamps follow
+	start         time.Time // of the drill; all timestamps are relative to it
 	key, service  string
-	next          atomic.Int64 // batch
+	next          atomic.Int64 // number of the next batch
 	stored        atomic.Int64 // events in answered batches, without repeats
 	retries       atomic.Int64
 }
 
-// event returns the event with a number, which is the same in each call. 5 % of all events are of
-// the previous month, and 1 % have a value that is not usable.
+// event returns the event with number n, which is the same in each call. 5 % of all events are of the previous
+// month, and 1 % have a value that is not usable.
 func (r *recount) event(n int) recountedEvent {
 	random := rand.New(rand.NewPCG(uint64(n), 1))
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
@@ -143,7 +143,7 @@ func (r *recount) isLate(e recountedEvent) bool {
 	return e.customer%2 == 0 && !e.at.Before(start) && e.at.Before(end)
 }
 
-// batch returns the body of a batch, with a repeat of an earlier event after one in 20.
+// batch returns the body of a batch. After one in 20 events, it repeats an earlier event.
 func (r *recount) batch(n int) []byte {
 	random := rand.New(rand.NewPCG(uint64(n), 2))
 	var events []map[string]any
@@ -169,7 +169,7 @@ func (r *recount) batch(n int) []byte {
 
 func customerName(n int) string { return fmt.Sprint("customer-", n) }
 
-// send sends batches until none is left, and each one until it is answered.
+// send sends batches until none is left, and repeats each batch until it is answered.
 func (r *recount) send() {
 	for {
 		n := int(r.next.Add(1)) - 1
@@ -229,9 +229,9 @@ func (r *recount) define(m recountedMeter) {
 	r.set("POST", "/v1/meters", fields, http.StatusCreated)
 }
 
-// TestDrillMetersOverPropertiesEqualARecount sends events with repeats, late events and unusable
-// values while API and worker are killed again and again, and meters are created and changed. At
-// the end, all rollups and totals equal a recount in SQL and the reference.
+// TestDrillMetersOverPropertiesEqualARecount sends events with repeats, late events and unusable values.
+// Meanwhile, the API and the worker are killed repeatedly, and meters are created and changed. At the end, all
+// rollups and totals equal a recount in SQL and the reference.
 func TestDrillMetersOverPropertiesEqualARecount(t *testing.T) {
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: temporalAddress(t)})
@@ -294,7 +294,7 @@ func sizeOf(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// closePreviousMonth closes it for customers with even numbers, as the worker closes a period:
+// closePreviousMonth closes the previous month for customers with even numbers, as the worker closes a period:
 // under the tenant's lock, with a new epoch.
 func (r *recount) closePreviousMonth(conn *pgx.Conn) {
 	r.Helper()
@@ -323,7 +323,7 @@ type usageRow struct {
 	group           string
 }
 
-// usageSums are the figures of a row. Sums are in units of 10^-12.
+// usageSums contains the figures of a row. Sums are in units of 10^-12.
 type usageSums struct {
 	sum, lateSum     big.Int
 	count, lateCount int64
@@ -422,7 +422,7 @@ func (r *recount) rollups(conn *pgx.Conn, meters []recountedMeter) map[usageRow]
 	return found
 }
 
-// differences returns the first rows that differ.
+// differences describes at most ten rows that differ.
 func differences(want, found map[usageRow]*usageSums) (rows []string) {
 	for row, sums := range want {
 		if other := found[row]; other == nil || other.String() != sums.String() {

@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// block is a fenced block of a page. Mark is the comment before it: "run" for a shell block to
-// run, "file" for the content of a file. Without a mark, it shows what the block before it prints.
+// block is a fenced block of a page. Mark is the comment before it: "run" for a shell block to run, "file" for
+// the content of a file. A block without a mark shows the output of the block before it.
 type block struct{ Mark, Name, Text string }
 
 var fenced = regexp.MustCompile("(?s)(?:<!-- (file|run): (\\S+) -->\n)?```\\w+\n(.*?)```\n")
@@ -60,8 +60,8 @@ func runScript(t *testing.T, script string, files []block, env ...string) string
 	return string(out)
 }
 
-// clients returns a copy of the repository with the clients alone, so that installing one changes
-// nothing in the repository.
+// clients copies the clients of the repository to a new folder and returns its path, so that installing a
+// client changes nothing in the repository.
 func clients(t *testing.T) string {
 	t.Helper()
 	checkout := t.TempDir()
@@ -71,8 +71,7 @@ func clients(t *testing.T) string {
 	return checkout
 }
 
-// TestEachQuickstartEndsWithTheBill runs the blocks of docs/quickstart.md, each
-// language's for a tenant of its own.
+// TestEachQuickstartEndsWithTheBill runs the blocks of docs/quickstart.md, each with its own tenant.
 func TestEachQuickstartEndsWithTheBill(t *testing.T) {
 	t.Parallel()
 	all := blocks(t, "../../docs/quickstart.md")
@@ -99,9 +98,8 @@ func TestEachQuickstartEndsWithTheBill(t *testing.T) {
 	}
 }
 
-// TestEachGuidePrintsWhatItShows runs the blocks of each page of docs/guides in one shell, in
-// their order, for a tenant of the page's own. The blocks of the index come first: they
-// define the functions that the pages use.
+// TestEachGuidePrintsWhatItShows runs the blocks of each page of docs/guides in order, in one shell and with one
+// tenant per page. The blocks of the index run first, because they define the functions that the pages use.
 func TestEachGuidePrintsWhatItShows(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/guides/*.md")
@@ -140,7 +138,7 @@ func TestEachGuidePrintsWhatItShows(t *testing.T) {
 	}
 }
 
-// guideScript is the blocks that run, each with its place in front of its output.
+// guideScript returns a script of the blocks that run. It prints the index of each block before its output.
 func guideScript(all []block) string {
 	var script strings.Builder
 	for i, b := range all {
@@ -151,9 +149,9 @@ func guideScript(all []block) string {
 	return script.String()
 }
 
-// requireShown checks that each block without a mark is in the output of the block before it:
-// of its text, "…" stands for anything, and white space does not count. An error of the API is
-// an answer that a page shows.
+// requireShown checks that the output of each block that runs contains the block without a mark after it. In the
+// text of that block, "…" stands for anything, and white space does not count. The output may contain an error
+// of the API only if the page shows an error.
 func requireShown(t *testing.T, all []block, printed string) {
 	t.Helper()
 	outputs := strings.Split(printed, "--- block ")[1:]

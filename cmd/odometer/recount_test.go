@@ -24,11 +24,11 @@ func awaitBackfills(t testing.TB, conn *pgx.Conn) {
 	})
 }
 
-// countedInSQL is the definition of a meter as expressions over the columns of events. Events with
-// a null value are not counted.
+// countedInSQL is the definition of a meter as expressions over the columns of events. Events with a null value
+// are not counted.
 type countedInSQL struct{ value, filter, group string }
 
-// usableInSQL returns the value that meters count of a property, and null if it is not usable.
+// usableInSQL creates a function that returns the value of a property for meters, or null if it is not usable.
 const usableInSQL = `
 	create or replace function pg_temp.usable(property jsonb) returns numeric language sql immutable as $$
 	  select case when abs(n) < 1e18 then round(n, 12) end
@@ -38,8 +38,8 @@ const usableInSQL = `
 	  end) numbers (n)
 	$$`
 
-// requireRecounted compares all rollups of a meter, by customer and for the tenant, with a recount
-// of the stored events in SQL. Usage is late if the period of the event was closed before.
+// requireRecounted compares all rollups of a meter, by customer and for the tenant, with a recount of the stored
+// events in SQL. Usage is late if the period of the event was closed before the event was ingested.
 func requireRecounted(t testing.TB, conn *pgx.Conn, slug string, c countedInSQL) {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), usableInSQL)

@@ -22,8 +22,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reserving reserves usage of customers with a hard quota, and settles, extends, releases or leaves
-// the reservations, through three replicas of the API that are killed again and again.
+// reserving reserves usage of customers with a hard quota, and settles, extends, releases or leaves the
+// reservations. It uses three replicas of the API, which are killed repeatedly.
 type reserving struct {
 	*replicas
 
@@ -32,14 +32,14 @@ type reserving struct {
 	limit      int64 // of each customer, which these operations reach
 
 	mu      sync.Mutex
-	settled map[string]int64 // the usage that was settled, by customer
+	settled map[string]int64 // settled usage by customer
 }
 
 const reservingCustomers = 10
 
-// TestDrillReservationsStayWithinTheLimit makes RESERVATIONS operations, or 6,000. Customers with
-// an even number never let a reservation expire: their usage and reservations are within the limit
-// at any time. What is settled is counted once, whatever is killed and repeated.
+// TestDrillReservationsStayWithinTheLimit makes RESERVATIONS operations, or 6,000. Reservations of customers
+// with an even number do not expire. The usage and reservations of these customers are within the limit at any
+// time. Settled usage is counted once, even if replicas are killed and requests are repeated.
 func TestDrillReservationsStayWithinTheLimit(t *testing.T) {
 	const servers, callers = 3, 24
 	_, url := dbtest.Fresh(t)
@@ -142,7 +142,7 @@ func (r *reserving) use(id string) {
 		return // the limit is reached
 	}
 	if status == http.StatusConflict && mayExpire {
-		return // it is expired since an answer was lost
+		return // an answer was lost, and the reservation has expired since
 	}
 	require.Equal(r, http.StatusCreated, status, body)
 	path := "/v1/quotas/reservations/" + id
@@ -159,7 +159,7 @@ func (r *reserving) use(id string) {
 	}
 }
 
-// settle settles a reservation twice at once.
+// settle settles a reservation twice concurrently.
 func (r *reserving) settle(path, customer string, value int64) {
 	event := fmt.Sprintf(`{"events":[{"event_type":"call","customer_id":%q,"value":%d}]}`, customer, value)
 	var twice sync.WaitGroup
@@ -177,7 +177,7 @@ func (r *reserving) settle(path, customer string, value int64) {
 	r.settled[customer] += value
 }
 
-// send counts the requests.
+// send counts an operation and sends the request.
 func (r *reserving) send(method, path, body string) (status int, answer string) {
 	r.Helper()
 	r.operations.Add(1)

@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestDrillMemoryStaysBoundedWhileManySignIn tries passwords from more addresses
-// than any limit knows, while others ingest.
+// TestDrillMemoryStaysBoundedWhileManySignIn tries passwords from more addresses than any limit keeps, while
+// other clients ingest.
 func TestDrillMemoryStaysBoundedWhileManySignIn(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"TRUSTED_PROXIES=127.0.0.0/8"}})
@@ -46,7 +46,7 @@ func TestDrillMemoryStaysBoundedWhileManySignIn(t *testing.T) {
 	requireMemory(t, api, proc.MostOfAPI, fmt.Sprintf("%d attempts", tried.Load()))
 }
 
-// signIn fails to, as another person at another address each time.
+// signIn tries a wrong password. Each n stands for another account and another address.
 func signIn(t *testing.T, url string, n int64) int {
 	body := fmt.Appendf(nil, `{"email":"a%d@example.com","password":"not a password"}`, n)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/auth/login", bytes.NewReader(body))

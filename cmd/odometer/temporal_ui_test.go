@@ -32,12 +32,12 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// protectedUI is Temporal's UI behind nginx as docs/operating/temporal.md has it.
+// protectedUI is Temporal's UI behind nginx, with the configuration of docs/operating/temporal.md.
 type protectedUI struct {
 	*testing.T
 	folder  string
 	trusted *x509.CertPool
-	ports   map[string]string // where those of the docs are
+	ports   map[string]string // addresses, by the ports in the docs
 }
 
 const protectedHost = "temporal.example.com"
@@ -78,7 +78,7 @@ func (p *protectedUI) write(name, text string) {
 	require.NoError(p, os.WriteFile(filepath.Join(p.folder, name), []byte(text), 0o600))
 }
 
-// certify makes a certificate of the host's.
+// certify creates a certificate of protectedHost and adds it to the trusted ones.
 func (p *protectedUI) certify() {
 	p.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -95,7 +95,7 @@ func (p *protectedUI) certify() {
 	p.write("temporal.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }
 
-// let puts names in a file as htpasswd -B does, each with itself as its password.
+// let writes names to a file as htpasswd -B does. The password of each name is the name itself.
 func (p *protectedUI) let(file string, names ...string) {
 	p.Helper()
 	lines := ""
@@ -119,7 +119,7 @@ func (p *protectedUI) start() {
 	})
 }
 
-// browser is somebody's who trusts the certificates and follows no redirect.
+// browser returns an HTTP client that trusts the certificates and follows no redirect.
 func (p *protectedUI) browser(trusted *x509.CertPool) *http.Client {
 	p.Helper()
 	jar, err := cookiejar.New(nil)
@@ -138,7 +138,8 @@ func (p *protectedUI) browser(trusted *x509.CertPool) *http.Client {
 	return &http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// ask makes a request in somebody's name, "": nobody's, with the token that the UI gave the browser.
+// ask sends a request with the name and password, or without credentials if name is "". It includes the CSRF
+// token that the UI gave the browser.
 func (p *protectedUI) ask(browser *http.Client, name, password, method, path, body string) (status int, answer string) {
 	p.Helper()
 	request, err := http.NewRequestWithContext(p.Context(), method, "https://"+protectedHost+path, strings.NewReader(body))
@@ -160,8 +161,8 @@ func (p *protectedUI) ask(browser *http.Client, name, password, method, path, bo
 	return response.StatusCode, string(text)
 }
 
-// TestTheTemporalUIIsProtectedAsTheDocsSay runs nginx with the configuration that docs/operating/temporal.md
-// shows in front of Temporal's own UI.
+// TestTheTemporalUIIsProtectedAsTheDocsSay runs nginx in front of Temporal's own UI, with the configuration that
+// docs/operating/temporal.md shows.
 func TestTheTemporalUIIsProtectedAsTheDocsSay(t *testing.T) {
 	t.Parallel()
 	p := protectUI(t)

@@ -28,8 +28,8 @@ func TestTheTypeScriptClientKeepsEveryDigit(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestACheckoutOfTheTypeScriptClientIsInstalled copies what git has of it, and
-// imports it from a program elsewhere.
+// TestACheckoutOfTheTypeScriptClientIsInstalled copies the client's files that git does not ignore, and imports
+// the client from a program in another folder.
 func TestACheckoutOfTheTypeScriptClientIsInstalled(t *testing.T) {
 	t.Parallel()
 	checkout, program := t.TempDir(), t.TempDir()

@@ -26,7 +26,7 @@ up: ## the same in the background; returns when everything answers
 down: ## stop it; the data stay
 	@dev/up stop
 
-clean-dev: ## stop it and forget the data
+clean-dev: ## stop it and delete the data
 	@dev/up clean
 
 ##@ See it work

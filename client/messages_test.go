@@ -8,13 +8,14 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// describe returns what a receiver would show of a webhook message.
+// describe returns a text for a webhook message, as a receiver could show it. It returns "" if the type has
+// no text.
 func describe(body []byte) (string, error) {
 	var message client.Message
 	if err := json.Unmarshal(body, &message); err != nil {
 		return "", err
 	}
-	value, err := message.ValueByDiscriminator() // fails for a type of a later version
+	value, err := message.ValueByDiscriminator() // returns an error for a type of a later version
 	if err != nil {
 		return "", err
 	}

@@ -19,25 +19,25 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// quotaService answers like the quota API: one hard quota of the meter calls for each customer.
+// quotaService simulates the quota API with one hard quota for the meter calls. It ignores the customer.
 type quotaService struct {
 	mu       sync.Mutex
 	limit    int64
 	used     int64
 	resetsAt *time.Time
-	held     map[string]int64          // reservations by id
-	settled  map[string][]client.Event // events of settled reservations
+	held     map[string]int64          // amounts of open reservations, by id
+	settled  map[string][]client.Event // events of settled reservations, by id
 	stored   []client.Event            // events sent without a reservation
-	requests []string                  // the last part of each path
-	failures map[string][]int          // statuses to answer next, by the last part of the path
+	requests []string                  // last path segment of each request
+	failures map[string][]int          // next results (a status, or a constant below), by last path segment
 
-	before func(last string) // called before each answer
+	before func(last string) // called before a request is processed
 }
 
 const (
-	noAnswer = 0  // the connection breaks
-	hang     = -1 // there is no answer
-	lost     = -2 // the request is served, and the connection breaks
+	noAnswer = 0  // the connection breaks before the request is processed
+	hang     = -1 // no response until the context ends
+	lost     = -2 // the request is processed, then the connection breaks
 )
 
 func newQuotaService(limit int64) *quotaService {
@@ -197,8 +197,8 @@ func rat(n json.Number) *big.Rat {
 	return r
 }
 
-// quotasOf connects to the service without a network, so that the clock of a synctest bubble
-// can advance.
+// quotasOf returns Quotas that call the service directly, without a network, so that the clock of a
+// synctest bubble can advance.
 func quotasOf(t testing.TB, s *quotaService, onError client.OnError, maxStaleness time.Duration) *client.Quotas {
 	t.Helper()
 	c, err := client.NewClientWithResponses("http://odometer", client.WithHTTPClient(s))
@@ -264,7 +264,7 @@ func TestCheck(t *testing.T) {
 		if s.count("check") != 1 {
 			t.Fatalf("%d requests", s.count("check"))
 		}
-		check(t, q, "2.5") // the cache does not allow it: the service decides
+		check(t, q, "2.5") // exceeds the cached remaining amount, so the service decides
 		if s.count("check") != 2 {
 			t.Fatalf("%d requests", s.count("check"))
 		}
@@ -325,7 +325,7 @@ func TestCheck(t *testing.T) {
 		s := newQuotaService(100)
 		q := quotasOf(t, s, client.OnErrorDeny, time.Hour)
 		check(t, q, "1")
-		s.used = 100 // by others: only the cache allows more
+		s.used = 100 // used by other clients; only the cached answer still allows calls
 		var allowed atomic.Int64
 		allowed.Add(1)
 		var group sync.WaitGroup
@@ -351,7 +351,7 @@ func TestCheck(t *testing.T) {
 			q := quotasOf(t, s, client.OnErrorDeny, time.Hour)
 			var group sync.WaitGroup
 			s.before = func(string) { time.Sleep(time.Second) }
-			for range 4 { // all are sent before the first answer
+			for range 4 { // all requests are sent before the first response
 				group.Go(func() { check(t, q, "2") })
 			}
 			group.Wait()
@@ -393,7 +393,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// usage reserves 5 calls.
+// usage returns a request to reserve 5 calls.
 func usage() client.Reserve {
 	return client.Reserve{Customer: "acme", Amounts: []client.QuotaAmount{{Meter: "calls", Amount: "5"}}}
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// service answers like the Events API, after doing what script says: one step
-// a request, the last one for ever.
+// service simulates the Events API. Each request that passes the checks of most and refused runs the next
+// step of script. The last step is repeated. A step can write the response itself.
 type service struct {
 	mu     sync.Mutex
 	script []func(http.ResponseWriter) (handled bool)
-	seen   map[string]int // keys, and how often each came
+	seen   map[string]int // number of times that each idempotency key was received
 	sizes  []int
-	most   int // events a request may have
+	most   int // maximum number of events in a request; 0: no limit
 
-	refused string // the customer of whom no event is taken
-	refusal int    // what answers a request with one
+	refused string // customer id of refused events; "": none
+	refusal int    // response status for a request with a refused event
 }
 
 func take(http.ResponseWriter) bool { return false }

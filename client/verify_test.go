@@ -19,22 +19,22 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/statements.json")
 
-// vectorResult is the result of each client for the statement on the same line of
-// testdata/statements.jsonl, which is made by TestStatementVectors of ../billing.
+// vectorResult is the result that each client must have for the statement on the same line of
+// testdata/statements.jsonl. TestStatementVectors of ../billing writes that file.
 type vectorResult struct {
-	Unnoticed []string       `json:"unnoticed"` // changes of stated numbers that change no recomputed amount
+	Unnoticed []string       `json:"unnoticed"` // numbers that can change without changing a recomputed amount
 	Refused   []vectorChange `json:"refused,omitempty"`
 }
 
-// vectorChange is a change of a statement's text, and the message about it.
+// vectorChange is a change of a statement's text, and the resulting error message.
 type vectorChange struct {
 	Replace string `json:"replace"`
 	With    string `json:"with"`
 	Message string `json:"message"`
 }
 
-// TestVerifyStatement verifies real statements, and each with one number changed at a time. The
-// other clients have the same results.
+// TestVerifyStatement verifies real statements, and copies of them with one changed number. The tests of
+// the other clients require the same results.
 func TestVerifyStatement(t *testing.T) {
 	t.Parallel()
 	statements, err := os.ReadFile("testdata/statements.jsonl")
@@ -67,8 +67,8 @@ func TestVerifyStatement(t *testing.T) {
 
 var vectorNumber = regexp.MustCompile(`(?:"name":"(\w+)",)?"(usage|unit_price|amount|event_count|above|up_to)":(-?[0-9.]+)`)
 
-// unnoticed adds one unit of the last digit to each number of a statement, one at a time, and
-// returns those for which the statement still verifies: its position, and its step or field.
+// unnoticed returns the numbers of a statement that can change without failing verification: the position
+// of each, and its step or field. It changes one number at a time, by one unit of the last digit.
 func unnoticed(t *testing.T, body string) (all []string) {
 	for n, at := range vectorNumber.FindAllStringSubmatchIndex(body, -1) {
 		changed := body[:at[6]] + increased(body[at[6]:at[7]]) + body[at[7]:]
@@ -91,21 +91,21 @@ func unnoticed(t *testing.T, body string) (all []string) {
 	return all
 }
 
-// increased returns a number with one unit of its last digit more.
+// increased returns a number plus one unit of its last digit.
 func increased(number string) string {
 	whole, fraction, _ := strings.Cut(number, ".")
 	digits, _ := new(big.Int).SetString(whole+fraction, 10)
 	return new(big.Rat).SetFrac(digits.Add(digits, big.NewInt(1)), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil)).FloatString(len(fraction))
 }
 
-// withoutEffect are numbers that can change without changing an amount: steps that are taken as
-// stated, and the numbers of events, of bounds of tiers, and of lines without steps.
+// withoutEffect lists the steps and fields that can change without changing a recomputed amount. These are
+// steps that verification uses as stated, event counts, tier bounds, and numbers of lines without steps.
 var withoutEffect = []string{
 	"above", "amount", "base_price", "closed_charge", "event_count", "fixed_fee", "included_units", "maximum_charge", "minimum_charge", "only_reported", "overage_rate",
 	"package_price", "package_size", "per_units", "percent", "price_rate", "priced_units", "tier_unit_price", "unit_price", "up_to", "usage",
 }
 
-// refusals returns the message about each of some changes.
+// refusals applies each change to the statement, and returns the changes with their error messages.
 func refusals(t *testing.T, body string) (all []vectorChange) {
 	for _, c := range []vectorChange{
 		{Replace: `"name":"charge","amount":`, With: `"name":"charge","amount":1`},

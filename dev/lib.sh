@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the scripts in dev/ share: how to speak, where things live, how to get a missing tool,
-# and how to start and stop a process.
+# Functions and variables of the scripts in dev/: messages, locations, installation of missing
+# tools, ports and processes.
 
 say() { echo "· $*" >&2; }
 die() {
@@ -10,8 +10,8 @@ die() {
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# What is costly to make and the same for every clone is kept per user; a clone
-# keeps it itself where the home folder cannot be written, as in some CI jobs.
+# Files that are costly to create and equal for every clone are kept per user. If the home folder is
+# not writable, as in some CI jobs, the clone keeps them.
 cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/odometer
 if ! mkdir -p "$cache" 2>/dev/null || [[ ! -w $cache ]]; then
 	cache=$repo/.dev/cache
@@ -19,11 +19,11 @@ if ! mkdir -p "$cache" 2>/dev/null || [[ ! -w $cache ]]; then
 fi
 tools=$cache/tools
 PATH=$PATH:/usr/sbin:$tools/usr/bin:$tools/usr/sbin
-libraries=$tools/usr/lib/$(uname -m)-linux-gnu # for what was only unpacked
+libraries=$tools/usr/lib/$(uname -m)-linux-gnu # for packages that are only unpacked
 
 root() { [[ $(id -u) == 0 ]]; }
 
-# with_lock FILE COMMAND…: two that would set up the same thing at once do it one after the other.
+# with_lock FILE COMMAND…: runs COMMAND while it locks FILE, so that concurrent set-ups run one after the other.
 with_lock() {
 	local file=$1 lock
 	shift
@@ -37,14 +37,15 @@ with_lock() {
 	exec {lock}>&-
 }
 
-# need COMMAND PACKAGE [unpack]: COMMAND can be run afterwards.
+# need COMMAND PACKAGE [unpack]: installs or unpacks PACKAGE if COMMAND is missing. Fails if COMMAND is still
+# missing after that.
 need() {
 	command -v "$1" >/dev/null || with_lock "$cache/tools.lock" "${3:-install}" "$2"
 	command -v "$1" >/dev/null || die "$1 is still missing after installing $2."
 }
 
-# install PACKAGE: from the system's own archive. Without root it, and what it needs that is
-# not installed, is only unpacked, into the cache.
+# install PACKAGE: installs it from the system's package archive. Without root, it only unpacks the
+# package and its missing dependencies into the cache.
 install() {
 	local how=()
 	if root; then
@@ -57,7 +58,8 @@ install() {
 	root || unpack_archives
 }
 
-# unpack PACKAGE: it alone, into the cache, also as root: some packages start a service when they are installed.
+# unpack PACKAGE: unpacks only this package into the cache, even as root, because some packages
+# start a service when they are installed.
 unpack() {
 	say "unpacking $1 for this user"
 	mkdir -p "$cache/apt/archives"
@@ -74,9 +76,10 @@ unpack_archives() {
 	rm -rf "$cache/apt/archives"
 }
 
-# packages PACKAGE COMMAND…: apt-get's COMMAND, which is about PACKAGE; without root, with lists and archives in the cache.
+# packages PACKAGE COMMAND…: runs apt-get COMMAND, which concerns PACKAGE. Without root, the lists
+# and archives are in the cache.
 packages() {
-	local state=$cache/apt package=$1 apt=(apt-get -o DPkg::Lock::Timeout=300) # another apt-get may be at work
+	local state=$cache/apt package=$1 apt=(apt-get -o DPkg::Lock::Timeout=300) # another apt-get may be running
 	shift
 	command -v apt-get >/dev/null ||
 		die "$package is missing. Only Debian and Ubuntu are set up by themselves: install it and try again."
@@ -88,13 +91,13 @@ packages() {
 		die "apt-get could not get $package; see $cache/apt.log"
 }
 
-# free_port NAME PORT VARIABLE: a taken port is a message, never a kill.
+# free_port NAME PORT VARIABLE: fails with a message if a program listens on the port. It never ends that program.
 free_port() {
 	! listening "$2" || die "Port $2, for $1, is taken by another program. Stop that, or choose another port with $3=…"
 }
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# eventually SECONDS COMMAND…: until it succeeds.
+# eventually SECONDS COMMAND…: repeats COMMAND until it succeeds, and fails after SECONDS.
 eventually() {
 	local deadline=$((SECONDS + $1))
 	shift
@@ -104,8 +107,9 @@ eventually() {
 	done
 }
 
-# born PID: when the process started, in the kernel's ticks; nothing for one that has ended.
-# A number in a file may long be another process's; number and birth together are not.
+# born PID: prints the start time of the process in the kernel's clock ticks, or nothing if it has
+# ended. The PID in a file may be that of another process by now; PID and start time together
+# identify a process.
 born() {
 	local stat
 	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0

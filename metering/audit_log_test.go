@@ -13,7 +13,7 @@ func TestWhoAsksSaysWhoAndWhy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		asked metering.Asked
-		field string // that is refused; "": none is
+		field string // the refused field; "": none
 	}{
 		"a user":              {metering.Asked{By: "ada", Reason: "the receiver is being moved"}, ""},
 		"an actor":            {metering.Asked{By: "member_12", Reason: "für “alle”\nund jeden"}, ""},

@@ -84,8 +84,7 @@ func TestParseDecimal(t *testing.T) {
 	}
 }
 
-// literal draws a JSON number within the bounds, and its exact value by
-// another library.
+// literal draws a JSON number within the bounds, and returns it with its exact value, parsed by math/big.
 func literal(t *rapid.T, name string) (string, *big.Rat) {
 	text := rapid.StringMatching(`-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,12})?`).Draw(t, name)
 	value, ok := new(big.Rat).SetString(text)
@@ -142,7 +141,7 @@ func TestDecimalProperties(t *testing.T) {
 		places := rapid.Int32Range(0, 12).Draw(t, "places")
 		unit := new(big.Rat).SetFrac(big.NewInt(1), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil))
 		near := new(big.Int).Quo(new(big.Rat).Quo(want, unit).Num(), new(big.Rat).Quo(want, unit).Denom())
-		for n := int64(-1); n <= 1; n++ { // the nearest decimals of so many places
+		for n := int64(-1); n <= 1; n++ { // decimals near the quotient, with the given number of places
 			at := new(big.Rat).Mul(new(big.Rat).SetInt(new(big.Int).Add(near, big.NewInt(n))), unit)
 			require.Equal(t, want.Cmp(at), shown.Cmp(at), "%s / %d beside %s", text, by, at.FloatString(12))
 		}

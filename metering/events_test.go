@@ -18,7 +18,7 @@ import (
 
 var now = time.Date(2026, 11, 20, 12, 34, 56, 789_123_456, time.UTC)
 
-// sent reads an event from the JSON that a client sends.
+// sent decodes an event from the JSON that a client sends.
 func sent(t require.TestingT, text string) metering.SentEvent {
 	var s metering.SentEvent
 	require.NoError(t, json.Unmarshal([]byte(text), &s))
@@ -184,7 +184,7 @@ func TestHash(t *testing.T) {
 			`"event_type":"a","customer_id":"bb"`,
 			`"event_type":"a1:b","customer_id":"b"`,
 			`"event_type":"a","customer_id":"1:b"`,
-			`"event_type":"a","customer_id":"b","value":1`, // absent is not 1, for all that it counts as 1
+			`"event_type":"a","customer_id":"b","value":1`, // an absent value differs from 1, although it counts as 1
 			`"event_type":"a","customer_id":"b","value":2`,
 			`"event_type":"a","customer_id":"b","timestamp":"2026-11-20T00:00:00Z"`,
 			`"event_type":"a","customer_id":"b","timestamp":"2026-11-20T00:00:00.000001Z"`,
@@ -206,7 +206,7 @@ func TestHash(t *testing.T) {
 
 var surrogatePair = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
 
-// storable says what the database asks of a judged event's properties.
+// storable checks that the database can store the properties of an accepted event.
 func storable(t require.TestingT, properties json.RawMessage) {
 	if properties == nil {
 		return
@@ -285,8 +285,8 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// anyJSON draws a JSON value as a client may write it, NUL, surrogates and
-// exponents included.
+// anyJSON draws a valid JSON value in the spellings of clients, with escapes, surrogate pairs and
+// exponents. It contains no NUL.
 func anyJSON(depth int) *rapid.Generator[string] {
 	number := rapid.Custom(func(t *rapid.T) string {
 		return rapid.StringMatching(`-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?`).Draw(t, "number")

@@ -68,7 +68,8 @@ func TestPropertiesThatParsersReadInDifferentWaysAreRefused(t *testing.T) {
 	}
 }
 
-// TestPropertyUnclearJSONIsRefusedAnywhere within properties.
+// TestPropertyUnclearJSONIsRefusedAnywhere checks that duplicate names and unpaired surrogates are refused
+// wherever they occur in properties.
 func TestPropertyUnclearJSONIsRefusedAnywhere(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(t *rapid.T) {
@@ -81,7 +82,7 @@ func TestPropertyUnclearJSONIsRefusedAnywhere(t *testing.T) {
 	})
 }
 
-// FuzzProperties compares the rules with a strict parser.
+// FuzzProperties compares the rules for properties with a strict JSON parser.
 func FuzzProperties(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":1,"a":2}`, `{"a":{"b":1,"b":2}}`, `{"\u0061":1,"a":2}`, `{"a":"\ud800"}`, `{"a":"\ud83d\ude00"}`, `{"a":"\u0000"}`, `{"a":[1e99,1e100]}`, "{\"a\":\"\xff\"}",

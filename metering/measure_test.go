@@ -32,7 +32,7 @@ func measure(t testing.TB, g metering.MeterVersion, properties string) metering.
 	return m
 }
 
-// kinds are properties of every kind: a is the property that filters name.
+// kinds lists properties with a value of each kind. The filters of the tests name the property a.
 var kinds = []struct{ name, properties string }{
 	{"one", `{"a":1}`},
 	{"one with an exponent", `{"a":10e-1}`},
@@ -53,7 +53,7 @@ func TestFiltersCompareNumbersAsNumbersAndTheRestAsText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		filter  metering.Filter
-		matches string // the names of kinds
+		matches string // names of the matching kinds
 	}{
 		{filter(t, "a", metering.FilterEq, `1.0`), "one, one with an exponent"},
 		{filter(t, "a", metering.FilterEq, `"1"`), "the text one"},
@@ -284,10 +284,10 @@ func TestDefinitionsAreValidated(t *testing.T) {
 	require.ErrorContains(t, m.Validate(), "must be at most 64 characters")
 }
 
-// benchProperties are those of a call of a language model.
+// benchProperties are the properties of a language model call.
 const benchProperties = `{"model":"large-2026-10","provider":"example","stream":true,"usage":{"prompt_tokens":1250,"completion_tokens":310,"total_tokens":1560},"cost":0.030400000000000004}`
 
-// BenchmarkMeasure measures events by one meter: a new event each time, as ingest has them.
+// BenchmarkMeasure measures events by one meter. Each iteration has a new event, as in ingest.
 func BenchmarkMeasure(b *testing.B) {
 	selecting := metering.MeterVersion{ValueProperty: "usage.total_tokens", Filters: []metering.Filter{filter(b, "provider", metering.FilterEq, `"example"`), filter(b, "stream", metering.FilterEq, `true`)}}
 	grouping := selecting

@@ -44,7 +44,7 @@ func TestGroupOf(t *testing.T) {
 		require.Equal(t, `{"model":"gpt","region":"eu"}`, string(a.Key))
 	})
 
-	// Each line is one group, however it was written or rewritten by jsonb.
+	// Each line lists spellings of one value, which is one group. Some are those of jsonb.
 	same := [][]string{
 		{`1`, `1.0`, `1e0`, `1E+0`, `10e-1`, `0.1e1`, `1.000000000000000000000000`},
 		{`-0.5`, `-5e-1`, `-0.50`},
@@ -52,7 +52,7 @@ func TestGroupOf(t *testing.T) {
 		{`100`, `1e2`, `100.0`},
 		{`1e99`, "1" + strings.Repeat("0", 99)},
 		{`1e-99`, "0." + strings.Repeat("0", 98) + "1"},
-		// 128 characters as sent, more than 200 as jsonb writes them.
+		// At most 128 characters as sent, and more than 200 as jsonb writes them.
 		{`1.` + strings.Repeat("0", 119) + `5e-99`, "0." + strings.Repeat("0", 98) + "1" + strings.Repeat("0", 119) + "5"},
 		{`1.5` + strings.Repeat("0", 120) + `e-99`, "0." + strings.Repeat("0", 98) + "15" + strings.Repeat("0", 120)},
 		{`"1"`},
@@ -112,7 +112,8 @@ func TestGroupOf(t *testing.T) {
 	}))
 }
 
-// rewritten is how jsonb shows a number: plain, with the decimals it was written with.
+// rewritten returns a number as jsonb writes it: without an exponent, and with all decimals of the
+// original.
 func rewritten(t *rapid.T, number string, value *big.Rat) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	_, decimals, _ := strings.Cut(mantissa, ".")

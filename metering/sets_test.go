@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASetHasAllOfItsConstants reads the source: who adds a constant of a type
-// that has Values adds it there too.
+// TestASetHasAllOfItsConstants checks in the source that each method Values returns all constants of its
+// type, in the order of their declaration.
 func TestASetHasAllOfItsConstants(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.go")
@@ -30,13 +30,13 @@ func TestASetHasAllOfItsConstants(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, sets)
-	sets["MessageKind"] = append(sets["MessageKind"], "MessageWebhookTest") // endpoints do not choose it
+	sets["MessageKind"] = append(sets["MessageKind"], "MessageWebhookTest") // endpoints do not subscribe to it
 	for name, values := range sets {
 		require.Equal(t, constants[name], values, name)
 	}
 }
 
-// readConstants adds what is declared as: const Sum Aggregation = "sum".
+// readConstants adds typed constants, such as const Sum Aggregation = "sum", by type.
 func readConstants(declaration ast.Decl, constants map[string][]string) {
 	general, ok := declaration.(*ast.GenDecl)
 	if !ok || general.Tok != token.CONST {
@@ -50,7 +50,7 @@ func readConstants(declaration ast.Decl, constants map[string][]string) {
 	}
 }
 
-// readSet adds what a method Values returns.
+// readSet adds the constants that a method Values returns, by type.
 func readSet(declaration ast.Decl, sets map[string][]string) {
 	method, ok := declaration.(*ast.FuncDecl)
 	if !ok || method.Recv == nil || method.Name.Name != "Values" {

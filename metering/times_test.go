@@ -64,8 +64,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// FuzzParseTime: an instant that is accepted can be formatted and parsed again, and time.Parse
-// finds the same instant in its text.
+// FuzzParseTime checks that an accepted instant can be formatted and parsed again, and that time.Parse
+// returns the same instant.
 func FuzzParseTime(f *testing.F) {
 	for _, seed := range []string{
 		"2026-01-31T09:30:00Z", "2026-01-31t09:30:00.123456789z", "2026-01-31", "2026-01-31T09:30+05:45", "2026-01-31T09:30:00,5Z",
@@ -110,9 +110,8 @@ func TestZonesAreThoseOfIANA(t *testing.T) {
 	}
 }
 
-// monthStarts returns the first instants of the local months between two
-// instants, found minute by minute. Where clocks go back into the month
-// before, that month is over nevertheless.
+// monthStarts returns the first instants of the local months between two instants. It checks every minute.
+// If clocks go back into the previous month, that month does not begin again.
 func monthStarts(from, until time.Time, zone *time.Location) (starts []time.Time) {
 	latest := 0
 	for at := from.Truncate(time.Minute); at.Before(until); at = at.Add(time.Minute) {

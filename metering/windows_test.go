@@ -29,19 +29,18 @@ func span(t require.TestingT, start, end string) metering.Range {
 	return metering.Range{Start: instant(t, start), End: instant(t, end)}
 }
 
-// ruled is a zone that its file gives as a rule instead of a list of changes,
-// as the data embedded in Go's binaries do and many systems' do not. Clocks
-// must not depend on which of the two a machine has.
+// ruled returns a zone that is defined by a rule instead of a list of changes. The zone data embedded in Go
+// binaries use rules, and the data of many systems use lists. Windows must not depend on this difference.
 func ruled(t require.TestingT, name, rule string, standard int32) *time.Location {
 	header := func() []byte {
 		h := append([]byte("TZif2"), make([]byte, 15)...)
-		for _, n := range []uint32{0, 0, 0, 1, 1, 4} { // one change, one kind of time, four letters
+		for _, n := range []uint32{0, 0, 0, 1, 1, 4} { // counts of the header: one transition, one time type, four characters
 			h = binary.BigEndian.AppendUint32(h, n)
 		}
 		return h
 	}
 	body := func(width int) []byte {
-		b := make([]byte, width+1) // the change, at 1970, and its kind
+		b := make([]byte, width+1) // the transition, at 1970, and its type
 		b = binary.BigEndian.AppendUint32(b, uint32(standard))
 		return append(b, 0, 0, 'S', 'T', 'D', 0)
 	}
@@ -112,7 +111,8 @@ func TestWindowOf(t *testing.T) {
 			list     string
 			instants []string
 		}{
-			// A rule says nothing of the years' ends; there the hours must be whole.
+			// ZoneBounds of a rule-based zone ends at the turn of a year. The hours there must still be
+			// whole.
 			{ruled(t, "New_York", "EST5EDT,M3.2.0,M11.1.0", -5*3600), "America/New_York", []string{"2028-12-31T10:30:00Z", "2027-01-01T00:30:00Z", "2026-03-08T06:59:00Z", "2026-11-01T05:30:00Z"}},
 			{ruled(t, "St_Johns", "NST3:30NDT,M3.2.0,M11.1.0", -12600), "America/St_Johns", []string{"2026-01-01T00:10:00Z", "2025-12-31T23:50:00Z", "2028-12-31T12:00:00Z"}},
 			{ruled(t, "Adelaide", "ACST-9:30ACDT,M10.1.0,M4.1.0/3", 34200), "Australia/Adelaide", []string{"2026-01-01T00:10:00Z", "2028-12-30T23:45:00Z"}},
@@ -129,8 +129,7 @@ func TestWindowOf(t *testing.T) {
 	})
 }
 
-// zones are those in which something about hours, midnights or dates is unlike
-// what one would think.
+// zones lists time zones. Most of them have unusual hours, midnights or dates.
 var zones = []string{
 	"UTC", "Asia/Kathmandu", "Asia/Kolkata", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "Australia/Adelaide",
 	"America/St_Johns", "America/Santiago", "America/Asuncion", "America/Havana", "America/Sao_Paulo", "Africa/Cairo",
@@ -197,7 +196,7 @@ func TestWindowsProperties(t *testing.T) {
 		at := anyInstant(t, zone)
 		w := metering.WindowOf(at, metering.Day, zone)
 		require.NotEqual(t, w.Start.In(zone).Format(time.DateOnly), w.Start.Add(-time.Nanosecond).In(zone).Format(time.DateOnly))
-		if zone.String() != "America/St_Johns" { // whose clocks once went back over midnight, into the day before
+		if zone.String() != "America/St_Johns" { // its clocks have gone back over midnight, into the previous day
 			require.Equal(t, at.In(zone).Format(time.DateOnly), w.Start.In(zone).Format(time.DateOnly))
 		}
 	}))

@@ -18,7 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// TestALoggedFailureNamesNobody makes calls fail as they do.
+// TestALoggedFailureNamesNobody checks the redacted text of each kind of failed call. It names no host and
+// contains no text of the response.
 func TestALoggedFailureNamesNobody(t *testing.T) {
 	t.Parallel()
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/client/examples"
 )
 
-// quotasOf returns quotas that a service of the test decides about.
+// quotasOf returns Quotas that call a test server with the given handler.
 func quotasOf(t *testing.T, answer http.HandlerFunc) *client.Quotas {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -70,7 +70,8 @@ func TestLimitCalls(t *testing.T) {
 	}
 }
 
-// service grants reservations up to 100 tokens, and keeps the reserved and the settled values.
+// service grants reservations of at most 100 tokens each, and records the reserved and the settled values.
+// A release clears the reserved values.
 type service struct{ reserved, settled []json.Number }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -18,19 +18,19 @@ import { limitCalls } from "./examples/limit.js";
 import { proxyModel } from "./examples/proxy.js";
 
 const SERVE = 200;
-const NO_ANSWER = 0; // the connection breaks
-const HANG = -1; // there is no answer
-const LOST = -2; // the request is served, and the connection breaks
+const NO_ANSWER = 0; // the connection breaks before the request is processed
+const HANG = -1; // no response until the request is aborted
+const LOST = -2; // the request is processed, then the connection breaks
 
-/** Answers like the quota API: one hard quota of the meter calls for each customer. */
+/** Simulates the quota API with one hard quota for the meter calls. It ignores the customer. */
 class Service {
   used = 0;
   resetsAt: string | null = null;
   held = new Map<string, number>();
   settled = new Map<string, Schema<"Event">[]>();
-  stored: Schema<"Event">[] = []; // sent without a reservation
-  requests: string[] = []; // the last part of each path
-  failures: Record<string, number[]> = {}; // statuses to answer next
+  stored: Schema<"Event">[] = []; // events sent without a reservation
+  requests: string[] = []; // last path segment of each request
+  failures: Record<string, number[]> = {}; // next results (a status, or a constant above), by last path segment
   answered = (_last: string) => {};
 
   constructor(readonly limit: number) {}
@@ -86,7 +86,7 @@ class Service {
 const answer = (status: number, body: object) =>
   new Response(JSON.stringify(body), { status, headers: { "Content-Type": status < 400 ? "application/json" : "application/problem+json" } });
 
-/** Waits as a connection does, which keeps the program from its end. */
+/** Waits until the request is aborted, and keeps the program running, as an open connection does. */
 function hang(signal: AbortSignal): Promise<Response> {
   const connection = setInterval(() => {}, HOUR);
   return new Promise((_, reject) => {
@@ -144,7 +144,7 @@ test("a cached answer lacks the amounts that were allowed since", async () => {
     [true, "2.5", "7.5"],
   ]);
   assert.equal(service.count("check"), 1);
-  service.used = 10; // stored by now
+  service.used = 10; // the allowed amounts are stored by now
   assert.equal((await quotas.check(calls("2.5"))).allowed, false);
   assert.equal(service.count("check"), 2);
 });

@@ -9,13 +9,13 @@ type Event = Schema<"Event">;
 
 const TAKE = 0;
 const CUT = -1;
-const HANGS = 300_000; // ms after which a test hangs, however busy the machine
+const HANGS = 300_000; // ms after which a test has hung, even on a busy machine
 
-/** A server that answers like the Events API, after doing what a script says. */
+/** Simulates the Events API. Each request that passes the checks of most and refused gets the next result of script. */
 class Service {
-  script = [TAKE]; // one step for a request, the last one for ever
-  most = Infinity; // events that a request may have
-  refused = ""; // the customer of whom no event is taken
+  script = [TAKE]; // one result per request: a status, TAKE or CUT; the last one is repeated
+  most = Infinity; // maximum number of events in a request
+  refused = ""; // customer id of refused events; "": none
   refusal = 422;
   rejected: Schema<"IngestError">[] = [];
   keys = new Map<string, number>();
@@ -212,7 +212,7 @@ test("keys are in the order of time", async () => {
   assert.ok(before <= made && made <= Date.now());
 });
 
-/** What a program says on stderr that ends without closing its recorder. */
+/** Returns the standard error output of a program that ends without closing its recorder. */
 async function atExit(exitTimeout: number): Promise<string> {
   const program = `
     import { createClient, Recorder } from ${JSON.stringify(new URL("client.js", import.meta.url).href)};

@@ -1,5 +1,5 @@
 import type { Client } from "openapi-fetch";
-import { v7 as newKey } from "uuid"; // in the order of time: the service finds and stores them at the least cost, however many it knows
+import { v7 as newKey } from "uuid"; // in the order of time: the service finds and stores them at the lowest cost, however many it has
 import { retryAfter, unencodable } from "./problems.js";
 import type { components, paths } from "./schema.gen.js";
 
@@ -10,65 +10,69 @@ const MAX_BATCH = 1_000;
 const FIRST_PAUSE = 100;
 const LONGEST_PAUSE = 30_000;
 const LONGEST_ANSWER = 60_000;
-const LONGEST_TIMER = 2 ** 31 - 1; // timers that are set to more end at once
-const REFUSED = new Set([400, 413, 422]); // the answer is about the events themselves: they would be refused again, whoever sends them
+const LONGEST_TIMER = 2 ** 31 - 1; // a timer with a longer delay fires at once
+const REFUSED = new Set([400, 413, 422]); // about the events themselves: the service would refuse them again, with any API key
 
-/** Events are recorded faster than the service takes them. */
+/** Reports that events are recorded faster than the service accepts them. */
 export class BufferFullError extends Error {
   override name = "BufferFullError";
 }
 
-/** The recorder takes no more events. */
+/** Reports that the recorder accepts no more events. */
 export class ClosedError extends Error {
   override name = "ClosedError";
 }
 
-/** Time has run out, and events are not sent. */
+/** Reports that the timeout ended before all events were sent. */
 export class UnsentError extends Error {
   override name = "UnsentError";
 }
 
-/** Times are in milliseconds. */
+/** Options of a Recorder. Times are in milliseconds. */
 export interface RecorderOptions {
-  /** How long an event waits for others to share its request: 1,000. */
+  /** Maximum time that an event waits for others to share its request: 1,000 by default. */
   every?: number;
-  /** How many events make a request at once, 1,000 at most and by default. */
+  /** Maximum number of events in a request: 1,000 by default and at most. */
   batch?: number;
-  /** How many events may wait before record throws BufferFullError: 100,000. */
+  /** Number of unsettled events at which record throws BufferFullError: 100,000 by default. */
   buffer?: number;
-  /** How long the program's end waits for what is not sent: 10,000. */
+  /** Maximum time that the end of the program waits for unsent events: 10,000 by default. */
   exitTimeout?: number;
-  /** Told of an event that the service will never take, and why. It is logged without. */
+  /** Called with each event that is rejected permanently, and the reason. By default, the rejection is logged. */
   onRejected?: (event: Event, reason: string) => void;
-  /** Told why events were not taken that are kept and sent again, at each attempt. It is logged without. */
+  /**
+   * Called with the reason after each failed attempt. The events are kept and sent again. By default, the reason is
+   * logged.
+   */
   onRetry?: (error: Error) => void;
 }
 
 /**
  * Sends events in the background, in batches.
  *
- * Each event's idempotency key and timestamp are made once, when it is recorded, and a batch is repeated with the
- * same ones until the service has answered: an event counts once, whatever happens on the way. A key that was rotated
- * or lacks a permission, or a service that is elsewhere for a while, loses nothing: only an event that the service
- * refuses for what it is is given up, and onRejected is told of it.
+ * Sets the idempotency key and the timestamp of each event once, when the event is recorded, and repeats a batch
+ * unchanged until the service has answered. So an event counts once, even if requests or answers are lost.
  *
- * What is recorded is kept in memory. close sends the rest. So does Node, for exitTimeout, when a program has nothing
- * more to do; where one ends by process.exit, by a signal or by an exception, close first.
+ * An API key that was rotated or lacks a permission loses no event, and neither does an outage. The recorder discards
+ * only events that cannot be encoded or that the service rejects because of their content, and calls onRejected.
+ *
+ * Recorded events are kept in memory. close sends the rest. When a program has nothing more to do, Node also sends the
+ * rest, for at most exitTimeout. If a program ends by process.exit, by a signal or by an exception, call close first.
  */
 export class Recorder {
   readonly #client: Client<paths>;
   readonly #options: Required<RecorderOptions>;
-  readonly #settled = new Set<() => void>(); // who waits until nothing is pending
+  readonly #settled = new Set<() => void>(); // callbacks of the calls that wait until nothing is pending
   readonly #atExit = () => void this.#exit();
 
   #buffer: Event[] = [];
-  #pending = 0; // events recorded and not yet settled, those being sent included
-  #failure: Error | undefined; // of the last attempt; undefined: it was answered
-  #timer: ReturnType<typeof setTimeout> | undefined; // until events that wait for others are sent
+  #pending = 0; // events recorded and not yet settled, including those in a request
+  #failure: Error | undefined; // error of the last attempt; undefined: none, or events were settled since
+  #timer: ReturnType<typeof setTimeout> | undefined; // starts the request of the events that wait for others
   #working = false;
   #closed = false;
   #stopped = false;
-  #interrupt = () => {}; // ends the request or the pause that is under way
+  #interrupt = () => {}; // ends the current request or pause
 
   constructor(client: Client<paths>, options: RecorderOptions = {}) {
     this.#client = client;
@@ -77,7 +81,10 @@ export class Recorder {
     globalThis.process?.on?.("beforeExit", this.#atExit);
   }
 
-  /** Takes an event and does not wait for the network. Without a timestamp it happened now; without a key it gets one. */
+  /**
+   * Accepts an event without waiting for the network. The default timestamp is now. The default idempotency key is a
+   * UUID of version 7.
+   */
   record(event: Event): void {
     if (this.#closed) throw new ClosedError("the recorder is closed");
     if (this.#pending >= this.#options.buffer) throw new BufferFullError("the recorder's buffer is full");
@@ -91,7 +98,7 @@ export class Recorder {
     else this.#timer ??= quietly(() => void this.#work(), this.#options.every);
   }
 
-  /** Sends what is recorded and returns when every event is settled. UnsentError when the timeout is over first. */
+  /** Sends the recorded events, and returns once all are settled. Throws UnsentError if the timeout ends first. */
   async flush(timeout = LONGEST_TIMER): Promise<void> {
     if (this.#pending === 0) return;
     void this.#work();
@@ -108,7 +115,10 @@ export class Recorder {
     });
   }
 
-  /** Takes no more events, sends the rest, and ends the recorder. UnsentError says how many events are lost. */
+  /**
+   * Accepts no more events, sends the rest, and ends the recorder. If the timeout ends first, throws UnsentError with
+   * the number of lost events.
+   */
   async close(timeout?: number): Promise<void> {
     this.#closed = true;
     try {
@@ -139,8 +149,8 @@ export class Recorder {
   }
 
   /**
-   * Repeats a batch until the service has decided on each of its events. Of a batch that it refuses only the events are
-   * given up that it refuses alone.
+   * Repeats a batch until the service has decided on each of its events. A refused batch is divided, so that only
+   * events that the service refuses on their own are discarded.
    */
   async #send(batch: Event[]): Promise<void> {
     for (let pause = FIRST_PAUSE; !this.#stopped; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
@@ -155,7 +165,7 @@ export class Recorder {
       } catch (error) {
         if (this.#stopped) return;
         if (unencodable(batch)) return await this.#divide(batch, error);
-        this.#failed(error instanceof Error ? error : new Error(String(error))); // whatever it is, the events are kept
+        this.#failed(error instanceof Error ? error : new Error(String(error))); // after any other error, the events are kept
       }
       await this.#rest(wait);
     }
@@ -236,10 +246,10 @@ function logRetry(error: Error): void {
   console.warn(`events not sent yet: ${error.message}`);
 }
 
-/** A timer that does not keep a program from its end. */
+/** Starts a timer that does not keep the program running. */
 function quietly(call: () => void, after: number): ReturnType<typeof setTimeout> {
   const timer = setTimeout(call, after);
-  timer.unref?.(); // browsers have none
+  timer.unref?.(); // browsers have no unref
   return timer;
 }
 

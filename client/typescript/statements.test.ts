@@ -1,10 +1,10 @@
-// Verifies real statements, and each with one number changed at a time, with the results of the other clients.
+// Verifies real statements, and copies with one changed number. The results must equal those of the other clients.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { StatementError, verifyStatement } from "./client.js";
 
-const testdata = new URL("../../testdata/", import.meta.url); // of dist
+const testdata = new URL("../../testdata/", import.meta.url); // relative to dist
 const statements = readFileSync(new URL("statements.jsonl", testdata), "utf8").trimEnd().split("\n");
 const results = JSON.parse(readFileSync(new URL("statements.json", testdata), "utf8")) as {
   unnoticed: string[];
@@ -30,7 +30,7 @@ test("each change of an amount is noticed", () => {
   }
 });
 
-/** Adds one unit of the last digit. */
+/** Returns the number plus one unit of its last digit. */
 function increased(stated: string): string {
   const [whole = "", fraction = ""] = stated.split(".");
   const digits = BigInt(whole + fraction) + 1n;

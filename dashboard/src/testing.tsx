@@ -7,11 +7,11 @@ import type { Points } from "./charts/points";
 import { App } from "./App";
 import { queries, router } from "./router";
 
-// Tools of the tests of screens: an API that answers as the test says, and functions that press and type.
-// This file runs before each file of tests.
+// Tools for the tests of screens: an API with the answers of the test, and functions that press and type.
+// This file runs before each test file.
 
-// There is no canvas, so these stand for the charts and print their values. Modules are replaced only here, because
-// all files of tests share them.
+// The test environment has no canvas, so these components replace the charts and print their values. Modules are
+// replaced only here, because all test files share them.
 vi.mock("./charts/Chart", () => ({
   Chart: ({ label, points: { series, thresholds }, unit }: { label: string; points: Points; unit: string }) => (
     <>
@@ -32,10 +32,10 @@ vi.mock("./values/csv", async (original) => ({ ...(await original<object>()), sa
 
 configure({ asyncUtilTimeout: 300_000 }); // ends a test that waits in vain; a busy machine may take minutes
 
-/** The API answers after up to that many milliseconds, so that answers arrive in any order. No test may depend on their order. */
+/** Maximum delay of an answer, in milliseconds. Delays are random, and no test may depend on the order of answers. */
 const latest = Number(process.env.ANSWER_DELAY ?? 0);
 
-/** What the API answers, by method and path, and what it was asked. */
+/** Answers of the API, by method and path. asked lists the requests that the API received. */
 export let answers: Record<string, (body: string) => [status: number, body: object | string, headers?: Record<string, string>]>;
 export let asked: { name: string; url: string; body: string; csrf: string | null }[];
 
@@ -71,7 +71,7 @@ beforeEach(() => {
       disconnect() {}
     },
   );
-  Object.defineProperty(document, "fonts", { value: new EventTarget(), configurable: true }); // what grows with its text waits for them
+  Object.defineProperty(document, "fonts", { value: new EventTarget(), configurable: true }); // components that grow with their text wait for fonts
 });
 
 let opened = false;
@@ -91,7 +91,7 @@ afterEach(async () => {
 
 export const list = (...data: object[]) => ({ data, has_more: false, next_page_token: null });
 
-/** What was sent with that method to that path, each time. */
+/** Returns the body of each request with the method and path of name. */
 export const sent = (name: string) => asked.filter((one) => one.name === name).map(({ body }) => (body === "" ? undefined : JSON.parse(body)));
 
 export function open(address: string) {
@@ -102,7 +102,7 @@ export function open(address: string) {
 
 export const type = (label: string, text: string) => fireEvent.change(screen.getByLabelText(label), { target: { value: text } });
 
-/** Presses a button once it is there and no request of it is running. */
+/** Presses a button once it exists and is not loading. */
 export async function press(name: string | RegExp) {
   const button = await screen.findByRole("button", { name });
   await waitFor(() => expect(button.getAttribute("data-loading")).toBeNull());

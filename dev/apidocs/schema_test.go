@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStatementsAreWhatTheirSchemaSays validates the statements that the clients verify.
+// TestStatementsAreWhatTheirSchemaSays checks that the published schema is current. It also checks that the
+// statements that the clients verify are valid against this schema.
 func TestStatementsAreWhatTheirSchemaSays(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../api/openapi.json")

@@ -7,15 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain lets the test's program be the attackers' too.
+// TestMain runs the attackers instead of the tests if ATTACKERS_ORDERS is set. The drill starts the test
+// binary with this variable.
 func TestMain(m *testing.M) {
 	attackIfOrdered()
 	m.Run()
 }
 
-// TestDrillNobodyIsStoppedByTheOthers makes every attack at once beside a tenant
-// that behaves. It leaves the machine some time, because who stops whom is what
-// it asks; make attack asks how long it takes.
+// TestDrillNobodyIsStoppedByTheOthers checks that no request of a well-behaved tenant fails while all
+// attacks except madeAlone run. The attackers pause longer between attempts than in make attack, because only
+// make attack limits durations.
 func TestDrillNobodyIsStoppedByTheOthers(t *testing.T) {
 	d := newDrill(t)
 	require.Empty(t, d.watch(2*time.Second).failed, "alone")

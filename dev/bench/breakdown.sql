@@ -1,5 +1,5 @@
--- Usage of 100,000 customers: of the meter calls, ten hours of this month each; of the meter
--- tokens, for the first 1,000 of them, three hours of each of 30 days and ten models.
+-- Usage of 100,000 customers. Each has ten hours of this month of the meter calls. The first 1,000 also
+-- have three hours of each of 30 days and ten models of the meter tokens.
 set session_replication_role = replica; -- the rows refer to existing rows: no check is needed
 
 insert into customers (tenant_id, external_id, created_at)

@@ -9,7 +9,7 @@ where m.slug = 'calls'
 group by 1
 order by value desc, 1
 limit 51;
--- The rows by customer, model and day, in their order.
+-- The rows by customer, model and day, in this order.
 select customer_id, group_id, date_trunc('day', hour, 'UTC') as day, sum(sum + late_sum) as value
 from usage_hourly u
 join meters m using (tenant_id, meter_version_id)

@@ -1,6 +1,6 @@
--- Usage of %[1]d customers over 58 days, as it comes: 1,000 events each with keys at random,
--- ten of an hour and a model, and what they come to in the rollups. Written in the order of time.
-set session_replication_role = replica; -- what the rows refer to is there: nothing is looked up
+-- Usage of %[1]d customers over 58 days: 1,000 events each with random keys, ten per hour and model, and
+-- their rollups. Events are written in the order of time.
+set session_replication_role = replica; -- the rows refer to existing rows: no check is needed
 set maintenance_work_mem = '512MB';
 set synchronous_commit = off;
 
@@ -8,7 +8,7 @@ insert into customers (tenant_id, external_id, created_at)
 select t.id, 'filled-' || i, now() - interval '60 days'
 from tenants t, generate_series(1, %[1]d) i;
 
-alter table event_keys drop constraint event_keys_pkey; -- made at the end: 10^8 keys at random would each touch a page of it
+alter table event_keys drop constraint event_keys_pkey; -- created at the end: each of 10^8 random keys would touch a page of it
 
 create temp table filled as
 select c.tenant_id, c.id as customer_id, t.epoch, m.meter_version_id, m.event_type, row_number() over (order by c.id) as n

@@ -1,7 +1,6 @@
--- 100,000 customers with usage of the tenant's three meters that have a price, two
--- closed billing periods and an open one. Every tenth has a subscription's, of
--- instants of its own.
-set session_replication_role = replica; -- what the rows refer to is there: nothing is looked up
+-- 100,000 customers with usage of the tenant's three meters with a price, two closed billing periods and an
+-- open one. The open period of every tenth customer is that of a subscription, with its own boundaries.
+set session_replication_role = replica; -- the rows refer to existing rows: no check is needed
 
 insert into customers (tenant_id, external_id, created_at, closed_from, closed_until)
 select t.id, 'revenue-' || i, month.at - interval '2 months', month.at - interval '2 months', month.at - interval '1 month'

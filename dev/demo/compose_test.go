@@ -75,8 +75,8 @@ func TestComposeTakesNothingFromTheHost(t *testing.T) {
 	}
 }
 
-// TestOdometersSettingsAreOneList holds what compose sets and what operators
-// can read to the list that the binary prints.
+// TestOdometersSettingsAreOneList checks that the configuration page documents each variable in the usage
+// text of the binary. It also checks that compose sets no other variables for the services of Odometer.
 func TestOdometersSettingsAreOneList(t *testing.T) {
 	usage := read(t, "cmd/odometer/main.go")
 	known := make(map[string]bool)
@@ -102,18 +102,18 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// hand does what `docker compose up` does, for the services that are built
-// here: their commands, with their environment and nothing else, after what
-// they depend on. The database and Temporal are the test's own.
+// hand starts the services that are built here, as `docker compose up` does: each with its command and only
+// its environment variables, after its dependencies. The test provides its own database and Temporal
+// server.
 type hand struct {
 	testing.TB
 	project *types.Project
-	path    string            // where the Dockerfile's binaries are
-	here    *strings.Replacer // what is elsewhere without containers
+	path    string            // folder of the binaries that buildAsDockerfile has built
+	here    *strings.Replacer // replaces addresses and paths that differ without containers
 	running map[string]*exec.Cmd
 }
 
-// upByHand brings up everything that the demo needs, and waits for the demo.
+// upByHand starts the demo after its dependencies, and waits until it has succeeded.
 func upByHand(t testing.TB) *hand {
 	t.Helper()
 	temporal := os.Getenv("TEST_TEMPORAL_ADDRESS")
@@ -138,7 +138,7 @@ func upByHand(t testing.TB) *hand {
 	return h
 }
 
-// buildAsDockerfile runs the Dockerfile's go build commands.
+// buildAsDockerfile builds the binaries of the Dockerfile's go build commands into a temporary folder.
 func buildAsDockerfile(t testing.TB) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -160,7 +160,8 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// start starts a service once what it depends on is as it asks.
+// start starts a service once its dependencies meet the conditions of depends_on. It skips a service that
+// is not built here or has already been started.
 func (h *hand) start(name string) {
 	h.Helper()
 	service, err := h.project.GetService(name)
@@ -180,9 +181,9 @@ func (h *hand) start(name string) {
 	process := h.command(h.Context(), service, service.Command)
 	require.NoError(h, process.Start())
 	h.running[name] = process
-	h.Cleanup(func() { // its context has ended
+	h.Cleanup(func() { // the test's context has ended, which stops the process
 		if process.ProcessState == nil {
-			_ = process.Wait() // being stopped is not a failure
+			_ = process.Wait() // it is not a failure to be stopped
 		}
 		if h.Failed() {
 			h.Logf("%s:\n%s", name, process.Stdout)

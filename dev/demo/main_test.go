@@ -14,7 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// Whoever has used up the demo tenant's minute can start the system again.
+// TestWhatIsTooMuchForThisMinuteIsSentInTheNext checks that a batch is sent again after a 429. So the
+// system can be started again even if the demo tenant's rate limit of the minute is used up.
 func TestWhatIsTooMuchForThisMinuteIsSentInTheNext(t *testing.T) {
 	t.Parallel()
 	var bodies []string
@@ -46,7 +47,8 @@ func answer(w http.ResponseWriter, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// Whoever starts the system again sees no repeats that nobody has sent.
+// TestOnlyUsageThatIsNotThereIsSent checks that sendUsage sends only the events that the API does not have.
+// So starting the system again sends no duplicates.
 func TestOnlyUsageThatIsNotThereIsSent(t *testing.T) {
 	t.Parallel()
 	events := usage(customers, time.Now().Add(-12*time.Hour), time.Now())

@@ -41,7 +41,7 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 	})
 	t.Run("ASecondRunAddsNothing", func(t *testing.T) {
 		now := time.Now()
-		require.NoError(t, run(t.Context(), c, now, new(bytes.Buffer))) // the hour may have changed since
+		require.NoError(t, run(t.Context(), c, now, new(bytes.Buffer))) // a full hour may have ended since the demo ran
 		var printed bytes.Buffer
 		require.NoError(t, run(t.Context(), c, now, &printed))
 		require.Equal(t, 2, strings.Count(printed.String(), "; 0 of them are new."))
@@ -71,11 +71,11 @@ func TestComposeServicesRunAsWritten(t *testing.T) {
 	})
 }
 
-// tryAll runs the commands in one shell, as a reader would.
+// tryAll runs the commands in one shell, as a reader would, and checks their output.
 func tryAll(t *testing.T, c config) {
 	t.Helper()
 	second := time.Now().Unix()
-	dbtest.Eventually(t, func() error { // each reader has a second of their own
+	dbtest.Eventually(t, func() error { // customer ids contain the second, so each run needs another one
 		if time.Now().Unix() == second {
 			return fmt.Errorf("it is still %d", second)
 		}
@@ -95,8 +95,8 @@ func tryAll(t *testing.T, c config) {
 	}
 }
 
-// deliveries is how many customers with the prefix the receiver knows; it
-// checks what each of them is charged.
+// deliveries returns the number of customers with the prefix for which the receiver has a statement. It
+// checks the signature of each delivery, and the first meter of these customers' statements.
 func deliveries(t *testing.T, c config, prefix string) int {
 	t.Helper()
 	answer, err := http.Get(c.ReceiverURL + "/received")

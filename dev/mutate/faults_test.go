@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a known fault is put into has to be there, or nobody can put it back.
+// TestKnownFaultsCanBePutBack checks that each text that a known fault replaces still occurs exactly once.
 func TestKnownFaultsCanBePutBack(t *testing.T) {
 	t.Parallel()
 	all, err := readFaults(regexp.MustCompile("."))

@@ -43,7 +43,8 @@ func TestMutants(t *testing.T) {
 	}, made)
 }
 
-// A kind is short where too few of its faults were noticed, of those that are any.
+// TestTheTable checks that print returns an error if too few faults of a kind were noticed. Mutants
+// accepted as equivalent do not count as tried.
 func TestTheTable(t *testing.T) {
 	t.Parallel()
 	table := newTally()

@@ -24,7 +24,7 @@ import (
 
 const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
 
-// process is the worker of a test.
+// process lets the outage kill and start the worker of a test.
 type process struct {
 	*proc.Process
 	t *testing.T
@@ -67,7 +67,7 @@ func TestDrillAnOutageEndsWithWhatWasUsed(t *testing.T) {
 	require.ErrorContains(t, o.prove(t.Context()), "1 of 14 lines differ", "somebody else told Stripe something")
 }
 
-// stripe is the fake, by its URL.
+// stripe is the base URL of a fake of Stripe.
 type stripe string
 
 func newStripe(t *testing.T) stripe {
@@ -76,7 +76,7 @@ func newStripe(t *testing.T) stripe {
 	return stripe(server.URL)
 }
 
-// tell sends an event that nobody has written down.
+// tell sends a meter event to the fake directly, so that Odometer has no record of it.
 func (s stripe) tell(t *testing.T, customer string) {
 	t.Helper()
 	state, err := (&outage{config: config{StripeURL: string(s)}}).state(t.Context())
@@ -92,7 +92,7 @@ func (s stripe) tell(t *testing.T, customer string) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 }
 
-// fill makes the demo tenants.
+// fill creates two tenants, fills them with the demo's data, and returns the configuration of the outage.
 func fill(t *testing.T, system *proc.System, api string, fake stripe) config {
 	t.Helper()
 	hooks := httptest.NewServer(receiver.New(webhookSecret))

@@ -63,7 +63,7 @@ func start(t *testing.T) *httptest.Server {
 	return server
 }
 
-// deliver returns the status, or 0 where no answer came.
+// deliver sends a signed message and returns the status of the response, or 0 without a response.
 func deliver(t *testing.T, server *httptest.Server, secret, body string) int {
 	t.Helper()
 	webhook, err := standardwebhooks.NewWebhook(secret)

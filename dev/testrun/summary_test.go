@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASummaryNamesWhatFailed reads what go test -json prints of two packages: in one a part
-// of a test fails, and the other does not compile.
+// TestASummaryNamesWhatFailed checks the summary of go test -json for two packages: a subtest of one fails,
+// and the other does not compile.
 func TestASummaryNamesWhatFailed(t *testing.T) {
 	t.Parallel()
 	const p = `"Package":"` + modulePath + `/db"`
@@ -42,8 +42,8 @@ func TestASummaryNamesWhatFailed(t *testing.T) {
 	require.Contains(t, printed, "slowest: db.TestB 2.5 s, db.TestA 1.5 s, db.TestC 0.0 s; repeat one alone: make test-one TEST='db.TestB/Case'\n")
 }
 
-// TestAPackageThatPanicsShowsItsUnfinishedTests: go test ends such a package without a word
-// about the tests that were running.
+// TestAPackageThatPanicsShowsItsUnfinishedTests checks that the summary shows the output of a test that was
+// running when its package panicked. go test -json reports no result of such a test.
 func TestAPackageThatPanicsShowsItsUnfinishedTests(t *testing.T) {
 	t.Parallel()
 	const p = `"Package":"` + modulePath + `"`

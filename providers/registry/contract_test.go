@@ -21,22 +21,23 @@ import (
 	"github.com/odometer-metering/odometer/providers/tallytest"
 )
 
-// said is a word of the far end's, which nobody may repeat.
+// said is a word in the responses of the provider. Errors and stored answers must not contain it.
 const said = "canary"
 
 var began = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
-// secret is one that every provider can use.
+// secret is a secret with which every provider can send. Validation may need one of secrets instead.
 var secret = "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 
-// destinations are where a quantity goes, where it goes to one place of several.
+// destinations contains a destination of a quantity report for each provider that does not receive
+// statements.
 var destinations = map[metering.ProviderKind]billing.Destination{
 	metering.Stripe: {Target: "mtr_1", Method: stripe.MeterDelta, Counting: billing.Adds, Address: map[string]string{"item_id": "si_1", "event_name": "calls"}},
 	tallytest.Kind:  {Target: "calls", Method: tallytest.Sum, Counting: billing.Adds},
 }
 
-// each runs a test for every provider there is and for one that is not
-// registered, whose far end is the handler.
+// each runs a test for every registered provider, and for tallytest, which is not registered. The handler
+// answers their calls.
 func each(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, p providers.Provider, c providers.Credentials)) {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -92,8 +93,8 @@ func TestADescriptionIsWhole(t *testing.T) {
 	})
 }
 
-// TestSettingsCanBeTakenAndKept: of each use there is one place to keep it, and
-// a name is one thing in the API, whoever has it.
+// TestSettingsCanBeTakenAndKept checks that a provider has at most one setting for each use. It also checks
+// that a setting's name has one meaning in the API for all providers.
 func TestSettingsCanBeTakenAndKept(t *testing.T) {
 	t.Parallel()
 	taken := map[string]providers.Setting{"id": {}, "type": {}, "account": {}, "secret_last_four": {}, "validated_at": {}, "created_at": {},
@@ -126,7 +127,7 @@ func TestSettingsCanBeTakenAndKept(t *testing.T) {
 	})
 }
 
-// secrets are those that a provider takes for its own, where any will not do.
+// secrets contains valid secrets of the providers that do not accept every secret.
 var secrets = map[metering.ProviderKind]providers.Secrets{
 	metering.Stripe: {Call: "sk_test_" + said, Event: "whsec_" + said + said},
 }
@@ -159,7 +160,7 @@ func TestWhatCannotBeValidatedSaysWhy(t *testing.T) {
 			}
 			want := "acct_1"
 			if _, has := p.Describe().Setting(providers.Address); has {
-				want = "" // whoever is there
+				want = "" // a provider with an address returns no account
 			}
 			require.Equal(t, want, identity.Account)
 			require.Contains(t, []providers.Mode{"", providers.Live, providers.Test}, identity.Mode)

@@ -28,7 +28,8 @@ func TestAKeyIsValidatedByUsingIt(t *testing.T) {
 	}
 }
 
-// enough is what a restricted key needs; who may write may read.
+// enough lists the permissions that a restricted key needs. A write permission includes the read
+// permission.
 var enough = []string{
 	"accounts_kyc_basic_read", "subscription_read", "plan_read", "billing_meter_read", "billing_meter_event_write", "invoice_write", "event_read",
 }
@@ -72,7 +73,7 @@ func TestWhatLacksAPermissionLaterNamesIt(t *testing.T) {
 func TestALiveKeyGoesToStripeOnly(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"http://stripe:8091", "https://api.stripe.com.example.com", "http://10.0.0.7"} {
-		_, err := stripe.New(base).Validate(t.Context(), "rk_live_canary") // nothing answers there
+		_, err := stripe.New(base).Validate(t.Context(), "rk_live_canary") // no server listens there
 		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err), base)
 		require.ErrorContains(t, err, "a live key must not be sent there")
 		requireSafe(t, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripe"
 )
 
-// TestStripeKeepsItsContractAsAssumed tries, one by one, what docs/stripe.md
-// says is assumed and a test mode key can try. Each has a customer and a clock
-// of its own, so that one that is false hides no other.
+// TestStripeKeepsItsContractAsAssumed checks the assumptions in docs/stripe.md that a test mode key can
+// check. Each check has its own customer and test clock, so that a false assumption does not hide another
+// one.
 func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]func(*contract){
@@ -42,7 +42,8 @@ func TestStripeKeepsItsContractAsAssumed(t *testing.T) {
 	}
 }
 
-// begin subscribes the customer to prices, and waits ten minutes.
+// begin subscribes the customer to prices, advances the test clock to ten minutes after the start, and
+// reads the items.
 func (c *contract) begin(prices []string, form ...string) {
 	c.bill(prices, form...)
 	c.advance(c.start.Add(10 * time.Minute))
@@ -62,7 +63,8 @@ func (c *contract) sumMeter(form ...string) string {
 
 func (c *contract) calls() []string { return []string{c.price("calls", "3", c.sumMeter())} }
 
-// use reports usage of calls at a time, and waits until Stripe has counted it all.
+// use reports usage of the meter calls at a time, and waits until the total that Stripe has counted equals
+// counted.
 func (c *contract) use(version int, value int64, at time.Time, counted string) {
 	c.Helper()
 	_, err := c.send(c.report("calls", version, value, at))
@@ -70,7 +72,8 @@ func (c *contract) use(version int, value int64, at time.Time, counted string) {
 	c.eventually(func() error { return c.counted("calls", counted) })
 }
 
-// renewal is the newest invoice that a period's end has made, once it is a draft or final.
+// renewal returns the newest invoice of a period's end. It waits until the invoice is a draft, or final if
+// draft is false.
 func (c *contract) renewal(draft bool) (in stripe.Invoice) {
 	c.Helper()
 	c.eventually(func() error {
@@ -79,7 +82,7 @@ func (c *contract) renewal(draft bool) (in stripe.Invoice) {
 		if err != nil {
 			return err
 		}
-		for _, object := range made["data"].([]any) { // the newest first
+		for _, object := range made["data"].([]any) { // newest first
 			if object := object.(map[string]any); in.ID == "" && object["billing_reason"] == "subscription_cycle" {
 				in, err = c.client.Invoice(c.Context(), c.key, object["id"].(string))
 			}
@@ -92,7 +95,7 @@ func (c *contract) renewal(draft bool) (in stripe.Invoice) {
 	return in
 }
 
-// billed is the quantity of an item on an invoice, all lines together.
+// billed returns the total quantity of an item's lines on an invoice.
 func billed(in stripe.Invoice, item string) (quantity metering.Decimal) {
 	for _, line := range in.Lines {
 		if line.ItemID == item {
@@ -102,7 +105,8 @@ func billed(in stripe.Invoice, item string) (quantity metering.Decimal) {
 	return quantity
 }
 
-// tryDraft uses, and charges, while the period's invoice is a draft.
+// tryDraft checks that the draft of a period accepts usage, changes of its items, and a later finalization
+// time. A charge that is created after the draft is not on it.
 func (c *contract) tryDraft() {
 	c.begin(c.calls())
 	c.use(1, 4, c.start.Add(3*time.Minute), "4")
@@ -158,7 +162,8 @@ func (c *contract) tryCancelled() {
 	requireDecimal(c, "9", billed(c.renewal(false), c.items["calls"].ItemID))
 }
 
-// swap gives calls another price, and reports usage of before and after that.
+// swap reports usage, changes the price of calls, and reports usage from before and after the change. It
+// returns the id of the item.
 func (c *contract) swap(form ...string) (item string) {
 	c.begin(c.calls(), form...)
 	c.use(1, 4, c.start.Add(3*time.Minute), "4")
@@ -180,7 +185,8 @@ func (c *contract) trySwap() {
 	requireDecimal(c, "0.07", final.Total)
 }
 
-// tryFlexibleSwap pays what was reported before the swap, and not what is reported of before it.
+// tryFlexibleSwap checks that usage reported before the change is billed in flexible mode. Usage from
+// before the change that is reported later is not billed.
 func (c *contract) tryFlexibleSwap() {
 	c.version = "2025-09-30.clover"
 	c.swap("billing_mode[type]", "flexible")
@@ -194,7 +200,7 @@ func (c *contract) tryTrial() {
 	requireDecimal(c, "0", c.renewal(false).Total)
 }
 
-// tryCutWindow uses in the half of a window that comes after the period's start.
+// tryCutWindow reports usage at the period's start, which cuts an hourly window.
 func (c *contract) tryCutWindow() {
 	c.start = c.start.Add(30 * time.Minute)
 	c.advance(c.start)
@@ -204,7 +210,7 @@ func (c *contract) tryCutWindow() {
 	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
 }
 
-// tryEqualTimes reports totals at one time, as those are that come after the period's last second.
+// tryEqualTimes reports two totals with the same timestamp, as for reports after the period's last second.
 func (c *contract) tryEqualTimes() {
 	c.begin([]string{c.price("calls", "3", c.meter("calls", "default_aggregation[formula]", "last"))})
 	at := c.start.Add(3 * time.Minute)
@@ -214,7 +220,7 @@ func (c *contract) tryEqualTimes() {
 	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
 }
 
-// heldDraft is the draft of the customer's renewal, kept until the deadline.
+// heldDraft is the draft of the customer's renewal, held until the deadline.
 type heldDraft struct {
 	*contract
 	stripe.Provider
@@ -222,7 +228,8 @@ type heldDraft struct {
 	deadline time.Time
 }
 
-// hold has usage and a charge on a renewal's draft, and holds it for so long.
+// hold creates the draft of a renewal with usage and a charge. It holds the draft until the period's end
+// plus long.
 func (c *contract) hold(long time.Duration) heldDraft {
 	c.begin(c.calls())
 	c.use(1, 4, c.start.Add(3*time.Minute), "4")
@@ -243,7 +250,7 @@ func (d heldDraft) draft() billing.Draft {
 	return draft
 }
 
-// act holds or releases the draft, until Stripe has decided.
+// act sends a framed hold or release, and repeats it until Send returns no error.
 func (d heldDraft) act(framed billing.Framed, err error) {
 	d.Helper()
 	require.NoError(d, err)
@@ -251,7 +258,7 @@ func (d heldDraft) act(framed billing.Framed, err error) {
 	d.eventually(func() error { return d.Provider.Send(d.Context(), providers.Credentials{Secret: d.key}, s).Err })
 }
 
-// tryHold changes a held draft's item, and its metadata, and releases it.
+// tryHold changes the item and the metadata of a held draft, and releases it.
 func (c *contract) tryHold() {
 	d := c.hold(5 * 24 * time.Hour)
 	c.advance(c.period.End.Add(3 * time.Hour))

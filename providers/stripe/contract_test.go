@@ -25,24 +25,24 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// contract is what is expected of Stripe, by whoever answers at base.
+// contract checks the behavior that this package expects of Stripe, against the server at base.
 type contract struct {
 	*testing.T
 	client    *stripe.Client
 	base, key string
-	run       string        // tells this run's objects from others'
-	start     time.Time     // of the period that is billed
-	pause     time.Duration // between two questions
-	timeout   time.Duration // for what Stripe does in the background
+	run       string        // distinguishes the objects of this run
+	start     time.Time     // start of the billed period
+	pause     time.Duration // before each attempt of eventually
+	timeout   time.Duration // for Stripe's background work
 
-	version                  string // of the API, for what makes things
+	version                  string // API version that call uses
 	clock, customer, product string
-	items                    map[string]stripe.Item // by what they are for
+	items                    map[string]stripe.Item // by short name; in begin also by lookup key
 	period                   metering.Range
 }
 
-// TestStripeKeepsItsContract holds the fake to what this package relies on and,
-// with STRIPE_LIVE, Stripe itself: see make stripe-live.
+// TestStripeKeepsItsContract checks that the fake behaves as this package expects of Stripe. With
+// STRIPE_LIVE it checks Stripe itself: see make stripe-live.
 func TestStripeKeepsItsContract(t *testing.T) {
 	t.Parallel()
 	c := contractWith(t)
@@ -74,12 +74,14 @@ func contractWith(t *testing.T) *contract {
 		c.base = "https://api.stripe.com"
 	}
 	t.Logf("asking %s", c.base)
-	// Stripe takes events of the last 35 days. It is not documented by which clock: these are in them by both.
+	// Stripe accepts events of the last 35 days, and does not document which clock applies. By both clocks,
+	// the test's events are recent enough.
 	c.start = now.Add(-25 * 24 * time.Hour).UTC().Truncate(time.Hour)
 	return c
 }
 
-// checkTestKey is asked before anything is sent: the contract makes customers and invoices.
+// checkTestKey returns an error unless the key is a test mode key. It is called before any request, because
+// the contract creates customers and invoices.
 func checkTestKey(key string) error {
 	if !strings.HasPrefix(key, "sk_test_") && !strings.HasPrefix(key, "rk_test_") {
 		return errors.New("STRIPE_SECRET_KEY must be a test mode key, which begins with sk_test_ or rk_test_; nothing was sent")
@@ -96,7 +98,8 @@ func TestOnlyATestKeyMeetsStripe(t *testing.T) {
 	}
 }
 
-// fakeContract serves an empty account, and sees that it is left as empty.
+// fakeContract serves a fake with an empty account. At the end of the test, it checks that no customers,
+// active prices, active meters or subscriptions are left.
 func fakeContract(t *testing.T) (base string) {
 	t.Helper()
 	validate, err := validator()
@@ -104,7 +107,7 @@ func fakeContract(t *testing.T) (base string) {
 	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }, Validate: func(r *http.Request) error {
 		body, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
-		r.Body = io.NopCloser(strings.NewReader(strings.Replace(string(body), "formula%5D=last", "formula%5D=sum", 1))) // which came later
+		r.Body = io.NopCloser(strings.NewReader(strings.Replace(string(body), "formula%5D=last", "formula%5D=sum", 1))) // stripe-mock does not know the formula last
 		return validate(r)
 	}})
 	require.NoError(t, fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}}))
@@ -122,13 +125,13 @@ func fakeContract(t *testing.T) (base string) {
 	return server.URL
 }
 
-// call is one of those that make what the contract needs; form are names and values in turn.
+// call sends a request and decodes the response. form contains alternating names and values.
 func (c *contract) call(method, path string, form ...string) (map[string]any, error) {
 	values := url.Values{}
 	for i := 0; i < len(form); i += 2 {
 		values.Set(form[i], form[i+1])
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stripe.Timeout) // it also cleans up after a test that was cancelled
+	ctx, cancel := context.WithTimeout(context.Background(), stripe.Timeout) // cleanups call it after the test's context has ended
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(values.Encode()))
 	if err != nil {
@@ -152,7 +155,8 @@ func (c *contract) call(method, path string, form ...string) (map[string]any, er
 	return body, nil
 }
 
-// create makes an object, and has it removed in the end by another call.
+// create creates an object. At the end of the test it makes the call removal, such as DELETE
+// /v1/customers/{id}.
 func (c *contract) create(path, removal string, form ...string) (id string) {
 	c.Helper()
 	made, err := c.call(http.MethodPost, path, form...)
@@ -177,17 +181,18 @@ func (c *contract) create(path, removal string, form ...string) (id string) {
 
 func unix(t time.Time) string { return fmt.Sprint(t.Unix()) }
 
-// name is a thing's name in this run.
+// name returns the name of an object in this run.
 func (c *contract) name(what string) string { return "odometer-" + what + "-" + c.run }
 
-// makeCustomer makes one whose time is a test clock's.
+// makeCustomer creates a customer with a test clock, and a product.
 func (c *contract) makeCustomer() {
 	c.clock = c.create("/v1/test_helpers/test_clocks", "DELETE /v1/test_helpers/test_clocks/{id}", "frozen_time", unix(c.start), "name", c.name("contract"))
 	c.customer = c.create("/v1/customers", "DELETE /v1/customers/{id}", "test_clock", c.clock, "email", "contract@example.com")
 	c.product = c.create("/v1/products", "POST /v1/products/{id}?active=false", "name", c.name("contract"))
 }
 
-// subscribe makes a customer with a price of each kind, ten minutes into a period.
+// subscribe creates a customer with an item of each kind, and advances the clock to ten minutes after the
+// start of the period.
 func (c *contract) subscribe() {
 	c.makeCustomer()
 	c.bill([]string{c.price("storage", "2.5", "")})
@@ -240,12 +245,12 @@ func (c *contract) bill(prices []string, form ...string) {
 	}
 	removal := "DELETE /v1/subscriptions/{id}"
 	if slices.Contains(form, "cancel_at_period_end") {
-		removal = "GET /v1/subscriptions/{id}" // it has ended by then
+		removal = "GET /v1/subscriptions/{id}" // the subscription has ended by then
 	}
 	c.create("/v1/subscriptions", removal, form...)
 }
 
-// advance moves the test clock, and waits until Stripe has caught up with it.
+// advance advances the test clock, and waits until Stripe has caught up with it.
 func (c *contract) advance(to time.Time) {
 	c.Helper()
 	_, err := c.call(http.MethodPost, "/v1/test_helpers/test_clocks/"+c.clock+"/advance", "frozen_time", unix(to))
@@ -263,7 +268,7 @@ func (c *contract) advance(to time.Time) {
 func (c *contract) eventually(check func() error) {
 	c.Helper()
 	dbtest.Within(c, c.timeout, func() error {
-		<-time.After(c.pause) // Stripe's limit of calls is shared by all who use the account
+		<-time.After(c.pause) // all users of the account share Stripe's rate limit
 		return check()
 	})
 }
@@ -278,7 +283,7 @@ func (c *contract) report(what string, version int, value int64, at time.Time) s
 	}
 }
 
-// send sends a report until Stripe has decided, which is at once but for outages.
+// send sends a report, and repeats it while Stripe is unavailable. It returns Stripe's answer.
 func (c *contract) send(r stripe.Report) (answer stripe.Answer, err error) {
 	c.eventually(func() error {
 		answer, err = c.client.Send(c.Context(), c.key, r)
@@ -290,7 +295,7 @@ func (c *contract) send(r stripe.Report) (answer stripe.Answer, err error) {
 	return answer, err
 }
 
-// tellUsage tells each kind of total twice, repeats what it told, and reads what Stripe counted.
+// tellUsage reports two values with each method, repeats the second report, and reads Stripe's counts.
 func (c *contract) tellUsage() {
 	now := c.start.Add(3 * time.Minute)
 	for what, values := range map[string][2]int64{"storage": {40, 26}, "calls": {40, -15}, "minutes": {40, 7}, "seats": {40, 9}} {
@@ -335,7 +340,7 @@ func (c *contract) counted(what, want string) error {
 	return err
 }
 
-// beRefused sends what Stripe must not take.
+// beRefused checks that Stripe refuses invalid keys and reports.
 func (c *contract) beRefused() {
 	_, err := c.client.Validate(c.Context(), "sk_test_"+strings.Repeat("0", 24))
 	require.ErrorContains(c, err, "rejected the API key")
@@ -369,7 +374,7 @@ func (c *contract) late(version int, cents int64) stripe.Report {
 	}
 }
 
-// charge puts two amounts on the next invoice, and finds them.
+// charge adds two amounts to the next invoice, and finds them.
 func (c *contract) charge() {
 	for version, cents := range []int64{250, -30} {
 		r := c.late(version, cents)
@@ -390,7 +395,8 @@ func (c *contract) isBilled(identifier string) bool {
 	return found
 }
 
-// final is the invoice of the period for what an item's subscription bills.
+// final waits for the final invoice of the period for an item's subscription. It returns the invoice, and
+// its lines by item id and identifier.
 func (c *contract) final(what string) (final stripe.Invoice, lines map[string]stripe.InvoiceLine) {
 	c.eventually(func() error {
 		made, err := c.call(http.MethodGet, "/v1/invoices?limit=100&subscription="+c.items[what].SubscriptionID)

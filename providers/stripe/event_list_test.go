@@ -18,7 +18,7 @@ import (
 
 var asAccount = providers.Credentials{Account: "acct_1", Secret: key}
 
-// post changes something at the fake.
+// post sends a POST request to the fake, and requires success.
 func (b bundle) post(t *testing.T, path, form string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+path, strings.NewReader(form))
@@ -32,7 +32,7 @@ func (b bundle) post(t *testing.T, path, form string) {
 	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", text)
 }
 
-// listed are all events since an instant, the newest first, and how many pages that takes.
+// listed returns all events since an instant, newest first, and their number of pages.
 func (b bundle) listed(t *testing.T, since time.Time) (all []metering.ProviderEvent, pages int) {
 	t.Helper()
 	p := stripe.NewProvider(b.client)
@@ -46,7 +46,8 @@ func (b bundle) listed(t *testing.T, since time.Time) (all []metering.ProviderEv
 	}
 }
 
-// What is listed is what is delivered, of the same types.
+// TestAListedEventIsTheDeliveredOne checks that each listed event equals the delivered event, and that
+// events of unused types are not listed.
 func TestAListedEventIsTheDeliveredOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -58,7 +59,7 @@ func TestAListedEventIsTheDeliveredOne(t *testing.T) {
 	b.post(t, "/v1/credit_notes", "invoice="+final+"&amount=1")
 	b.post(t, "/v1/invoices/"+final+"/mark_uncollectible", "")
 	b.post(t, "/v1/invoices/"+final+"/void", "")
-	b.post(t, "/v1/invoices/"+final, "metadata[seen]=yes") // of a type that is nothing to us
+	b.post(t, "/v1/invoices/"+final, "metadata[seen]=yes") // creates an event of a type that is not used
 
 	all, pages := b.listed(t, march)
 	require.Equal(t, 1, pages)

@@ -2,8 +2,8 @@ package stripe
 
 import "encoding/json"
 
-// PriceOf says why what a price charges cannot be known, of an item that is
-// billed in the currency.
+// PriceOf returns the reason why the price of an item billed in the currency is not supported, or "" if it
+// is supported.
 func PriceOf(shown json.RawMessage, currency string) (string, error) {
 	var s shownPrice
 	if err := json.Unmarshal(shown, &s); err != nil {

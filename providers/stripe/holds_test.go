@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// drafted is a draft that has just been made, and a provider that may hold it.
+// drafted is a new draft and a provider that can hold it.
 type drafted struct {
 	*testing.T
 	bundle
@@ -38,7 +38,7 @@ func (d drafted) draft() billing.Draft {
 	return draft
 }
 
-// act sends what was framed, as a report that was first sent now.
+// act sends a framed action as a new report.
 func (d drafted) act(framed billing.Framed, err error) (providers.Sending, providers.Outcome) {
 	d.Helper()
 	require.NoError(d, err)

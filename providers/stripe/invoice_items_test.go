@@ -19,8 +19,8 @@ import (
 
 var february = metering.Range{Start: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC), End: march}
 
-// lateUsage is what a ledger would have stored for usage that came after
-// February was invoiced.
+// lateUsage returns the report that a ledger would store for usage that was received after February's
+// invoice.
 func lateUsage(version int, cents metering.Decimal) stripe.Report {
 	id := fmt.Sprintf("late-%d", version)
 	return stripe.Report{
@@ -43,7 +43,7 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 		require.Len(t, b.fake.State().Accounts[0].Pending, 2)
 
 		b.fake.Advance(april.Sub(noon))
-		_, err = b.client.Send(t.Context(), key, lateUsage(3, whole(7))) // too late for March's, which is drafted
+		_, err = b.client.Send(t.Context(), key, lateUsage(3, whole(7))) // too late for March's invoice, which is already a draft
 		require.NoError(t, err)
 		b.fake.Advance(time.Hour)
 		final := invoice(t, b, version, b.fake.State().Accounts[0].Invoices[0].ID)
@@ -62,7 +62,9 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 	}
 }
 
-// Fault 11: what is less than Stripe's smallest unit of the currency is owed until it is more, and is not planned before.
+// TestPartOfAnAriaryIsOwedAndCanNeverBeSent checks that Send refuses an amount below Stripe's smallest unit
+// of the currency, and creates no invoice item. The known fault "late usage in another currency than the
+// subscription's is sent, and refused, for ever" in dev/mutate/faults.json has the same effect.
 func TestPartOfAnAriaryIsOwedAndCanNeverBeSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -106,7 +108,7 @@ func TestAnInvoiceItemIsFoundWhereverItIs(t *testing.T) {
 
 func TestWhatNoInvoiceItemCanSayIsRefused(t *testing.T) {
 	t.Parallel()
-	client := serve(t, nil) // nothing may be sent
+	client := serve(t, nil) // no request may be sent
 	for name, c := range map[string]struct {
 		change func(*stripe.Report)
 		code   metering.Code
@@ -132,7 +134,8 @@ func TestWhatNoInvoiceItemCanSayIsRefused(t *testing.T) {
 	}
 }
 
-// TestTheLongestNameOfAMeterFitsOnAnInvoice: names are bounded in characters, as Stripe's texts are.
+// TestTheLongestNameOfAMeterFitsOnAnInvoice checks that Stripe accepts the longest name of a meter. Both
+// limits count characters, not bytes.
 func TestTheLongestNameOfAMeterFitsOnAnInvoice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -180,8 +183,8 @@ func TestPropertyEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
 	})
 }
 
-// bill sends a report until it is known to be taken. What Stripe has forgotten,
-// or answers with what it saved, is looked for before it is sent anew.
+// bill sends a report until it is known to be accepted. If Stripe repeats a saved error or may have
+// forgotten the idempotency key, bill looks up the invoice item before it sends again.
 func (l *ledger) bill(r stripe.Report) {
 	first := l.fake.Now()
 	for range 40 {

@@ -31,7 +31,7 @@ var (
 	renamed     = []metering.Meter{{ID: storage, Slug: "disk"}, {ID: apiCalls, Slug: "calls"}, {ID: minutes, Slug: "talk"}, {ID: seats, Slug: "people"}}
 )
 
-// destinations are where the meters' usage goes.
+// destinations returns the destinations of the meters' usage.
 func (b bundle) destinations(t *testing.T, meters []metering.Meter, mapping map[string]string) []billing.Destination {
 	t.Helper()
 	side, err := stripe.NewProvider(b.client).Read(t.Context(), credentials, providers.Question{Customer: "cus_1", Meters: meters, Mapping: mapping})
@@ -39,12 +39,12 @@ func (b bundle) destinations(t *testing.T, meters []metering.Meter, mapping map[
 	return side.Destinations
 }
 
-// final lets March's invoice become final.
+// final advances the clock until March's invoice is final.
 func (b bundle) final() {
 	b.fake.Advance(april.Add(2 * time.Hour).Sub(b.fake.Now()))
 }
 
-// billed reads the newest invoice, and what it bills of meters.
+// billed returns the newest invoice, and its lines of known meters.
 func (b bundle) billed(t *testing.T, q providers.InvoiceQuestion) (in metering.Invoice, lines []string) {
 	t.Helper()
 	invoices := b.fake.State().Accounts[0].Invoices
@@ -100,7 +100,8 @@ func TestALineIsOfTheMeterWhoseUsageItBills(t *testing.T) {
 	}, line)
 }
 
-// What was used until an item was removed is billed when the period ends.
+// TestTheLineOfARemovedItemIsKnown checks that the line of a removed item is assigned to its meter. The
+// item's usage is billed when the period ends.
 func TestTheLineOfARemovedItemIsKnown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -126,7 +127,8 @@ func TestTheLineOfARemovedItemIsKnown(t *testing.T) {
 	require.Equal(t, []string{"2 12 0.36"}, lines)
 }
 
-// Two prices on one of Stripe's meters bill the same usage twice: a fee beside it is not ours.
+// TestOnlyOneOfTwoPricesOnOneMeterIsOurs checks that only one of two prices on one meter at Stripe is
+// assigned to our meter. Both prices bill the same usage; the other one is a fee.
 func TestOnlyOneOfTwoPricesOnOneMeterIsOurs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -208,8 +210,9 @@ func TestWhatNobodyHasToPayIsVoid(t *testing.T) {
 	}
 }
 
-// A subscription that is cancelled at once has no renewal any more: its last
-// invoice is that of its period. The invoice of another change ends nothing.
+// TestTheLastInvoiceOfWhatWasCancelledAtOnceEndsItsPeriod checks that the last invoice of a subscription
+// that is cancelled at once counts as the renewal of its period, because no renewal follows. The invoice of
+// another change does not.
 func TestTheLastInvoiceOfWhatWasCancelledAtOnceEndsItsPeriod(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

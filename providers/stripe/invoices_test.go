@@ -46,7 +46,7 @@ func TestAnInvoiceSaysTheSameInEveryVersion(t *testing.T) {
 	}
 }
 
-// invoice reads it as Stripe would tell it in a version.
+// invoice returns an invoice. It checks that an event in the API version contains the same invoice.
 func invoice(t *testing.T, b bundle, version, id string) stripe.Invoice {
 	t.Helper()
 	payload, header, err := b.fake.Event(&stripetest.Webhook{Type: stripe.InvoiceFinalized, Object: id, APIVersion: version})
@@ -87,7 +87,7 @@ func TestAmountsAreInTheCurrencyItself(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{
 		"USD": "12.34", "JPY": "1234", "KWD": "1.234", "MGA": "1234",
-		"ISK": "12.34", "UGX": "12.34", // told in hundredths: https://docs.stripe.com/currencies#special-cases
+		"ISK": "12.34", "UGX": "12.34", // sent in hundredths: https://docs.stripe.com/currencies#special-cases
 	} {
 		requireDecimal(t, want, stripe.Amount(whole(1234), currency), currency)
 		requireDecimal(t, "1234", stripe.Smallest(decimal(want), currency), currency)

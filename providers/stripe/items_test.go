@@ -80,8 +80,8 @@ func TestOnlySubscriptionsThatAreBilledCount(t *testing.T) {
 	require.ElementsMatch(t, []string{"si_active", "si_trialing", "si_past_due"}, ids)
 }
 
-// What has ended takes usage until its last invoice is final, and no longer; where
-// something else runs, that takes it.
+// TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal checks that an ended subscription receives usage
+// until its last invoice is final. If another subscription runs, only that one receives usage.
 func TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	half := noon.Truncate(time.Second)
@@ -230,8 +230,8 @@ func TestAnItemsOwnPeriodIsItsPeriod(t *testing.T) {
 	require.Equal(t, time.Unix(2, 0).UTC(), items[1].PeriodEnd)
 }
 
-// The side says what the subscription is billed in, and whether its period is a
-// trial: that ends with the period, at the fake as at Stripe.
+// TestReadSaysTheCurrencyAndTheTrial checks that Read returns the currency of the subscription, and whether
+// its period is a trial. A trial ends with its period, at the fake and at Stripe.
 func TestReadSaysTheCurrencyAndTheTrial(t *testing.T) {
 	t.Parallel()
 	meters := []metering.Meter{{ID: 1, Slug: "storage"}}

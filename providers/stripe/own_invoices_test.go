@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// ownLine is a line of February's own invoice, of one meter.
+// ownLine returns the message of a line for one meter on the standalone invoice of February.
 func ownLine(meter metering.MeterID, amount string, address map[string]string) billing.Message {
 	return billing.Message{
 		Report: billing.Report{
@@ -28,7 +28,7 @@ func ownLine(meter metering.MeterID, amount string, address map[string]string) b
 	}
 }
 
-// ownEnd makes February's own invoice final.
+// ownEnd returns the message that finalizes the standalone invoice of February.
 func ownEnd() billing.Message {
 	m := ownLine(0, "0", nil)
 	m.Kind, m.Target, m.Method, m.Lines, m.Destination = billing.ActionReport, billing.OwnInvoice+"/2024-02", "", nil, billing.Destination{}
@@ -62,7 +62,7 @@ func TestAnInvoiceOfOursIsMadeFilledAndMadeFinal(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, billing.Accepted, found.State)
 		}
-		b.fake.Advance(25 * time.Hour) // no idempotency key is remembered
+		b.fake.Advance(25 * time.Hour) // Stripe has forgotten the idempotency keys
 	}
 	found, err := p.Find(t.Context(), at, end, providers.Place{}, decimal("0"))
 	require.NoError(t, err)
@@ -103,8 +103,8 @@ func TestAnInvoiceOfOursIsMadeFilledAndMadeFinal(t *testing.T) {
 	require.Equal(t, billing.OwnInvoice, charges[0].Subscription)
 }
 
-// A ledger that was restored finds what a line was set to, whatever somebody has made
-// of it since.
+// TestALineThatWasEditedIsFoundAsItWasSet checks that Charges returns the amount that was set, even if a
+// user has edited the line since. A restored ledger reads these amounts.
 func TestALineThatWasEditedIsFoundAsItWasSet(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -125,7 +125,8 @@ func TestALineThatWasEditedIsFoundAsItWasSet(t *testing.T) {
 	require.Equal(t, asSet, found())
 }
 
-// Stripe's own events of the invoice name the period that it bills.
+// TestOnlyWhatWeHaveMadeIsAnInvoiceOfOurs checks that an invoice without a period in its metadata is not
+// read as a standalone invoice.
 func TestOnlyWhatWeHaveMadeIsAnInvoiceOfOurs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -156,8 +157,8 @@ func TestHowInvoicesOfOursAreCollectedIsChecked(t *testing.T) {
 	}
 }
 
-// Only who has no subscription at all gets invoices of ours: one that is unpaid,
-// paused or incomplete may run again.
+// TestWhoseInvoicesAreOurs checks that only a customer without a current subscription gets standalone
+// invoices. A subscription that is unpaid, paused or incomplete is current, because it may run again.
 func TestWhoseInvoicesAreOurs(t *testing.T) {
 	t.Parallel()
 	const stopped = "the customer's subscription at Stripe is unpaid, paused or incomplete"

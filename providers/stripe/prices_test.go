@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// anyPrice is a price of any form, with amounts that fall on halves often.
+// anyPrice returns a random price of any form. Its amounts often produce halves of the smallest unit.
 func anyPrice(rng *rand.Rand) stripetest.Price {
 	amount := func() string {
 		return []string{"0", "1", "2.5", "0.5", "0.125", "33.3", "0.000000000001", "1500"}[rng.IntN(8)]
@@ -46,9 +46,8 @@ func anyPrice(rng *rand.Rand) stripetest.Price {
 	return p
 }
 
-// TestAPriceIsWhatTheInvoiceBills holds the price function to the fake's own one:
-// the amounts of its final invoices, over prices of every form and quantities of
-// every size, negative ones and such with decimals too.
+// TestAPriceIsWhatTheInvoiceBills compares the amounts of a price with those on the fake's final invoices.
+// It uses random prices of every form, and random quantities, including negative ones and decimals.
 func TestAPriceIsWhatTheInvoiceBills(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -94,7 +93,8 @@ func TestAPriceIsWhatTheInvoiceBills(t *testing.T) {
 	}
 }
 
-// What cannot be known of a price is said, and nothing is charged by it.
+// TestAPriceThatCannotBeKnownLeavesTheMeterOut checks the reason for each form of price that is not
+// supported. Read excludes a meter with such a price.
 func TestAPriceThatCannotBeKnownLeavesTheMeterOut(t *testing.T) {
 	t.Parallel()
 	for shown, want := range map[string]string{
@@ -114,7 +114,7 @@ func TestAPriceThatCannotBeKnownLeavesTheMeterOut(t *testing.T) {
 	}
 }
 
-// TestAPriceInWords reads what people are told of prices.
+// TestAPriceInWords checks the descriptions of prices that users see.
 func TestAPriceInWords(t *testing.T) {
 	t.Parallel()
 	for words, p := range map[string]stripe.Price{

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// trouble is what may meet one call; most meet none.
+// trouble lists the behaviours that the fake may have for one call. Some are without a failure.
 var trouble = []stripetest.Behaviour{
 	{}, {}, {},
 	{Status: 503},
@@ -29,15 +29,15 @@ var trouble = []stripetest.Behaviour{
 	{Mode: stripetest.Hang, Done: true},
 }
 
-// ledger is the least that a caller must do: store a report, send it as it is
-// until the answer is known, and only then make the next.
+// ledger does the minimum that a caller must do. It sends a report until the outcome is known, and only
+// then creates the next report.
 type ledger struct {
 	bundle
 	t        *rapid.T
 	method   billing.Method
 	decimals int32
 	version  int
-	told     metering.Decimal // what the deltas so far add up to
+	told     metering.Decimal // sum of the values reported so far
 }
 
 func TestPropertyStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
@@ -61,9 +61,9 @@ func TestPropertyStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
 	}
 }
 
-// tellSomeTotals returns what Stripe must have in the end.
+// tellSomeTotals reports random totals, and returns the usage that Stripe must have in the end.
 func (l *ledger) tellSomeTotals() metering.Decimal {
-	totals := map[int]metering.Decimal{} // by hour; all but windows have only the first
+	totals := map[int]metering.Decimal{} // by hour; only MeterWindow uses more than hour 0
 	for range rapid.IntRange(1, 6).Draw(l.t, "totals") {
 		hour := 0
 		if l.method == stripe.MeterWindow {
@@ -81,7 +81,7 @@ func (l *ledger) tellSomeTotals() metering.Decimal {
 
 func (l *ledger) tell(hour int, total metering.Decimal) {
 	l.version++
-	l.fake.Advance(time.Second) // so that each of MeterLast is later than the former
+	l.fake.Advance(time.Second) // so that each MeterLast event is later than the previous one
 	r := report(l.method, l.version, billing.Units(total, l.decimals))
 	switch l.method {
 	case stripe.MeterDelta:
@@ -99,7 +99,7 @@ func (l *ledger) settle(r stripe.Report) {
 	first := l.fake.Now()
 	for range 40 {
 		if l.method == stripe.MeterDelta && l.fake.Now().Sub(first) >= 24*time.Hour && l.taken(r) {
-			return // nothing at Stripe would stop a second one any more
+			return // after 24 hours, Stripe may count a repeated event again
 		}
 		answer, err := l.send(r)
 		if err == nil {
@@ -126,7 +126,7 @@ func (l *ledger) send(r stripe.Report) (stripe.Answer, error) {
 	return l.client.Send(ctx, key, r)
 }
 
-// wait lets time pass, but not the period.
+// wait advances the clock by a random time within the period.
 func (l *ledger) wait() {
 	d := rapid.SampledFrom([]time.Duration{0, 0, time.Minute, 23 * time.Hour, 25 * time.Hour}).Draw(l.t, "wait")
 	if l.fake.Now().Add(d).Before(april.Add(-25 * time.Hour)) {

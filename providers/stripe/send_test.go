@@ -18,7 +18,7 @@ import (
 
 var methods = []billing.Method{stripe.UsageRecord, stripe.MeterDelta, stripe.MeterWindow, stripe.MeterLast}
 
-// report is what a ledger would have stored for one of cus_1's items.
+// report returns the report that a ledger would store for the item of cus_1 with the method.
 func report(method billing.Method, version int, value metering.Decimal) stripe.Report {
 	id := fmt.Sprintf("%s-%d", method, version)
 	r := stripe.Report{Method: method, Customer: "cus_1", Value: value, Timestamp: march.Add(time.Minute), Identifier: id, IdempotencyKey: "key-" + id}
@@ -96,7 +96,7 @@ func TestWhatIsSentTwiceCountsOnce(t *testing.T) {
 	}
 }
 
-// failures are all the ways in which a call of Stripe's can fail for now.
+// failures lists the temporary failures of a call to Stripe.
 var failures = map[string]struct {
 	behaviour stripetest.Behaviour
 	status    int

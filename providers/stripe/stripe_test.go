@@ -27,7 +27,8 @@ var (
 	noon  = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 )
 
-// validator asks stripe-mock. Loading Stripe's document takes half a second.
+// validator returns a function that validates requests with stripe-mock. It is shared, because loading
+// Stripe's document takes half a second.
 var validator = sync.OnceValues(openapi.Validator)
 
 // bundle is a fake in which cus_1 is subscribed to one price of each kind for
@@ -56,11 +57,11 @@ func start(t require.TestingT, version string) (b bundle, stop func()) {
 	fake := stripetest.New(stripetest.Options{Now: func() time.Time { return noon }, Validate: validate, APIVersion: version})
 	require.NoError(t, fake.Seed(seed("acct_1", key, "cus_1")))
 	server := httptest.NewServer(fake)
-	server.Config.SetKeepAlivesEnabled(false) // or net/http hides an answer that was lost
+	server.Config.SetKeepAlivesEnabled(false) // otherwise net/http may hide a lost response by a retry
 	return bundle{fake, server.URL, stripe.New(server.URL)}, server.Close
 }
 
-// untilTaken ends when the fake has done all that it will do with the next call.
+// untilTaken returns a context that ends when the fake has processed the next call.
 func (b bundle) untilTaken(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	before := len(b.fake.State().Requests)
@@ -110,7 +111,8 @@ func requireDecimal(t require.TestingT, want string, got metering.Decimal, about
 	require.Equal(t, want, got.String(), about...)
 }
 
-// requireSafe holds an error to what may be logged and shown.
+// requireSafe checks that an error may be logged and shown: it contains no key, customer, address or text
+// from Stripe.
 func requireSafe(t require.TestingT, err error) {
 	for _, secret := range []string{key, "canary", "cus_1", "127.0.0.1", "No such", "asked by"} {
 		require.NotContains(t, err.Error(), secret)

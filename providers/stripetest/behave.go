@@ -70,7 +70,7 @@ func (f *Fake) take(r *http.Request) Behaviour {
 	return *b
 }
 
-// failing reports whether the response is an error or missing, regardless of the result of the call.
+// failing reports whether the call gets an error or hangs, regardless of its result.
 func (b Behaviour) failing() bool { return b.Status != 0 || b.Mode == LockTimeout || b.Mode == Hang }
 
 // early reports whether the call fails before it is processed.

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// post sends names and values in turn.
+// post sends a form of alternating names and values.
 func (b bundle) post(path string, form ...string) reply {
 	b.t.Helper()
 	values := url.Values{}
@@ -28,7 +28,8 @@ func (b bundle) made(path string, form ...string) string {
 	return made.body["id"].(string)
 }
 
-// metered are the parameters of a price, but for what more says.
+// metered returns the parameters of a metered price. more contains further names and values, which replace
+// earlier ones.
 func metered(product string, more ...string) []string {
 	return append([]string{
 		"product", product, "currency", "usd", "unit_amount_decimal", "2.5", "recurring[interval]", "month", "recurring[usage_type]", "metered",

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// A draft shows usage as it stood when it was made; what it bills is counted
-// again when it is finalized, an hour later.
+// TestADraftShowsWhatWasCountedWhenItWasMade checks that a draft shows the usage that was counted when it
+// was created. Its finalization an hour later counts the usage again.
 func TestADraftShowsWhatWasCountedWhenItWasMade(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -106,7 +106,7 @@ func TestWhenADraftIsFinalizedIsChecked(t *testing.T) {
 	require.Contains(t, b.post(path, "auto_advance", "true").message(), "always false for void invoices")
 }
 
-// Somebody corrects a draft's line by hand; it is billed as it was corrected.
+// TestALineOfADraftIsEditedByHand checks that a line that a user edits on a draft is billed as edited.
 func TestALineOfADraftIsEditedByHand(t *testing.T) {
 	t.Parallel()
 	b := plain(t)

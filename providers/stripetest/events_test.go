@@ -71,7 +71,7 @@ func TestAnEventIsDeliveredAsItIsListed(t *testing.T) {
 	require.NotContains(t, about, "subscription", "in the account's version")
 }
 
-// Live and test mode of one account have nothing in common but its id.
+// TestLiveAndTestModeAreApart checks that the live mode and the test mode of an account share only its id.
 func TestLiveAndTestModeAreApart(t *testing.T) {
 	t.Parallel()
 	const live = "sk_live_1"
@@ -100,8 +100,8 @@ func TestLiveAndTestModeAreApart(t *testing.T) {
 	require.Len(t, b.State().Accounts, 2)
 }
 
-// A meter event that was answered with success and rejected later is in a
-// report; of several the report names a few.
+// TestRejectedMeterEventsAreReportedWithSamples checks that a report counts the meter events that were
+// acknowledged and later rejected. It lists only a few of them.
 func TestRejectedMeterEventsAreReportedWithSamples(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -148,7 +148,8 @@ func TestADroppedMeterEventIsInNoReport(t *testing.T) {
 	require.Equal(t, "e", b.State().Accounts[0].Rejected[0].Identifier)
 }
 
-// Summaries follow events by days, and the invoice doesn't wait for them.
+// TestSummariesAreDaysBehind checks that summaries can be days behind the events, and that invoices do not
+// wait for them.
 func TestSummariesAreDaysBehind(t *testing.T) {
 	t.Parallel()
 	b := plain(t)

@@ -55,7 +55,7 @@ func otherwise(value, standard any) any {
 	return value
 }
 
-// try makes a call that may be left without an answer.
+// try makes a call that may get no response.
 func (b bundle) try(ctx context.Context, path, form, idempotencyKey string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+path, strings.NewReader(form))
 	require.NoError(b.t, err)
@@ -73,7 +73,7 @@ func TestWhatWasTakenIsKeptThoughItsAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		behaviour stripetest.Behaviour
-		quantity  string // after the call that has no answer
+		quantity  string // after the call without a response
 	}{
 		"the answer is lost":      {stripetest.Behaviour{DropAnswer: true}, "2"},
 		"it hangs":                {stripetest.Behaviour{Mode: stripetest.Hang}, "0"},

@@ -11,7 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// charge puts an amount on the next invoice of sub_1, but for what more says.
+// charge creates an invoice item, by default for the next invoice of sub_1. more contains names and values
+// that replace or extend the parameters.
 func (b bundle) charge(amount, idempotencyKey string, more ...string) reply {
 	b.t.Helper()
 	form := url.Values{
@@ -123,7 +124,7 @@ func TestEveryFailureMeetsInvoiceItemsToo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		behaviour stripetest.Behaviour
-		pending   int // after the call and its repetition
+		pending   int // after the call and its retry
 	}{
 		"503, then taken":           {stripetest.Behaviour{Status: 503}, 1},
 		"a 500 that is saved":       {stripetest.Behaviour{Status: 500, Mode: stripetest.Saved}, 0},

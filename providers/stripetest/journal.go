@@ -32,7 +32,7 @@ type journaled struct {
 }
 
 // Resume replays the journal, so that the fake's state survives a restart like Stripe's, and then appends
-// to the journal. The journal is empty at first. It omits calls that changed nothing.
+// to the journal. The journal is empty at first. It omits calls that cannot change the state.
 func (f *Fake) Resume(journal io.ReadWriter) error {
 	now := f.options.Now
 	defer func() { f.options.Now = now }()

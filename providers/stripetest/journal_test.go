@@ -41,7 +41,8 @@ func TestAFakeThatResumesHasForgottenNothing(t *testing.T) {
 	require.NotZero(t, read.Len(), "it goes on writing")
 }
 
-// A call that is repeated after a restart gets the answer that was saved.
+// TestAFakeThatResumesKnowsWhatWasRepeated checks that a call that is repeated after a restart gets the
+// saved response.
 func TestAFakeThatResumesKnowsWhatWasRepeated(t *testing.T) {
 	t.Parallel()
 	var journal bytes.Buffer
@@ -54,8 +55,8 @@ func TestAFakeThatResumesKnowsWhatWasRepeated(t *testing.T) {
 	after.requireQuantity("3", "si_")
 }
 
-// Whatever the clock and calls have made has the same ids, and the same events,
-// after a restart.
+// TestAFakeThatResumesHasTheSameEvents checks that objects created by the clock and by calls have the same
+// ids and events after a restart.
 func TestAFakeThatResumesHasTheSameEvents(t *testing.T) {
 	t.Parallel()
 	var journal bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// billed has a final invoice of 250 cents, and its path.
+// billed returns a fake with a final invoice of 250 cents, and the path of the invoice.
 func billed(t *testing.T) (b bundle, path string) {
 	t.Helper()
 	b = plain(t)
@@ -23,7 +23,7 @@ func TestAFinalInvoiceIsPaidVoidedOrGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		calls   []string
 		status  string
-		refused string // the next call
+		refused string // a further call, which is refused
 	}{
 		{[]string{"pay"}, "paid", "void"},
 		{[]string{"void"}, "void", "pay"},
@@ -100,8 +100,8 @@ func TestWhatCannotBeCreditedIsRefused(t *testing.T) {
 	require.Equal(t, 404, b.call("GET", "/v1/credit_notes/cn_9", "", "").status)
 }
 
-// A pending item is set as often as one likes, and so is one that a draft has
-// taken; a final invoice's is not.
+// TestAPendingItemIsSetUntilItsInvoiceIsFinal checks that an invoice item can be changed any number of
+// times while it is pending or on a draft, but not on a final invoice.
 func TestAPendingItemIsSetUntilItsInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -142,7 +142,8 @@ func TestADraftTakesItemsThatNameIt(t *testing.T) {
 	require.Equal(t, 400, b.charge("1", "", "invoice", "in_9").status)
 }
 
-// 35 days after it happened usage is refused, though its invoice may be a draft still.
+// TestUsageOfThirtySixDaysAgoIsRefused checks that usage is refused more than 35 days after it happened,
+// even if its invoice is still a draft.
 func TestUsageOfThirtySixDaysAgoIsRefused(t *testing.T) {
 	t.Parallel()
 	b := plain(t, func(in *stripetest.Seed) { in.Subscriptions[0].CancelAtPeriodEnd = true })
@@ -155,7 +156,8 @@ func TestUsageOfThirtySixDaysAgoIsRefused(t *testing.T) {
 	require.EqualValues(t, 25, b.done("/v1/invoices/" + b.newest()["id"].(string) + "/finalize")["total"])
 }
 
-// Whoever has no subscription gets an invoice that a call makes.
+// TestAnInvoiceWithoutASubscription checks that a call can create an invoice for a customer without a
+// subscription.
 func TestAnInvoiceWithoutASubscription(t *testing.T) {
 	t.Parallel()
 	b := plain(t, func(in *stripetest.Seed) { in.Subscriptions = nil })

@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// plain returns a fake in which cus_1 pays 2.5 cents a call in sub_1, for the
-// whole of March; it is noon of the tenth. Price_better is 2 cents.
+// plain returns a fake at noon on 10 March. cus_1 pays 2.5 cents per call in sub_1, for the whole of March.
+// price_better is 2 cents per call.
 func plain(t *testing.T, change ...func(*stripetest.Seed)) bundle {
 	t.Helper()
 	validate, err := validator()
@@ -42,7 +42,7 @@ func plain(t *testing.T, change ...func(*stripetest.Seed)) bundle {
 	return bundle{fake, t, server.URL}
 }
 
-// used is so many calls that were made then.
+// used reports a number of calls at an instant.
 func (b bundle) used(calls int, at time.Time) {
 	b.t.Helper()
 	require.Equal(b.t, 200, b.event("calls", fmt.Sprint(calls), at, "").status)
@@ -51,7 +51,7 @@ func (b bundle) used(calls int, at time.Time) {
 // advanceTo moves the clock to an instant.
 func (b bundle) advanceTo(at time.Time) { b.Advance(at.Sub(b.Now())) }
 
-// read is an object, or a list.
+// read returns an object or a list.
 func (b bundle) read(path string) map[string]any {
 	b.t.Helper()
 	answered := b.call("GET", path, "", "")
@@ -59,7 +59,7 @@ func (b bundle) read(path string) map[string]any {
 	return answered.body
 }
 
-// all are the objects of a list's first page.
+// all returns the objects on the first page of a list.
 func (b bundle) all(path string) (all []map[string]any) {
 	b.t.Helper()
 	for _, o := range b.read(path)["data"].([]any) {
@@ -68,7 +68,7 @@ func (b bundle) all(path string) (all []map[string]any) {
 	return all
 }
 
-// fields are those of objects, as text.
+// fields returns the named fields of each object as text.
 func fields(all []map[string]any, names ...string) (texts []string) {
 	for _, o := range all {
 		var values []string
@@ -80,7 +80,7 @@ func fields(all []map[string]any, names ...string) (texts []string) {
 	return texts
 }
 
-// invoices are sub_1's, the oldest first: reason, status and total.
+// invoices returns the reason, status and total of the invoices of sub_1, oldest first.
 func (b bundle) invoices() (texts []string) {
 	b.t.Helper()
 	all := b.all("/v1/invoices?subscription=sub_1&limit=100")
@@ -90,19 +90,19 @@ func (b bundle) invoices() (texts []string) {
 	return texts
 }
 
-// newest is sub_1's last invoice.
+// newest returns the latest invoice of sub_1.
 func (b bundle) newest() map[string]any {
 	b.t.Helper()
 	return b.all("/v1/invoices?subscription=sub_1&limit=1")[0]
 }
 
-// lines are an invoice's: quantity and amount.
+// lines returns the quantity and the amount of each line of an invoice.
 func (b bundle) lines(invoice any) []string {
 	b.t.Helper()
 	return fields(b.all(fmt.Sprintf("/v1/invoices/%s/lines?limit=100", invoice)), "quantity", "amount")
 }
 
-// done posts names and values in turn, and expects success.
+// done posts alternating names and values, and requires success.
 func (b bundle) done(path string, form ...string) map[string]any {
 	b.t.Helper()
 	answered := b.post(path, form...)
@@ -110,7 +110,7 @@ func (b bundle) done(path string, form ...string) map[string]any {
 	return answered.body
 }
 
-// modern posts in a version that knows what the document of the mock doesn't.
+// modern posts in an API version with parameters that the document of stripe-mock lacks.
 func (b bundle) modern(path string, form ...string) reply {
 	b.t.Helper()
 	values := url.Values{}

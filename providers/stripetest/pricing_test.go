@@ -46,8 +46,8 @@ func TestWhatAPriceCosts(t *testing.T) {
 	}
 }
 
-// A graduated price has a line for each tier that is reached, rounded on its
-// own, and one for the tier's flat amount.
+// TestTiersHaveLinesOfTheirOwn checks that a graduated price has a line for the units of each tier that is
+// reached, rounded separately, and a line for the flat amount of the tier.
 func TestTiersHaveLinesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	tiered := func(in *stripetest.Seed) {

@@ -53,7 +53,7 @@ func TestMeterEventsFollowStripesRules(t *testing.T) {
 	require.Equal(t, 200, b.event("sum", "5", noon.Add(-35*24*time.Hour), "old").status)
 	require.Equal(t, 200, b.event("sum", "5", noon.Add(5*time.Minute), "ahead").status)
 	require.Equal(t, 200, b.event("sum", "-2", time.Time{}, "").status)
-	b.requireQuantity("3", "si_sum") // the old one is of another period
+	b.requireQuantity("3", "si_sum") // the old event belongs to another period
 
 	for name, c := range map[string]struct {
 		got     reply

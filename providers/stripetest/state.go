@@ -82,7 +82,7 @@ type LineState struct {
 	Metadata    map[string]string `json:"metadata,omitempty"` // metadata of an invoice item
 	Quantity    metering.Decimal  `json:"quantity"`
 	Amount      metering.Decimal  `json:"amount"`        // in the currency's smallest unit
-	Late        metering.Decimal  `json:"late,omitzero"` // usage that is too late for the invoice; billed nowhere
+	Late        metering.Decimal  `json:"late,omitzero"` // usage that is too late for the invoice; no invoice bills it
 	Currency    string            `json:"currency"`
 }
 

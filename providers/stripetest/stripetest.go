@@ -41,7 +41,7 @@ const (
 // Options are the options of a fake.
 type Options struct {
 	Now        func() time.Time          // nil: time.Now; Advance adds to it
-	Validate   func(*http.Request) error // called for every request before it is accepted
+	Validate   func(*http.Request) error // called for each authorized request to a known path before it is processed
 	APIVersion string                    // API version of all responses; "": the version that a request asks for
 }
 

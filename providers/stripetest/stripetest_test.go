@@ -22,7 +22,7 @@ import (
 
 const (
 	key   = "sk_test_1"
-	older = "2023-10-16" // whose answers are checked
+	older = "2023-10-16" // API version with validated responses
 )
 
 var (
@@ -42,11 +42,11 @@ type bundle struct {
 	url string
 }
 
-// setup returns a fake in which cus_1 pays 2.5 cents a unit of a legacy price
-// and of meters of all kinds, for the whole of March.
+// setup returns a fake in which cus_1 pays 2.5 cents per unit of a legacy price and of meters of all kinds,
+// for the whole of March.
 func setup(t *testing.T) bundle { return setupWith(t, &bytes.Buffer{}) }
 
-// setupWith resumes the fake from a journal.
+// setupWith returns the fake of setup, resumed from a journal.
 func setupWith(t *testing.T, journal io.ReadWriter) bundle {
 	t.Helper()
 	validate, err := validator()
@@ -87,7 +87,8 @@ func (r reply) message() string {
 	return fmt.Sprint(problem["message"])
 }
 
-// call sends a form, or nothing for GET, and key for the idempotency key where it is not empty.
+// call sends a form, which is empty for a GET call. It sends no Idempotency-Key header if idempotencyKey is
+// empty.
 func (b bundle) call(method, path, form, idempotencyKey string) reply {
 	b.t.Helper()
 	return b.callAs(key, method, path, form, idempotencyKey)
@@ -121,7 +122,7 @@ func (b bundle) callIn(version, key, method, path, form, idempotencyKey string) 
 	return r
 }
 
-// record sets or increments an item's usage.
+// record sets or increments the usage record of an item.
 func (b bundle) record(item, action string, quantity int, at time.Time) reply {
 	b.t.Helper()
 	return b.call("POST", "/v1/subscription_items/"+item+"/usage_records",
@@ -146,7 +147,7 @@ func (b bundle) requireQuantity(want, item string) {
 	require.Equal(b.t, want, b.Quantity(item).String(), item)
 }
 
-// control posts JSON to the fake itself.
+// control posts JSON to the fake's control interface.
 func (b bundle) control(path string, body any, into any) int {
 	b.t.Helper()
 	text, err := json.Marshal(body)
@@ -176,7 +177,7 @@ func TestFormulasAndWindowsAddUpAsStripeDoes(t *testing.T) {
 	}
 	b.requireQuantity("29", "si_sum")
 	b.requireQuantity("5", "si_count")
-	b.requireQuantity("1", "si_last")  // the latest by its own time
+	b.requireQuantity("1", "si_last")  // the event with the latest timestamp
 	b.requireQuantity("19", "si_hour") // 4 + 6 + 1 + 8
 	b.requireQuantity("15", "si_day")  // 8 + 6 + 1
 

@@ -13,7 +13,7 @@ type subscription struct {
 	months     int       // length of a period
 	renewals   int       // number of periods since the anchor
 	trialEnd   time.Time
-	since      map[string]time.Time        // time at which an item got its price, if this was within the period
+	since      map[string]time.Time        // time at which a call last added an item or changed its price, by item
 	billed     map[string]metering.Decimal // an item's usage of the period on invoices of a threshold, by item
 	collection pausedCollection
 	canceledAt time.Time

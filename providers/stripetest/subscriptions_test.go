@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// A subscription that is cancelled at its period's end still gets that
-// period's invoice, as a draft that takes usage for an hour.
+// TestACancelledSubscriptionGetsItsLastInvoice checks that a subscription that is cancelled at its period's
+// end gets the invoice of that period. The invoice is a draft that accepts usage for an hour.
 func TestACancelledSubscriptionGetsItsLastInvoice(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -44,8 +44,8 @@ func TestACancellationIsTakenBack(t *testing.T) {
 	require.Len(t, b.invoices(), 2)
 }
 
-// Whoever cancels at once and asks for no invoice gives away the usage since
-// the last one.
+// TestASubscriptionEndsAtOnce checks that the usage since the last invoice is billed only if the
+// cancellation requests an invoice.
 func TestASubscriptionEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -61,14 +61,15 @@ func TestASubscriptionEndsAtOnce(t *testing.T) {
 	require.Equal(t, "canceled", b.call("DELETE", "/v1/subscriptions/sub_1", "invoice_now=true", "").body["status"])
 	require.Equal(t, []string{"manual draft 200"}, b.invoices())
 	b.used(20, noon)
-	b.used(20, noon.Add(time.Hour)) // it had ended
+	b.used(20, noon.Add(time.Hour)) // after the subscription's end
 	b.Advance(time.Hour)
 	require.Equal(t, []string{"manual open 250"}, b.invoices())
 	last := b.newest()
 	require.Equal(t, []any{float64(march.Unix()), float64(noon.Add(time.Hour).Unix())}, []any{last["period_start"], last["period_end"]})
 }
 
-// No document says that the last invoice is a draft: here it is none.
+// TestALastInvoiceMayBeFinalAtOnce checks the account setting FinalAtOnce. Stripe does not document whether
+// the last invoice is a draft.
 func TestALastInvoiceMayBeFinalAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"at its end", "at once"} {
@@ -86,8 +87,8 @@ func TestALastInvoiceMayBeFinalAtOnce(t *testing.T) {
 	}
 }
 
-// A trial's usage is on an invoice, and costs nothing; the next period begins
-// when the trial ends.
+// TestATrialIsFree checks that an invoice lists the usage of a trial at no cost, and that the next period
+// begins when the trial ends.
 func TestATrialIsFree(t *testing.T) {
 	t.Parallel()
 	end := noon.AddDate(0, 0, 5)
@@ -132,7 +133,7 @@ func TestATrialIsEndedEarlyOrExtended(t *testing.T) {
 	require.Contains(t, b.post("/v1/subscriptions/sub_1", "trial_end", fmt.Sprint(april.Unix())).message(), "gives no trial")
 }
 
-// https://docs.stripe.com/billing/subscriptions/pause-payment
+// TestPausedCollection follows https://docs.stripe.com/billing/subscriptions/pause-payment
 func TestPausedCollection(t *testing.T) {
 	t.Parallel()
 	for behavior, statuses := range map[string][2]string{
@@ -167,7 +168,8 @@ func TestPausedCollectionResumesByItself(t *testing.T) {
 	require.Equal(t, []string{"subscription_cycle void 0", "subscription_cycle open 0"}, b.invoices())
 }
 
-// A plan by the year stands beside one by the month, each with its own periods.
+// TestASubscriptionByTheYear checks that an annual and a monthly subscription of a customer have separate
+// periods.
 func TestASubscriptionByTheYear(t *testing.T) {
 	t.Parallel()
 	b := plain(t, func(in *stripetest.Seed) {

@@ -13,8 +13,8 @@ var swapped = noon.AddDate(0, 0, 6)
 
 func flexible(in *stripetest.Seed) { in.Subscriptions[0].BillingMode = "flexible" }
 
+// TestAPriceIsSwappedInClassicMode checks that usage from before the change is not billed in classic mode:
 // https://docs.stripe.com/billing/subscriptions/usage-based/manage-billing-setup
-// says of classic mode that usage before the change isn't billed.
 func TestAPriceIsSwappedInClassicMode(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -24,7 +24,7 @@ func TestAPriceIsSwappedInClassicMode(t *testing.T) {
 	item := s["items"].(map[string]any)["data"].([]any)[0].(map[string]any)
 	require.Equal(t, []any{"si_1", "price_better"}, []any{item["id"], item["price"].(map[string]any)["id"]})
 	b.used(40, swapped)
-	b.used(7, swapped.Add(-time.Second)) // of a time that nobody pays
+	b.used(7, swapped.Add(-time.Second)) // from before the change; never billed
 	was := b.all("/v1/events?type=customer.subscription.updated")[0]["data"].(map[string]any)["previous_attributes"].(map[string]any)
 	require.Len(t, was, 1)
 	item = was["items"].(map[string]any)["data"].([]any)[0].(map[string]any)
@@ -39,7 +39,8 @@ func TestAPriceIsSwappedInClassicMode(t *testing.T) {
 	require.Equal(t, []string{"10 20"}, b.lines(b.newest()["id"]), "a whole period again")
 }
 
-// In flexible mode an invoice item bills what was reported until the change.
+// TestAPriceIsSwappedInFlexibleMode checks that an invoice item bills the usage reported before the change
+// in flexible mode.
 func TestAPriceIsSwappedInFlexibleMode(t *testing.T) {
 	t.Parallel()
 	b := plain(t, flexible)
@@ -47,7 +48,7 @@ func TestAPriceIsSwappedInFlexibleMode(t *testing.T) {
 	b.advanceTo(swapped)
 	b.done("/v1/subscription_items/si_1", "price", "price_better")
 	b.used(40, swapped)
-	b.used(7, swapped.Add(-time.Second)) // too late for the segment
+	b.used(7, swapped.Add(-time.Second)) // reported too late for the segment
 	require.Equal(t, []string{"100 250"}, fields(b.all("/v1/invoiceitems?pending=true"), "quantity", "amount"))
 	b.advanceTo(april.Add(time.Hour))
 	lines := b.all("/v1/invoices/" + b.newest()["id"].(string) + "/lines")
@@ -73,7 +74,8 @@ func TestASegmentIsBilledAtOnceOrNever(t *testing.T) {
 	}
 }
 
-// Whoever swaps and begins a new period pays the former price for what was used.
+// TestASwapBeginsAPeriod checks that a price change that begins a new period bills the earlier usage at the
+// previous price.
 func TestASwapBeginsAPeriod(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -81,7 +83,7 @@ func TestASwapBeginsAPeriod(t *testing.T) {
 	b.advanceTo(swapped)
 	b.done("/v1/subscriptions/sub_1", "items[0][id]", "si_1", "items[0][price]", "price_better", "billing_cycle_anchor", "now")
 	b.used(40, swapped)
-	b.used(7, swapped.Add(-time.Second)) // while its invoice is a draft
+	b.used(7, swapped.Add(-time.Second)) // reported while its invoice is a draft
 	b.advanceTo(swapped.AddDate(0, 1, 0).Add(time.Hour))
 	require.Equal(t, []string{"subscription_update open 268", "subscription_cycle open 80"}, b.invoices())
 }
@@ -93,7 +95,7 @@ func TestItemsComeAndGo(t *testing.T) {
 		b.used(100, noon)
 		b.advanceTo(swapped)
 		added := b.done("/v1/subscription_items", "subscription", "sub_1", "price", "price_better")
-		b.used(20, swapped) // of both
+		b.used(20, swapped) // counts for both items
 		b.Advance(time.Hour)
 		removed := b.call("DELETE", "/v1/subscription_items/si_1", "", "")
 		require.Equal(t, true, removed.body["deleted"])
@@ -132,7 +134,8 @@ func TestChangesOfItemsAreChecked(t *testing.T) {
 	require.EqualValues(t, 250, b.newest()["total"], "the same price is no swap")
 }
 
-// The default is flexible since 2025-09-30.
+// TestTheBillingModeOfANewSubscription checks that the default billing mode is flexible since version
+// 2025-09-30.
 func TestTheBillingModeOfANewSubscription(t *testing.T) {
 	t.Parallel()
 	b := plain(t)
@@ -145,7 +148,7 @@ func TestTheBillingModeOfANewSubscription(t *testing.T) {
 
 func threshold(in *stripetest.Seed) { in.Subscriptions[0].ThresholdAmount = 1000 }
 
-// What a threshold's invoice billed is not billed again.
+// TestAThresholdInvoicesInThePeriod checks that usage on the invoice of a threshold is not billed again.
 func TestAThresholdInvoicesInThePeriod(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold)
@@ -164,7 +167,9 @@ func TestAThresholdInvoicesInThePeriod(t *testing.T) {
 	require.Equal(t, []string{"subscription_threshold open 1050", "subscription_cycle open 1275"}, b.invoices())
 }
 
-// https://docs.stripe.com/billing/subscriptions/usage-based/thresholds: tiers go on.
+// TestTiersGoOnAfterAThreshold follows
+// https://docs.stripe.com/billing/subscriptions/usage-based/thresholds: tiers continue after the invoice of
+// a threshold.
 func TestTiersGoOnAfterAThreshold(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold, func(in *stripetest.Seed) {
@@ -205,7 +210,8 @@ func TestAThresholdMayBeginANewPeriod(t *testing.T) {
 	require.Equal(t, 400, b.post("/v1/subscriptions/sub_1", "billing_thresholds[amount_gte]", "49").status)
 }
 
-// The threshold's invoice of the former price offsets nothing of the new one.
+// TestASwapAfterAThreshold checks that the invoice of a threshold at the previous price does not reduce the
+// charges at the new price.
 func TestASwapAfterAThreshold(t *testing.T) {
 	t.Parallel()
 	b := plain(t, threshold)

@@ -22,7 +22,7 @@ type Webhook struct {
 	URL        string `json:"url"`         // "": the account's
 	Secret     string `json:"secret"`      // "": the account's
 	APIVersion string `json:"api_version"` // version of an event about Object; "": 2023-10-16
-	Event      string `json:"event"`       // instead of Type and Object: id of an event in GET /v1/events
+	Event      string `json:"event"`       // instead of Type and Object: id of an event in GET /v1/events or /v2/core/events
 	Livemode   *bool  `json:"livemode"`    // mode of the object, if both modes have an object with this id
 }
 
@@ -60,8 +60,8 @@ func (f *Fake) Deliver(ctx context.Context, in Webhook) (int, error) {
 	return response.StatusCode, nil
 }
 
-// Event returns an event and its signature header at the fake's time. It sets missing fields of in from the
-// account.
+// Event returns an event and its signature header at the fake's time. It sets a missing URL and Secret of in
+// to those of the account, and a missing APIVersion to 2023-10-16.
 func (f *Fake) Event(in *Webhook) (payload []byte, header string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -165,7 +165,8 @@ func TestASecretHasTheFormOfStandardWebhooks(t *testing.T) {
 	}
 }
 
-// Two streams of a customer may have periods that begin at one instant.
+// TestAStatementNamesItsStream checks that a statement names its billing schedule. Periods of two schedules
+// of a customer may begin at the same instant.
 func TestAStatementNamesItsStream(t *testing.T) {
 	t.Parallel()
 	line := billing.Line{MeterID: 1, MeterSlug: "seats", Quantity: metering.Whole(2), Currency: "USD"}

@@ -1,4 +1,4 @@
-"""Against a running API: go test ./cmd/odometer starts one."""
+"""Tests against a running API, which go test ./cmd/odometer starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas against a service that answers like the quota API, after doing what a script says."""
+"""Tests of Quotas against a simulated quota API with scripted failures."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from odometer_client import (
 from odometer_client.schema import QuotaAmount
 
 SERVE = 200
-NO_ANSWER = 0  # the connection breaks
-LOST = -1  # the request is served, and the connection breaks
+NO_ANSWER = 0  # the connection breaks before the request is processed
+LOST = -1  # the request is processed, then the connection breaks
 HOUR = 3600.0
 CALLS: list[QuotaAmount] = [{"meter": "calls", "amount": Decimal(5)}]
 
 
 class Service(httpx.BaseTransport):
-    """One hard quota of the meter calls for each customer."""
+    """Simulates the quota API with one hard quota for the meter calls. It ignores the customer."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -46,8 +46,8 @@ class Service(httpx.BaseTransport):
         self.held: dict[str, int] = {}
         self.settled: dict[str, list[dict[str, Any]]] = {}
         self.stored: list[dict[str, Any]] = []  # events sent without a reservation
-        self.requests: list[str] = []  # the last part of each path
-        self.failures: dict[str, list[int]] = defaultdict(list)  # statuses to answer next
+        self.requests: list[str] = []  # last path segment of each request
+        self.failures: dict[str, list[int]] = defaultdict(list)  # next results, by last path segment
         self.extended = threading.Semaphore(0)
         self.lock = threading.Lock()
 
@@ -138,7 +138,7 @@ def test_a_cached_answer_lacks_the_amounts_that_were_allowed_since() -> None:
     quotas = quotas_of(service, max_staleness=HOUR)
     assert [check(quotas, "2.5") for _ in range(4)] == [(True, Decimal(left)) for left in ("10", "7.5", "5", "2.5")]
     assert service.requests == ["check"]
-    service.used = 10  # stored by now
+    service.used = 10  # the allowed amounts are stored by now
     assert check(quotas, "2.5") == (False, Decimal(0))
     assert service.requests == ["check"] * 2
 
@@ -147,7 +147,7 @@ def test_many_threads_are_allowed_the_remaining_amount_at_most() -> None:
     service = Service(100)
     quotas = quotas_of(service, max_staleness=HOUR)
     allowed = [check(quotas, "1")[0]]
-    service.used = 100  # by others: only the cache allows more
+    service.used = 100  # used by other clients; only the cached answer still allows calls
     threads = [threading.Thread(target=lambda: allowed.extend(check(quotas, "1")[0] for _ in range(50))) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -292,7 +292,7 @@ def test_events_that_cannot_be_settled_are_refused() -> None:
 
 
 def send(application: Any, body: bytes = b"") -> tuple[str, dict[str, str], bytes]:
-    """The status, the headers and the body that an application answers."""
+    """Return the status, the headers and the body of an application's response."""
     started: list[Any] = []
     environ = {"HTTP_X_CUSTOMER": "acme", "CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
     chunks: Iterable[bytes] = application(environ, lambda *arguments: started.extend(arguments))

@@ -1,4 +1,4 @@
-"""A recorder against a server that answers like the Events API, after doing what a script says."""
+"""Tests of Recorder against a simulated Events API with scripted results."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from odometer_client import BufferFullError, Client, ClosedError, Recorder, Unse
 from odometer_client.schema import Event
 
 TAKE, CUT = 0, -1
-HANGS = 300.0  # seconds after which a test hangs, however busy the machine
+HANGS = 300.0  # seconds after which a test has hung, even on a busy machine
 
 
 class Service(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script: list[int] = [TAKE]  # one step for a request, the last one for ever
-        self.most = 0  # events that a request may have
-        self.refused = ""  # the customer of whom no event is taken
+        self.script: list[int] = [TAKE]  # one result per request: a status, TAKE or CUT; the last one is repeated
+        self.most = 0  # maximum number of events in a request; 0: no limit
+        self.refused = ""  # customer id of refused events; "": none
         self.refusal = 422
         self.rejected: list[dict[str, Any]] = []
         self.keys: Counter[str] = Counter()
@@ -41,7 +41,7 @@ class Service(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that was cut is no news."""
+        """Ignores errors, because tests cut connections."""
 
     def status(self, events: list[dict[str, Any]]) -> int:
         with self.lock:
@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """Logs nothing."""
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ for _ in range(3):
 
 
 def at_exit(service: Service, timeout: float) -> str:
-    """What the program says on stderr."""
+    """Return the standard error output of the program."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "src")}
     command = [sys.executable, "-c", PROGRAM, service.url, str(timeout)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS, check=True).stderr

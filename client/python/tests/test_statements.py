@@ -1,4 +1,4 @@
-"""Verifies real statements, and each with one number changed at a time, with the results of the other clients."""
+"""Verifies real statements, and copies with one changed number. The results must equal those of the other clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_each_change_of_an_amount_is_noticed(statement: str, result: dict[str, l
 
 
 def increased(number: str) -> str:
-    """Add one unit of the last digit."""
+    """Return the number plus one unit of its last digit."""
     whole, _, fraction = number.partition(".")
     digits = int(whole + fraction) + 1
     text = str(abs(digits)).zfill(len(fraction) + 1)

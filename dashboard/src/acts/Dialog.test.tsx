@@ -96,7 +96,7 @@ test("leaving a form with typed text asks first, and a saved one does not", asyn
   answers["GET /v1/meters/calls"] = () => [200, { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null }];
   open("/meters/-/new");
   await screen.findByLabelText("Slug");
-  const unload = () => fireEvent(window, new Event("beforeunload", { cancelable: true })); // false: the browser asks
+  const unload = () => fireEvent(window, new Event("beforeunload", { cancelable: true })); // false: the browser asks for confirmation
   expect(unload()).toBe(true);
   type("Slug", "calls");
   type("Event type", "call");

@@ -6,7 +6,7 @@ import { answers, customers, list, open, press, sent, session } from "../testing
 const run = { id: "new", customer_id: "cus_1", customer_name: "Contoso", external_id: "contoso", trigger: "manual", status: "running", requested_at: "2026-11-01T00:00:00Z", error: "", last_error: "", lines: [], excluded: [] };
 const period = { id: null, start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z", due_at: "2026-12-03T23:00:00Z", closed_at: null, state: "open" };
 
-/** Answers a request when the test says so. */
+/** Delays the answer to a request until the test calls the returned function. */
 function later(name: string, answer: object): () => Promise<void> {
   const { fetch } = globalThis;
   let send = () => {};

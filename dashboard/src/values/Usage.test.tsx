@@ -26,7 +26,10 @@ test("a bill shows the unit of each meter, and the breakdown of a line too", asy
   expect(screen.getAllByText((_, element) => element?.textContent === "1,250 units").length).toBeGreaterThan(0);
 });
 
-/** The files of screens that show numbers which are no usage of a meter: counts of events and runs, values of events, minutes, and a meter that is not stored. */
+/**
+ * Files of screens with numbers that are not usage of a meter: counts of events and runs, values of events, minutes,
+ * and a meter that is not stored.
+ */
 const unitless = ["alerts/AlertValue.tsx", "billing/AutoSync.tsx", "billing/Discrepancies.tsx", "events/Conflicts.tsx", "events/Details.tsx", "events/Events.tsx", "events/Rejected.tsx", "meters/TryOut.tsx", "overview/EventCounts.tsx"];
 
 test("screens show the usage of meters by Usage, which knows their units", () => {

@@ -76,7 +76,7 @@ test("a trial shows the values of each day with the thresholds, and the days of 
   expect(await rows("The days on which the alert would have fired")).toEqual([["Thu 12 Nov", "contoso", "800 tokens", "812.5 tokens"]]);
   expect(requests("POST /v1/alerts/dry-run")).toEqual(['{"name":"Trial","type":"usage","customer":"contoso","meter":"tokens","group":{"model":"large"},"thresholds":[800,1000.5]}']);
   type("Thresholds", "900");
-  expect(screen.queryByText(/would have fired once/)).toBeNull(); // it was of other thresholds
+  expect(screen.queryByText(/would have fired once/)).toBeNull(); // that result was for other thresholds
 });
 
 test.each([

@@ -3,12 +3,12 @@ import type { Schema } from "../../api/client";
 
 type Page = Schema<"EventPage">;
 
-/** How far down the list is where somebody reads it. */
+/** Scroll position, in pixels, beyond which a user counts as reading the list. */
 const readFrom = 160;
 
 /**
- * What is shown of a page that is read again and again. It stands still while one of its events is
- * opened or somebody has scrolled down; what has come since is counted, and shown when they ask.
+ * Returns the page of events to show while the latest page is polled. The shown page does not change while one of its
+ * events is open or the user has scrolled down. fresh is the number of newer events, and show shows them.
  */
 export function useTail(latest: Page | undefined, opened: string | undefined) {
   const [held, hold] = useState(latest);
@@ -24,7 +24,7 @@ export function useTail(latest: Page | undefined, opened: string | undefined) {
   return { shown, fresh: shown && latest ? added(shown, latest) : 0, show };
 }
 
-/** How many events of the latest page are not on the one that is shown. */
+/** Returns the number of events on the latest page that are not on the shown page. */
 export function added(shown: Pick<Page, "data">, latest: Pick<Page, "data">): number {
   const known = new Set(shown.data.map(({ id }) => id));
   return latest.data.filter(({ id }) => !known.has(id)).length;

@@ -12,7 +12,7 @@ const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: 
 
 const step = (name: string, amount: number, unit: string) => ({ name, amount, unit, description: `The ${name}.` });
 
-/** Every quantity costs 7.50 CHF. */
+/** Answers a calculation: every quantity costs 7.50 CHF. */
 function calculated(body: string): [number, object] {
   const { usage } = JSON.parse(body);
   const charges = usage.map(({ quantity }: { quantity: number }) => ({ quantity, event_count: 0, charge: 7.5, steps: [step("unit_price", 0.003, "CHF"), step("charge", 7.5, "CHF")] }));
@@ -54,7 +54,7 @@ const confirmation = {
   as_of: "2026-11-12T09:30:00Z",
 };
 
-/** The API wants a price confirmed with the last of these tokens. */
+/** Makes the API require the last of these tokens to set a price. Each refusal returns the next token. */
 function confirmedWith(...tokens: string[]) {
   const rest = [...tokens];
   answers["PUT /v1/meters/calls/pricing"] = (body) => {
@@ -83,7 +83,7 @@ test("a price that charges periods that have begun is set once somebody has seen
   await waitFor(() => expect(screen.queryByText(dialog)).toBeNull());
   expect((await screen.findByLabelText<HTMLInputElement>("Day")).value).toBe("2026-11-01");
 
-  await press("Set the price"); // it asks again
+  await press("Set the price"); // the form asks for confirmation again
   await screen.findByText(dialog);
   await press("Change the bills");
   await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(3));

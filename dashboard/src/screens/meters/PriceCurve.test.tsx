@@ -6,7 +6,7 @@ import { monthBefore } from "./lastMonth";
 const price = { version: 1, base_price: 25, included_units: 0, overage_rate: 0.5, model: "overage", description: "", currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
 const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "calls", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 
-/** Shows a price with a customer's usage of last month. The new price charges 2 CHF for each unit, the price of now 1 CHF. */
+/** Opens a price with last month's usage by customer. A new price charges 2 CHF per unit, the current price 1 CHF. */
 function priced(path: string, address: string, ...rows: object[]) {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "pricing:read", "pricing:write", "usage:read"] }];
   answers["GET /v1/meters"] = () => [200, { data: [meter], has_more: false, next_page_token: null }];

@@ -4,7 +4,7 @@ import { templates } from "./meterTemplates";
 
 const guide = readFileSync("../docs/guides/start-from-a-template.md", "utf8");
 
-/** The bodies that the guide sends to a path. */
+/** Returns the bodies of the requests that the guide sends to a path. */
 const bodies = (path: string) => [...guide.matchAll(new RegExp(`call POST ${path} -d '([^']+)'`, "g"))].map(([, body]) => JSON.parse(body!));
 
 test("the guide and the form have the same templates", () => {

@@ -20,7 +20,7 @@ test("the line has the key that was made, and the event is seen to arrive", asyn
   open("/start");
   await (await step("Create a key")).findByText("to do");
   await (await step("Create a meter")).findByText("done");
-  expect((await step("Connect a provider")).queryByText(/^(done|to do)$/)).toBeNull(); // the API does not say it to this member
+  expect((await step("Connect a provider")).queryByText(/^(done|to do)$/)).toBeNull(); // the member lacks the permission to read it
   expect((await screen.findByLabelText("A command that sends an event")).textContent).toContain("Bearer $ODOMETER_KEY");
   await press("Create a key");
   await screen.findByText("svc_ink_SECRET");

@@ -17,8 +17,8 @@ import (
 
 const module = "github.com/odometer-metering/odometer/"
 
-// arrows says which of our folders each folder may import. A folder that is
-// not here has no business in the repository.
+// arrows maps each folder to the folders of this repository that its code may import. "*" allows all. A Go
+// file in a folder that is not listed fails the test.
 var arrows = map[string][]string{
 	"metering":   {},
 	"billing":    {"metering"},
@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"dev":        {"*"},
 }
 
-// exclusive packages have one importer.
+// exclusive maps a library to the only folder that may import it. Tests may import it anywhere.
 var exclusive = map[string]string{
 	"github.com/stripe/stripe-go": "providers/stripe",
 }
@@ -82,7 +82,8 @@ func checkFile(t *testing.T, path string) {
 	}
 }
 
-// mayImportAll holds for tests, and for what makes databases and data for them.
+// mayImportAll reports whether a file may import every folder. Tests may, and so may db/dbtest, which creates
+// databases and data for tests.
 func mayImportAll(path string, allowed []string) bool {
 	path = filepath.ToSlash(path)
 	return slices.Contains(allowed, "*") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "db/dbtest/")
@@ -98,9 +99,8 @@ func checkExclusive(t *testing.T, path, name string) {
 	}
 }
 
-// withoutNames are the folders that know no provider by its name: what they have to
-// know is a property, stored or passed. The tags of fields may name one: they
-// are documentation for those who use it.
+// withoutNames lists the folders that must not name a provider. Their code uses properties of the provider,
+// which are stored or passed. Field tags may name a provider, because they are documentation.
 var withoutNames = []string{"api", "billing", "db", "workflows"}
 
 func TestNoProviderIsKnownByItsName(t *testing.T) {
@@ -131,9 +131,8 @@ func TestNoProviderIsKnownByItsName(t *testing.T) {
 	}
 }
 
-// names says whether a node is a provider's name or has it inside. Tenants have
-// webhooks of their own, which have nothing to do with billing: of that name
-// only the kind of provider counts.
+// names reports whether a node is or contains the name of a provider. For the provider "webhook", only its
+// kind counts, because tenants also have webhooks that are unrelated to billing.
 func names(n ast.Node, provider string) bool {
 	switch n := n.(type) {
 	case *ast.SelectorExpr:
@@ -150,17 +149,17 @@ func names(n ast.Node, provider string) bool {
 	return false
 }
 
-// rollups are the tables of what is counted. Everything that reads usage asks
-// the first of these files; each of the others has its reason to know them.
+// rollups maps each file that names tables of counted usage to these tables. All code that reads usage calls
+// the first file. The comments give the reasons of the other files.
 var rollups = map[string][]string{
-	"db/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded", "usage_daily"}, // reads them
-	"db/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                  // ingest and backfills add to them
-	"db/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                // takes what they added into them
-	"db/tallies.go":         {"usage_added"},                                                                   // names its columns
-	"db/chunks.go":          {"usage_hourly"},                                                                  // makes their chunks ahead
-	"db/migrate.go":         {"usage_daily"},                                                                   // makes it as the edition of TimescaleDB allows
-	"db/maintenance.go":     {"usage_daily"},                                                                   // refreshes it
-	"db/grants.go":          {"usage_hourly", "usage_monthly", "usage_added"},                                  // lets chunks be made
+	"db/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded", "usage_daily"}, // reads usage
+	"db/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                  // stores usage of ingest and backfills
+	"db/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                // moves added usage to the rollups
+	"db/tallies.go":         {"usage_added"},                                                                   // lists the columns of usage_added
+	"db/chunks.go":          {"usage_hourly"},                                                                  // creates chunks before they are needed
+	"db/migrate.go":         {"usage_daily"},                                                                   // creates the kind of view that the TimescaleDB edition allows
+	"db/maintenance.go":     {"usage_daily"},                                                                   // refreshes usage_daily
+	"db/grants.go":          {"usage_hourly", "usage_monthly", "usage_added"},                                  // grants deletes from these tables
 }
 
 func TestUsageIsReadInOnePlace(t *testing.T) {

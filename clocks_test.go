@@ -14,22 +14,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rules take the time as a parameter, so that they can be asked on any day.
-// In the folders that hold rules nobody reads a clock, and make test-dates
-// runs the tests of the first ones on other days.
+// Rules take the time as a parameter, so that tests can apply them on any day. Code in the folders of
+// withoutClocks reads a clock only in the lines of clocksAllowed. make test-dates runs the tests in the folders
+// of testedOnDates on other days.
 var (
 	testedOnDates = []string{"metering", "billing", "db", "activities"}
 	withoutClocks = append([]string{"workflows"}, testedOnDates...)
 )
 
-// clocksAllowed are the lines that read a clock where no rule depends on it.
+// clocksAllowed maps a part of each line that may read a clock to the reason. No rule depends on that clock.
 var clocksAllowed = map[string]string{
 	"began := time.Now()":                             "how long something takes is measured, not judged",
 	"time.Since(began)":                               "the same",
 	"time.Now().UnixNano()":                           "a name or a seed that is not used twice",
 	"select epoch, erasures, idempotency_conflicts, ": "compared with when the server's own process started",
 
-	// When a row was changed, for people to read: rules ask only whether it is null.
+	// The time of a change, for people to read. Rules only check whether it is null.
 	"revoked_at = coalesce(revoked_at, now())":       "API keys, HMAC secrets",
 	"set ended_at = now()":                           "sessions",
 	"set removed_at = now()":                         "members",
@@ -82,8 +82,8 @@ func TestRulesTakeTheTimeAsAParameter(t *testing.T) {
 	}
 }
 
-// clocksIn are the lines of a Go file that name one of the process's clocks, or
-// one of the database's in a string.
+// clocksIn returns the lines of a Go file that name a clock of the process, or a clock of the database in a
+// string.
 func clocksIn(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files, all := token.NewFileSet(), lines(t, path)

@@ -58,8 +58,8 @@ func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
 	require.NotZero(t, links)
 }
 
-// TestEachDiagramIsWrittenLineByLine finds diagrams that were wrapped like text: Mermaid draws none
-// of them.
+// TestEachDiagramIsWrittenLineByLine finds diagrams that were wrapped like text. Mermaid does not draw a
+// wrapped diagram.
 func TestEachDiagramIsWrittenLineByLine(t *testing.T) {
 	t.Parallel()
 	diagrams := 0
@@ -78,7 +78,8 @@ func TestEachDiagramIsWrittenLineByLine(t *testing.T) {
 	require.NotZero(t, diagrams)
 }
 
-// TestTheDocumentsNameFilesAndTestsThatExist checks the paths in code spans of pages about the code.
+// TestTheDocumentsNameFilesAndTestsThatExist checks the paths and the names of tests in code spans of pages
+// about the code.
 func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("docs/architecture/*.md")
@@ -99,7 +100,8 @@ func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestQuotedMessagesExist looks for the messages that pages quote, between "…", in the code.
+// TestQuotedMessagesExist checks that the code contains the messages that pages quote. If a quote contains
+// "…", the code must contain each part around it.
 func TestQuotedMessagesExist(t *testing.T) {
 	t.Parallel()
 	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
@@ -133,7 +135,7 @@ var (
 	dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_\- ]`) // the target of a link, and punctuation
 )
 
-// anchors returns the anchors of a page's headings. GitHub numbers those that are repeated.
+// anchors returns the anchors of a page's headings. GitHub numbers repeated anchors.
 func anchors(page string) (all []string) {
 	seen := make(map[string]int)
 	for _, found := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
@@ -146,8 +148,8 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// TestTheTemporalUIOfTheDocumentsAsksWhoItIs reads the nginx configuration of
-// docs/operating/temporal.md; it does not run nginx, which not every machine has.
+// TestTheTemporalUIOfTheDocumentsAsksWhoItIs checks the text of the nginx configuration in
+// docs/operating/temporal.md. It does not run nginx, because not every machine has nginx.
 func TestTheTemporalUIOfTheDocumentsAsksWhoItIs(t *testing.T) {
 	t.Parallel()
 	_, after, found := strings.Cut(read(t, "docs/operating/temporal.md"), "```nginx\n")

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tests assert order, counts and times of an injected clock. A measured duration depends on the
-// load of the machine: make bench and make attack assert those. Within synctest.Test, and in
-// Temporal's test environment, time is simulated.
+// Tests assert order, counts and times of an injected clock. A measured duration depends on the load of the
+// machine. make bench and make attack assert measured durations. Within synctest.Test, and in Temporal's test
+// environment, time is simulated.
 
-// clockCalls read the machine's clock, compare times with a tolerance, or wait for a time.
+// clockCalls lists functions that read the machine's clock, compare times with a tolerance, or wait for a time.
 var clockCalls = map[string]bool{
 	"time.Since": true, "time.Until": true, "time.Sleep": true, "time.After": true, "time.AfterFunc": true, "time.Tick": true,
 	"time.NewTimer": true, "time.NewTicker": true, "context.WithTimeout": true, "context.WithDeadline": true, "context.WithTimeoutCause": true,
@@ -27,7 +27,7 @@ var clockCalls = map[string]bool{
 // simulated lists the folders with tests in Temporal's test environment.
 var simulated = map[string]bool{"workflows": true}
 
-// durationsAllowed are the lines that may call one of clockCalls.
+// durationsAllowed maps the file and a part of each line that may call one of clockCalls to the reason.
 var durationsAllowed = map[string]string{
 	"worker/auto_sync_test.go: took = time.Since(began)":                  "make bench measures it; nothing asserts it",
 	"api/limit_test.go: left <= time.Since(m.began)+100*time.Millisecond": "Redis has no other clock: near the window's end the test advances past it",
@@ -35,7 +35,7 @@ var durationsAllowed = map[string]string{
 	"api/passwords_test.go: begun = append(begun, time.Since(began))":     "called within synctest.Test",
 	"api/passwords_test.go: time.Sleep(40 * time.Millisecond)":            "called within synctest.Test",
 
-	// A pause between two polls: its length changes no result.
+	// A pause between two polls. Its length does not change the result.
 	"providers/stripe/stripe_test.go: time.Sleep(time.Millisecond)":        "between polls of the fake's requests",
 	"providers/stripetest/failures_test.go: time.Sleep(time.Millisecond)":  "between polls of the fake's requests",
 	"providers/stripe/contract_test.go: dbtest.Within(c, c.timeout":        "Stripe itself may take hours",
@@ -43,14 +43,14 @@ var durationsAllowed = map[string]string{
 	"cmd/odometer/crash_test.go: case <-time.After(10 * time.Millisecond)": "between tries of an API that restarts",
 	"providers/stripe/contract_test.go: <-time.After(c.pause)":             "Stripe limits its callers",
 
-	// A time that the tested code waits, on any machine.
+	// A time for which the tested code waits on every machine.
 	"client/recorder_test.go: ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":    "the call outlasts it",
 	"providers/redact_test.go: hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)": "the call outlasts it",
 	"providers/stripe/contract_test.go: context.WithTimeout(context.Background(), stripe.Timeout)":     "the client's own timeout",
 	"client/recorder_test.go: context.WithTimeout(context.Background(), 10*time.Second)":               "an example for readers",
 	"worker/stripe_failures_test.go: context.WithTimeout(t.Context(), 2*time.Second)":                  "the call may be cut off at any point",
 	"worker/neighbours_test.go: case <-time.After(2 * activities.Beat)":                                "a receiver that is slower than a heartbeat",
-	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // on its way":                                "a network that is slow",
+	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // the last bytes are still in transit":                                "a network that is slow",
 	"worker/kill_test.go: // the moment of the crash":                                                  "the crash comes at a random time",
 	"worker/kill_test.go: deadline := time.After(atMost)":                                              "the crash comes then at the latest",
 }
@@ -71,7 +71,7 @@ func TestTestsAssertNoMeasuredDuration(t *testing.T) {
 	}
 }
 
-// allowedDuration notes which entry of durationsAllowed it uses.
+// allowedDuration reports whether a line may call one of clockCalls. It records the used entry of durationsAllowed.
 func allowedDuration(line string, used map[string]bool) bool {
 	for allowed := range durationsAllowed {
 		file, text, _ := strings.Cut(allowed, ": ")
@@ -83,7 +83,8 @@ func allowedDuration(line string, used map[string]bool) bool {
 	return strings.Contains(line, "dbtest.Deadline") || strings.Contains(line, "require.InDelta(") && strings.HasSuffix(line, ", 0)")
 }
 
-// TestPropertyTestsAreNamedTestProperty: make test-long selects property tests by their name.
+// TestPropertyTestsAreNamedTestProperty checks the names of property tests, because make test-long selects
+// property tests by name.
 func TestPropertyTestsAreNamedTestProperty(t *testing.T) {
 	t.Parallel()
 	for _, path := range testFiles(t) {

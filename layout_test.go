@@ -8,23 +8,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rooms are the folders that an entity of ours runs through.
+// rooms lists the folders over which the code of an entity is spread.
 var rooms = []string{"metering", "db", "activities", "workflows", "api"}
 
-// aliases are names of files for nouns that have another name already.
+// aliases maps rejected file names to the name that files of the same noun have.
 var aliases = map[string]string{
 	"pricing": "prices", "endpoints": "webhooks", "maintain": "maintenance", "upkeep": "maintenance",
 	"audit_usage": "discrepancies", "differences": "discrepancies", "doubt": "commit_recovery",
 	"auto_syncs": "auto_sync", "audit_logs": "audit_log",
 }
 
-// TestTheSameNounHasTheSameFileNameInEveryRoom: nouns are plural; auto_sync and
-// audit_log, of which a tenant has one, and what cannot be counted are singular.
-// A file in workflows and activities that is one workflow's has the workflow's
-// name: rotate_api_key.
+// TestTheSameNounHasTheSameFileNameInEveryRoom checks that files of the same noun have the same name in all
+// rooms. By convention, nouns are plural. Uncountable nouns are singular, and so are auto_sync and audit_log,
+// because a tenant has only one of each. In workflows and activities, a file of a single workflow has the
+// workflow's name, such as rotate_credential.
 func TestTheSameNounHasTheSameFileNameInEveryRoom(t *testing.T) {
 	t.Parallel()
-	names := map[string]string{} // by the singular, as it was first seen
+	names := map[string]string{} // the first file name of each noun, by its singular
 	for _, room := range rooms {
 		entries, err := os.ReadDir(room)
 		require.NoError(t, err)

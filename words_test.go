@@ -20,8 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/words"
 )
 
-// TestRetiredWordsAreGone looks into identifiers, columns, fields of JSON, names
-// of files and documents.
+// TestRetiredWordsAreGone checks identifiers, columns, JSON fields, documents and file names.
 func TestRetiredWordsAreGone(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -60,7 +59,7 @@ var (
 	generatedPart = regexp.MustCompile(`(?s)<!-- generated:.*?<!-- end -->`)
 )
 
-// TestPhrasesAreGone reads the documents and the texts of the OpenAPI document.
+// TestPhrasesAreGone checks the documents, and the summaries and descriptions of the OpenAPI document.
 func TestPhrasesAreGone(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.md")
@@ -105,7 +104,7 @@ func textsIn(part any) (found []string) {
 	return found
 }
 
-// retired are the retired words of a file, its name included.
+// retired returns the retired words in a file and in its name.
 func retired(t *testing.T, path string) []string {
 	t.Helper()
 	found := words.In(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), words.Anywhere)
@@ -131,7 +130,8 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// inGo looks into identifiers, the names of fields in JSON and the columns of SQL.
+// inGo returns the retired words in identifiers, field tags, and snake_case names in strings, such as columns
+// in SQL.
 func inGo(t *testing.T, path string) (found []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -175,7 +175,8 @@ var (
 	sqlWord    = regexp.MustCompile(`(?m)^  ([a-z_]+)|[a-z]+(?:_[a-z]+)+`)
 )
 
-// inSQL looks into what stands first in a line, as columns do, and into names of more than one word.
+// inSQL returns the retired words in names of several words, and in the first name of each indented line,
+// usually a column.
 func inSQL(t *testing.T, path string) (found []string) {
 	t.Helper()
 	for _, name := range sqlWord.FindAllString(sqlComment.ReplaceAllString(read(t, path), ""), -1) {
@@ -184,7 +185,7 @@ func inSQL(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// inJSON looks into the document's names of fields, summaries and descriptions.
+// inJSON returns the retired words in field names, summaries, descriptions and operation ids of the document.
 func inJSON(node any) (found []string) {
 	switch n := node.(type) {
 	case map[string]any:
@@ -207,13 +208,11 @@ func inJSON(node any) (found []string) {
 	return found
 }
 
-// rewriting are files of billing that are being written anew, and the retired
-// words that still stand in them.
+// rewriting maps files of billing that are being rewritten to the retired words that they still contain.
 var rewriting = map[string][]string{}
 
-// elsewhere are words that mean something else there: the time of Stripe's test
-// clocks is frozen, and an
-// attempt at a webhook has a problem. OIDC names an account by its subject.
+// elsewhere maps files to retired words that have another meaning in them. The time of Stripe's test clocks is
+// frozen, an attempt at a webhook has a problem, and OIDC identifies an account by its subject.
 var elsewhere = map[string][]string{
 	"activities/deliver_webhooks.go":       {"problem"},
 	"api/openapi.json":                     {"problem"},

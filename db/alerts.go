@@ -296,3 +296,10 @@ func decimalTexts(values []metering.Decimal) []string {
 	}
 	return texts
 }
+
+func tellAlert(a metering.Alert) told {
+	return told{
+		"name": personal(a.Name), "type": a.Type, "customer": personal(a.ExternalID), "plan": a.Plan, "meter": a.Meter, "grouped": a.Group != nil,
+		"thresholds": a.Thresholds, "minutes": a.Minutes, "currency": a.Currency, "enabled": a.Enabled,
+	}
+}

@@ -2,7 +2,9 @@ package db
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,39 +14,6 @@ import (
 
 // AuditLog reads the audit log, and records events that change no stored data.
 type AuditLog struct{ pool *pool }
-
-// Origin identifies the HTTP request that causes a change.
-type Origin struct{ Address, RequestID string }
-
-type originKey struct{}
-
-// From returns a context in which audit entries record origin as their cause.
-func From(ctx context.Context, origin Origin) context.Context {
-	return context.WithValue(ctx, originKey{}, origin)
-}
-
-// auditAsked records a request by actor that changes no field the log could show. Use auditChange and
-// auditDecision for field changes.
-func auditAsked(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
-	return auditEntry(ctx, tx, tenant, metering.AuditEntry{Actor: actor, Action: action, Resource: resource})
-}
-
-// auditEntry notes e with the origin in ctx.
-func auditEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e metering.AuditEntry) error {
-	return note(ctx, tx, auditedEntry{tenant: tenant, AuditEntry: e})
-}
-
-func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
-	within, ok := tx.(*auditedTx)
-	if !ok {
-		return errors.New("audit: only a transaction of inTx or atOneInstant can be audited")
-	}
-	if origin, ok := ctx.Value(originKey{}).(Origin); ok {
-		e.Address, e.RequestID = origin.Address, origin.RequestID
-	}
-	within.entries = append(within.entries, e)
-	return nil
-}
 
 // Record writes an entry about an event that changes no stored data: a refused request, a read, or a
 // started operation.
@@ -75,12 +44,6 @@ func (s AuditLog) Attempted(ctx context.Context, email string) ([]Attempted, err
 	}
 	attempted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Attempted])
 	return attempted, coded(err)
-}
-
-const auditColumns = `id, at, actor, action, resource, reason, address, request_id, before, after`
-
-func auditFields(e *metering.AuditEntry) []any {
-	return []any{&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource, &e.Reason, &e.Address, &e.RequestID, &e.Before, &e.After}
 }
 
 // AuditFilter selects the entries to list. An empty or nil field matches every entry.
@@ -119,4 +82,41 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFil
 		return e, row.Scan(auditFields(&e)...)
 	})
 	return page, coded(err)
+}
+
+// Verify recomputes the tenant's chain. It returns the head and a description of each break. expected is a
+// head that the caller noted earlier, or nil.
+func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
+	if s.pool.audit == nil {
+		return head, nil, errors.New("verify audit log: the store was opened without the secret")
+	}
+	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
+			return err
+		}
+		head, breaks, err = s.pool.audit.verify(ctx, tx, tenant, expected)
+		return err
+	})
+	if err != nil {
+		return head, nil, fmt.Errorf("verify audit log: %w", err)
+	}
+	return head, breaks, nil
+}
+
+// CheckSecret returns CodeConflict if the audit log was written with another secret than the
+// store was opened with. An empty log fits every secret.
+func (s AuditLog) CheckSecret(ctx context.Context) error {
+	var tenant metering.TenantID
+	var head metering.AuditHead
+	var seal []byte
+	err := s.pool.QueryRow(ctx, `select tenant_id, last_id, mac, seal from audit_heads order by tenant_id limit 1`).Scan(&tenant, &head.Last, &head.MAC, &seal)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("check the secret: %w", coded(err))
+	case !hmac.Equal(seal, s.pool.audit.seal(tenant, head)):
+		return metering.Errorf(metering.CodeConflict, "ODOMETER_SECRET is not the secret of this database; use the one of its API and worker")
+	}
+	return nil
 }

@@ -114,3 +114,7 @@ type TenantAutoSync struct {
 	Tenant metering.Tenant
 	metering.AutoSync
 }
+
+func tellAutoSync(a metering.AutoSync) told {
+	return told{"enabled": a.Enabled, "schedule": a.Schedule, "paused": a.Paused}
+}

@@ -196,24 +196,6 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	return holding(ctx, conn, tenantLock, []any{tenant}, func() error { return atOneInstantOn(ctx, conn, l.pool, repeatableRead, fn) })
 }
 
-// holding runs fn while a connection holds an advisory lock. lock is SQL; its first argument is the tenant.
-func holding(ctx context.Context, conn *pgxpool.Conn, lock string, args []any, fn func() error) error {
-	if _, err := conn.Exec(ctx, `select pg_advisory_lock(`+lock+`)`, args...); err != nil {
-		return coded(err)
-	}
-	err := fn()
-	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock(`+lock+`)`, args...); unlocked != nil {
-		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // closing the connection releases the lock as well
-	}
-	return err
-}
-
-// stopwatch returns a function that returns the time since stopwatch was called.
-func stopwatch() func() time.Duration {
-	began := time.Now()
-	return func() time.Duration { return time.Since(began) }
-}
-
 func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	period := pgx.NamedArgs{
 		"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "start": c.Period.Start, "end": c.Period.End, "now": w.facts.Now, "epoch": epoch,

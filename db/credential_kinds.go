@@ -78,3 +78,7 @@ func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor meterin
 	}
 	return auditChange(ctx, tx, r.TenantID, actor, action, id, nil, is)
 }
+
+func tellCredential(name string, scope metering.Scope, lastFour string, expiresAt *time.Time) told {
+	return told{"name": name, "scope": scope, "last_four": lastFour, "expires_at": expiresAt, "secret": secret(true)}
+}

@@ -285,3 +285,17 @@ func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalI
 	})
 	return coded(err)
 }
+
+func tellCustomer(c metering.Customer) told {
+	fields := tellLink(c)
+	fields["external_id"], fields["name"], fields["metadata"] = personal(c.ExternalID), personal(c.Name), personal(c.Metadata)
+	return fields
+}
+
+// tellLink returns the provider's customer that is charged for c.
+func tellLink(c metering.Customer) told {
+	if c.BillingProviderID == nil {
+		return told{"billing_provider_id": nil}
+	}
+	return told{"billing_provider_id": personal(*c.BillingProviderID)}
+}

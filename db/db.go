@@ -12,18 +12,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/odometer-metering/odometer/metering"
 )
 
 // DB is a pool of connections, and one store per noun that uses it.
@@ -73,13 +67,6 @@ type DB struct {
 	Deliveries      Deliveries
 	Alerts          Alerts
 	Evaluations     Evaluations
-}
-
-// querier is the interface that a pool and a transaction share.
-type querier interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // Bounds on the time that a statement may wait or run, unless the URL sets others. The pool sets them on
@@ -247,157 +234,3 @@ func isWritable(conn *pgx.Conn) bool {
 
 // Close waits until the connections in use are released, and closes the pool.
 func (d *DB) Close() { d.pool.Close() }
-
-// beginner is a pool or a transaction. Begin of a transaction creates a savepoint.
-type beginner interface {
-	querier
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
-
-// inTx runs fn in one read-committed transaction and commits it together with the audit entries of fn.
-func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
-	return coded(pgx.BeginFunc(ctx, pool, withAudit(ctx, pool, fn)))
-}
-
-var repeatableRead = pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
-
-// Options of transactions that look up a few rows by key, hundreds of times a second. Their statements are
-// planned once for all arguments, because planning takes longer than running them, and with an index even
-// while the tables are small.
-var (
-	lookUp     = pgx.TxOptions{BeginQuery: "begin isolation level repeatable read; " + planOnce}
-	readLookUp = pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only; " + planOnce}
-)
-
-const planOnce = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off"
-
-// readAtOneInstant runs fn in a read-only transaction that sees one snapshot of the database.
-func readAtOneInstant(ctx context.Context, pool *pool, fn func(tx pgx.Tx) error) error {
-	return coded(pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn))
-}
-
-// lockTenant locks the tenant exclusively until the end of the transaction. Ingest holds the same lock
-// shared, so only this transaction can change how the tenant's events are counted.
-func lockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(`+tenantLock+`)`, tenant)
-	return err
-}
-
-// lockTenantShared blocks lockTenant of other transactions until the end of this one.
-func lockTenantShared(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant)
-	return err
-}
-
-// tenantLock is the SQL of the advisory lock key of lockTenant.
-const tenantLock = `$1`
-
-// oneAtATime serializes the transactions that change access to a tenant, or its billing connection. It does
-// not block ingest.
-func oneAtATime(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
-	return err
-}
-
-// raiseEpoch separates the events ingested before this transaction from later ones. The caller holds the
-// tenant's lock.
-func raiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {
-	err = tx.QueryRow(ctx, `update tenants set epoch = epoch + 1 where id = $1 returning epoch`, tenant).Scan(&epoch)
-	return epoch, err
-}
-
-// allowLongStatements raises the statement timeout of the transaction to ten minutes, for work that no
-// request waits for.
-func allowLongStatements(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, `set local statement_timeout = '10min'`)
-	return err
-}
-
-// SQLSTATEs that the program acts on (PostgreSQL documentation, appendix A).
-const (
-	stateUniqueViolation       = "23505"
-	stateReadOnly              = "25006"
-	stateSerialization         = "40001"
-	stateDeadlock              = "40P01"
-	stateInsufficientPrivilege = "42501"
-	stateLockNotAvailable      = "55P03"
-	stateDiskFull              = "53100"
-	stateQueryCanceled         = "57014"
-	stateInternal              = "XX000"
-)
-
-// faultClasses are the SQLSTATE classes of server faults, which every other request would meet too.
-var faultClasses = []string{
-	"08", // connection exception
-	"53", // insufficient resources: a full disk, no memory, too many connections
-	"57", // operator intervention: a shutdown
-	"58", // system error: a file cannot be read or written
-	"F0", // configuration file error
-	"XX", // internal error: corrupted data
-}
-
-func sqlState(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code
-	}
-	return ""
-}
-
-// overtakenByDrop reports whether a chunk was dropped between the planning and the execution of a
-// statement.
-func overtakenByDrop(err error) bool {
-	return sqlState(err) == stateInternal && strings.Contains(err.Error(), "could not open relation with OID")
-}
-
-// coded converts a driver error to a metering.Error. It returns coded errors and nil unchanged.
-func coded(err error) error {
-	if err == nil {
-		return nil
-	}
-	var already *metering.Error
-	if errors.As(err, &already) {
-		return err
-	}
-	if overtakenByDrop(err) {
-		return metering.Errorf(metering.CodeOverloaded, "the database is busy; try again").Because(err)
-	}
-	switch sqlState(err) {
-	case stateLockNotAvailable, stateQueryCanceled, stateDeadlock, stateSerialization:
-		return metering.Errorf(metering.CodeOverloaded, "the database is busy; try again").Because(err)
-	case stateReadOnly:
-		return metering.Errorf(metering.CodeUnavailable, "the database accepts no writes; try again").Because(err)
-	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.Errorf(metering.CodeNotFound, "not found").Because(err)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return metering.Errorf(metering.CodeUnavailable, "the database did not answer in time; try again").Because(err)
-	}
-	if isServerFault(err) {
-		return metering.Errorf(metering.CodeUnavailable, "the database is not available; try again").Because(err)
-	}
-	return err
-}
-
-// isServerFault reports whether err is a fault of the database server and not of the request.
-func isServerFault(err error) bool {
-	state := sqlState(err)
-	ofFaults := func(class string) bool { return strings.HasPrefix(state, class) }
-	return disconnected(err) || state == stateReadOnly || state != stateQueryCanceled && slices.ContainsFunc(faultClasses, ofFaults)
-}
-
-// disconnected reports whether err means that the connection was lost or never made.
-func disconnected(err error) bool {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
-		return true
-	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC"
-	}
-	var network net.Error
-	return errors.As(err, &network) || pgconn.SafeToRetry(err) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
-}

@@ -151,7 +151,7 @@ func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, 
 		b.digests = append(b.digests, k.mac([]byte("erased event"), []byte(tenant.String()), []byte(b.ids[i].String()), []byte(properties), []byte(key)))
 		b.names = append(b.names, nil)
 		if key != "" {
-			digest := k.erasedKey(tenant, key)
+			digest := erasedKey(k, tenant, key)
 			b.keyDigests = append(b.keyDigests, digest)
 			b.names[i] = new(erasedPrefix + hex.EncodeToString(digest[:erasedBytes]))
 		}
@@ -191,7 +191,7 @@ func erasedProperties(k auditKey, tenant metering.TenantID, e *metering.Event, s
 			continue
 		}
 		if left[name] = value; !stay[name][string(value)] {
-			left[name] = k.erasedValue(tenant, name, value)
+			left[name] = erasedValue(k, tenant, name, value)
 		}
 	}
 	return left, nil

@@ -30,11 +30,11 @@ type ErasingCustomer struct {
 
 // erasedValue returns the replacement of a property's value. Different values have different replacements.
 // null and replacements are returned unchanged.
-func (k auditKey) erasedValue(tenant metering.TenantID, property string, value json.RawMessage) json.RawMessage {
+func erasedValue(digests auditKey, tenant metering.TenantID, property string, value json.RawMessage) json.RawMessage {
 	if string(value) == "null" || isErasedValue(value) {
 		return value
 	}
-	text, err := json.Marshal(erasedPrefix + hex.EncodeToString(k.mac([]byte("erased value"), []byte(tenant.String()), []byte(property), value)[:erasedBytes]))
+	text, err := json.Marshal(erasedPrefix + hex.EncodeToString(digests.mac([]byte("erased value"), []byte(tenant.String()), []byte(property), value)[:erasedBytes]))
 	if err != nil {
 		panic(err) // cannot happen: hexadecimal digits are valid text
 	}
@@ -52,8 +52,8 @@ func isErasedValue(value json.RawMessage) bool {
 	return is && err == nil && len(raw) == erasedBytes
 }
 
-func (k auditKey) erasedKey(tenant metering.TenantID, key string) []byte {
-	return k.mac([]byte("erased key"), []byte(tenant.String()), []byte(key))
+func erasedKey(digests auditKey, tenant metering.TenantID, key string) []byte {
+	return digests.mac([]byte("erased key"), []byte(tenant.String()), []byte(key))
 }
 
 // Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to
@@ -372,7 +372,7 @@ func (s Erasures) erasedKey(tenant metering.TenantID, key json.RawMessage, stay 
 	}
 	for name, value := range values {
 		if !stay[name][string(value)] {
-			values[name] = s.pool.audit.erasedValue(tenant, name, value)
+			values[name] = erasedValue(s.pool.audit, tenant, name, value)
 		}
 	}
 	return json.Marshal(values)
@@ -439,7 +439,7 @@ func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.T
 			update idempotency_keys
 			set key = $3, request_hash = '', answer = (jsonb_build_object('id', answer->>'id') || coalesce($4::jsonb, '{}'))::json
 			where tenant_id = $1
-			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(s.pool.audit.erasedKey(tenant, key)[:erasedBytes]), added)
+			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(erasedKey(s.pool.audit, tenant, key)[:erasedBytes]), added)
 		if err != nil {
 			return err
 		}

@@ -148,12 +148,6 @@ func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
 	read(batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
 }
 
-// batcher is a querier that can send several statements in one round trip.
-type batcher interface {
-	querier
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}
-
 type factReader struct {
 	ctx       context.Context
 	q         batcher
@@ -195,26 +189,6 @@ func (r *factReader) catalogAndLedger() error {
 	read(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
 	read(&batch, selectOpen, []any{args}, scanOpen, r.addOpen)
 	return r.q.SendBatch(r.ctx, &batch).Close()
-}
-
-// read queues a statement, and calls add with each of its rows.
-func read[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T], add func(T)) {
-	readEach(batch, sql, args, scan, func(one T) error {
-		add(one)
-		return nil
-	})
-}
-
-func readEach[T any](batch *pgx.Batch, sql string, args []any, scan pgx.RowToFunc[T], add func(T) error) {
-	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		all, err := pgx.CollectRows(rows, scan)
-		for _, one := range all {
-			if err := add(one); err != nil {
-				return err
-			}
-		}
-		return err
-	})
 }
 
 var selectBillingPeriods = `

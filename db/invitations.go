@@ -293,3 +293,11 @@ func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 	}
 	return m, forget(ctx, tx, former.PersonID)
 }
+
+func tellInvitation(i metering.Invitation) told {
+	fields := told{"email": personal(i.Email), "name": personal(i.Name), "role": i.Role, "expires_at": i.ExpiresAt.UTC(), "token": secret(true)}
+	if i.MemberID != nil {
+		fields["member_id"] = i.MemberID.String()
+	}
+	return fields
+}

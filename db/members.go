@@ -310,3 +310,7 @@ func folded(emails []string) []string {
 	}
 	return all
 }
+
+func tellMember(m metering.Member) told {
+	return told{"email": personal(m.Email), "name": personal(m.Name), "role": m.Role}
+}

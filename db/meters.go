@@ -322,3 +322,11 @@ func notNil[T any](list []T) []T {
 	}
 	return list
 }
+
+func tellMeter(m metering.Meter) told {
+	return told{
+		"slug": m.Slug, "event_type": m.EventType, "name": m.Name, "usage_scale": m.UsageScale,
+		"unit": m.Unit, "aggregation": m.Version.Aggregation, "value_property": m.Version.ValueProperty,
+		"filters": notNil(m.Version.Filters), "group_by": notNil(m.Version.GroupBy),
+	}
+}

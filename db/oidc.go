@@ -149,3 +149,7 @@ func unbind(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meterin
 		  and ($3::text is null or issuer = $3)`, tenant, id, issuer)
 	return err
 }
+
+func tellOIDC(o metering.OIDC) told {
+	return told{"issuer": o.Issuer, "client_id": o.ClientID, "client_secret": secret(o.SealedSecret != nil)}
+}

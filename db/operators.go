@@ -38,10 +38,8 @@ func (s AuditLog) RecordUpdate(ctx context.Context, tenant metering.TenantID, u 
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return note(ctx, tx, auditedEntry{
-			tenant: tenant, after: asked,
-			AuditEntry: metering.AuditEntry{Actor: metering.Operator, Action: "run." + u.Name, Resource: u.Workflow, Reason: u.Reason, RequestID: u.ID},
-		})
+		sent := From(ctx, Origin{RequestID: u.ID})
+		return auditDecision(sent, tx, tenant, decision{metering.Operator, "run." + u.Name, u.Workflow, u.Reason}, nil, asked)
 	})
 	if err != nil {
 		return fmt.Errorf("record update: %w", err)

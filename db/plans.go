@@ -187,3 +187,5 @@ func planAt(tenant, customer, at string) string {
 		order by a.effective_from desc
 		limit 1), 0)`
 }
+
+func tellPlan(p metering.Plan) told { return told{"slug": p.Slug, "name": p.Name} }

@@ -38,6 +38,9 @@ func (p *pool) roomFor(tenant metering.TenantID) *rollupRoom {
 	return &rollupRoom{shares: p.rollups, tenant: tenant, most: p.heldAtOnce}
 }
 
+// AuditKey returns the key of the audit log, or nil if the pool was opened without the service's secret.
+func (p *pool) AuditKey() auditKey { return p.audit }
+
 // shared returns the number of connections that the tenants share: half of the pool. The other half is
 // for statements without a tenant. More busy connections would slow each other down. If only one tenant
 // is active, it gets a quarter of the pool.
@@ -192,4 +195,10 @@ func (t turnTx) Commit(ctx context.Context) error {
 func (t turnTx) Rollback(ctx context.Context) error {
 	defer t.end()
 	return t.Tx.Rollback(ctx)
+}
+
+// stopwatch returns a function that returns the time since stopwatch was called.
+func stopwatch() func() time.Duration {
+	began := time.Now()
+	return func() time.Duration { return time.Since(began) }
 }

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -328,4 +329,22 @@ func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[me
 		byMeter[p.MeterID] = append(byMeter[p.MeterID], p)
 	}
 	return byMeter, err
+}
+
+// tellPrice returns the price with its terms exactly as stored.
+func tellPrice(p billing.Price) told {
+	fields := told{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, inherited
+	if !p.Inherits {
+		fields["terms"] = json.RawMessage(p.JSON())
+	}
+	if !p.EffectiveFrom.IsZero() {
+		fields["effective_from"] = p.EffectiveFrom.UTC()
+	}
+	if p.PlanID != 0 {
+		fields["plan_id"] = p.PlanID.String()
+	}
+	if p.CustomerID != 0 {
+		fields["customer_id"] = p.CustomerID.String()
+	}
+	return fields
 }

@@ -310,3 +310,11 @@ func providerWhere(ctx context.Context, q querier, which string, args ...any) (p
 }
 
 var errNoProvider = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured; save one with PUT /v1/billing/provider")
+
+func tellProvider(p metering.Provider) told {
+	return told{
+		"kind": p.Kind, "account": p.Account, "livemode": p.Livemode, "address": personal(p.Address), "bills": p.Bills, "prices": p.Mapping,
+		"secret": secret(p.SealedSecret != nil), "secret_last_four": p.LastFour,
+		"webhook_secret": secret(p.SealedWebhookSecret != nil), "webhook_secret_last_four": p.WebhookLastFour,
+	}
+}

@@ -315,30 +315,3 @@ func (l Ledger) LastNumbers(ctx context.Context, tenant metering.TenantID, custo
 func lastNumber(tenant, customer string) string {
 	return `(select coalesce(max(number), 0) from billing_reports where tenant_id = ` + tenant + ` and customer_id = ` + customer + `)`
 }
-
-// atOneInstant runs fn in a repeatable-read transaction, and commits fn's changes with their audit entries.
-// It retries after serialization failures, deadlocks and unique violations.
-func atOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error) error {
-	return atOneInstantOn(ctx, pool, pool, repeatableRead, fn)
-}
-
-// atOneInstantOn is atOneInstant on one connection of a pool, with options of a repeatable-read
-// transaction.
-func atOneInstantOn(ctx context.Context, conn, pool beginnerTx, options pgx.TxOptions, fn func(tx pgx.Tx) error) error {
-	const tries = 25 // of many transactions that wait for one customer, one succeeds at a time
-	for try := 1; ; try++ {
-		err := pgx.BeginTxFunc(ctx, conn, options, withAudit(ctx, pool, fn))
-		switch sqlState(err) {
-		case stateSerialization, stateDeadlock, stateUniqueViolation:
-			if try < tries {
-				continue
-			}
-		}
-		return coded(err)
-	}
-}
-
-// beginnerTx is a pool or one of its connections.
-type beginnerTx interface {
-	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
-}

@@ -170,3 +170,11 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 	}
 	return backfilling, nil
 }
+
+func tellTenant(t metering.Tenant) told {
+	return told{
+		"name": t.Name, "timezone": t.Timezone, "currency": t.Currency, "grace_hours": t.Grace.Hours(), "late_policy": t.LatePolicy,
+		"requests_per_minute": t.RequestsPerMinute, "strict": t.Strict, "idempotency_conflicts": t.KeyConflicts, "v1_bodyless_writes": t.V1BodylessWrites,
+		"invoice_hold.enabled": t.InvoiceHold.Enabled, "invoice_hold.deadline_hours": t.InvoiceHold.Deadline.Hours(),
+	}
+}

@@ -237,3 +237,9 @@ func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor me
 	}
 	return nil
 }
+
+func tellEndpoint(e metering.Endpoint) told {
+	return told{
+		"url": personal(e.URL), "description": e.Description, "event_types": e.EventTypes, "enabled": e.DisabledAt == nil, "secret": secret(e.Sealed != nil),
+	}
+}

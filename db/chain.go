@@ -76,8 +76,13 @@ type auditedEntry struct {
 	before, after told // rendered when the entry is written; nil: AuditEntry has the JSON
 }
 
-// withAudit wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has noted. within is
-// the pool, or the outer transaction.
+// keyHolder is a pool of connections that was opened with the service's secret.
+type keyHolder interface {
+	AuditKey() auditKey // nil if it was opened without the secret
+}
+
+// withAudit wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has recorded. within is
+// the pool, which has to have a method AuditKey, or the outer transaction.
 func withAudit(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		audited := &auditedTx{Tx: tx}
@@ -97,8 +102,8 @@ func (t *auditedTx) finish(ctx context.Context, within any) error {
 	if len(t.entries) == 0 {
 		return nil
 	}
-	p, ok := within.(*pool)
-	if !ok || p.audit == nil {
+	keyed, ok := within.(keyHolder)
+	if !ok || keyed.AuditKey() == nil {
 		return errors.New("write audit log: the store was opened without the secret")
 	}
 	slices.SortStableFunc(t.entries, func(a, b auditedEntry) int { return int(a.tenant - b.tenant) })
@@ -108,7 +113,7 @@ func (t *auditedTx) finish(ctx context.Context, within any) error {
 		if n < 0 {
 			n = len(t.entries)
 		}
-		if err := p.audit.write(ctx, t.Tx, tenant, t.entries[:n]); err != nil {
+		if err := keyed.AuditKey().write(ctx, t.Tx, tenant, t.entries[:n]); err != nil {
 			return fmt.Errorf("write audit log: %w", err)
 		}
 		t.entries = t.entries[n:]

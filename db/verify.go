@@ -15,51 +15,21 @@ import (
 // maxBreaks is the maximum number of breaks of a chain that are reported.
 const maxBreaks = 100
 
-// Verify recomputes the tenant's chain. It returns the head and a description of each break. expected is a
-// head that the caller noted earlier, or nil.
-func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
-	if s.pool.audit == nil {
-		return head, nil, errors.New("verify audit log: the store was opened without the secret")
-	}
-	v := verifier{key: s.pool.audit, tenant: tenant, expected: expected}
-	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
-			return err
-		}
-		var seal []byte
-		err := tx.QueryRow(ctx, `select last_id, mac, seal from audit_heads where tenant_id = $1`, tenant).Scan(&head.Last, &head.MAC, &seal)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		headless := err != nil
-		if err := v.walk(ctx, tx); err != nil {
-			return err
-		}
-		v.end(head, seal, headless)
-		return nil
-	})
-	if err != nil {
-		return head, nil, fmt.Errorf("verify audit log: %w", err)
-	}
-	return head, v.breaks, nil
-}
-
-// CheckSecret returns CodeConflict if the audit log was written with another secret than the
-// store was opened with. An empty log fits every secret.
-func (s AuditLog) CheckSecret(ctx context.Context) error {
-	var tenant metering.TenantID
-	var head metering.AuditHead
+// verify recomputes the tenant's chain. It returns the stored head, and a description of each break, of which there
+// are at most maxBreaks. expected is a head that the caller noted earlier, or nil.
+func (k auditKey) verify(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
+	v := verifier{key: k, tenant: tenant, expected: expected}
 	var seal []byte
-	err := s.pool.QueryRow(ctx, `select tenant_id, last_id, mac, seal from audit_heads order by tenant_id limit 1`).Scan(&tenant, &head.Last, &head.MAC, &seal)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case err != nil:
-		return fmt.Errorf("check the secret: %w", coded(err))
-	case !hmac.Equal(seal, s.pool.audit.seal(tenant, head)):
-		return metering.Errorf(metering.CodeConflict, "ODOMETER_SECRET is not the secret of this database; use the one of its API and worker")
+	err = tx.QueryRow(ctx, `select last_id, mac, seal from audit_heads where tenant_id = $1`, tenant).Scan(&head.Last, &head.MAC, &seal)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return head, nil, err
 	}
-	return nil
+	headless := err != nil
+	if err := v.walk(ctx, tx); err != nil {
+		return head, nil, err
+	}
+	v.end(head, seal, headless)
+	return head, v.breaks, nil
 }
 
 // verifier walks a chain from its first entry.

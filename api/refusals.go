@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -127,7 +128,7 @@ func (s *server) auditDead(ctx context.Context, tenant metering.TenantID, kind, 
 // refusedSignIn is an attempt to sign in that was refused.
 type refusedSignIn struct {
 	email  string
-	origin db.Origin
+	origin audit.Origin
 }
 
 // auditSignIn records a refused sign-in in the background. The response does not wait, because recording
@@ -136,7 +137,7 @@ func (s *server) auditSignIn(ctx context.Context, email string) {
 	if !mayBeAMembers(email) {
 		return
 	}
-	s.notSignedIn.board(ctx, refusedSignIn{email, db.Origin{Address: s.addressOf(ctx), RequestID: exchangeOf(ctx).id}})
+	s.notSignedIn.board(ctx, refusedSignIn{email, audit.Origin{Address: s.addressOf(ctx), RequestID: exchangeOf(ctx).id}})
 }
 
 func (s *server) auditSignIns(ctx context.Context, refused []refusedSignIn) (map[refusedSignIn]struct{}, error) {
@@ -148,7 +149,7 @@ func (s *server) auditSignIns(ctx context.Context, refused []refusedSignIn) (map
 			continue
 		}
 		for _, a := range attempted {
-			s.auditRefusal(db.From(ctx, r.origin), a.Tenant, metering.Stranger, "session.refuse", a.Member.String(), nil)
+			s.auditRefusal(audit.From(ctx, r.origin), a.Tenant, metering.Stranger, "session.refuse", a.Member.String(), nil)
 		}
 	}
 	return nil, nil

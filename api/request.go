@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -78,7 +79,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &recorder{ResponseWriter: w, connection: http.NewResponseController(w), time: cmp.Or(s.AnswerTime, answerTime)}
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
 	address := s.failures.addressOf(r)
-	ctx := db.From(context.WithValue(r.Context(), exchangeKey{}, x), db.Origin{Address: address, RequestID: x.id})
+	ctx := audit.From(context.WithValue(r.Context(), exchangeKey{}, x), audit.Origin{Address: address, RequestID: x.id})
 	r = r.WithContext(db.WithYield(db.WithRoom(ctx, x.holdPage), x.yieldTurn))
 	x.request = r
 	x.setConnection(ConnectionAsks)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -77,7 +78,7 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := queueAlerts(ctx, tx, tenant, a.CustomerID); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "alert.create", created.ID.String(), nil, tellAlert(created))
+		return audit.RecordChange(ctx, tx, tenant, actor, "alert.create", created.ID.String(), nil, auditedAlert(created))
 	})
 	if err != nil {
 		return metering.Alert{}, fmt.Errorf("create alert: %w", err)
@@ -188,7 +189,7 @@ func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := queueAlerts(ctx, tx, tenant, updated.CustomerID); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "alert.update", id.String(), tellAlert(before), tellAlert(updated))
+		return audit.RecordChange(ctx, tx, tenant, actor, "alert.update", id.String(), auditedAlert(before), auditedAlert(updated))
 	})
 	if err != nil {
 		return metering.Alert{}, fmt.Errorf("update alert: %w", err)
@@ -207,7 +208,7 @@ func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := markDeleted(ctx, tx, tenant, `id = $3`, id, now); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "alert.delete", id.String(), tellAlert(before), nil)
+		return audit.RecordChange(ctx, tx, tenant, actor, "alert.delete", id.String(), auditedAlert(before), nil)
 	})
 	if err != nil {
 		return fmt.Errorf("delete alert: %w", err)
@@ -297,9 +298,9 @@ func decimalTexts(values []metering.Decimal) []string {
 	return texts
 }
 
-func tellAlert(a metering.Alert) told {
-	return told{
-		"name": personal(a.Name), "type": a.Type, "customer": personal(a.ExternalID), "plan": a.Plan, "meter": a.Meter, "grouped": a.Group != nil,
+func auditedAlert(a metering.Alert) audit.Fields {
+	return audit.Fields{
+		"name": audit.Personal(a.Name), "type": a.Type, "customer": audit.Personal(a.ExternalID), "plan": a.Plan, "meter": a.Meter, "grouped": a.Group != nil,
 		"thresholds": a.Thresholds, "minutes": a.Minutes, "currency": a.Currency, "enabled": a.Enabled,
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -60,8 +61,8 @@ func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	if err != nil {
 		return created, err
 	}
-	made := tellCredential(created.Name, created.Scope, created.LastFour, created.ExpiresAt)
-	return created, auditChange(ctx, tx, tenant, actor, "api_key.create", created.ID.String(), nil, made)
+	made := auditedCredential(created.Name, created.Scope, created.LastFour, created.ExpiresAt)
+	return created, audit.RecordChange(ctx, tx, tenant, actor, "api_key.create", created.ID.String(), nil, made)
 }
 
 // Credentials returns the existing credentials of the hashes, in any tenant. It takes no tenant, because
@@ -139,7 +140,7 @@ func revokeAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, acto
 	if err := revokedInRotation(ctx, tx, tenant, metering.APIKeyCredential, int64(id)); err != nil {
 		return err
 	}
-	return auditChange(ctx, tx, tenant, actor, "api_key.revoke", id.String(), nil, told{"revoked": true})
+	return audit.RecordChange(ctx, tx, tenant, actor, "api_key.revoke", id.String(), nil, audit.Fields{"revoked": true})
 }
 
 // KeyUse identifies a key that a request has used.

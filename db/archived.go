@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -34,7 +35,7 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	if at.IsZero() {
 		action = noun + ".unarchive"
 	}
-	return auditChange(ctx, tx, tenant, actor, action, id, told{"archived": at.IsZero()}, told{"archived": !at.IsZero()})
+	return audit.RecordChange(ctx, tx, tenant, actor, action, id, audit.Fields{"archived": at.IsZero()}, audit.Fields{"archived": !at.IsZero()})
 }
 
 // Archive hides the customer from lists from an instant on, or unarchives it if at is zero. Counting and

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -18,7 +19,7 @@ type AuditLog struct{ pool *pool }
 // Record writes an entry about an event that changes no stored data: a refused request, a read, or a
 // started operation.
 func (s AuditLog) Record(ctx context.Context, tenant metering.TenantID, e metering.AuditEntry) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return auditEntry(ctx, tx, tenant, e) })
+	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return audit.RecordEntry(ctx, tx, tenant, e) })
 }
 
 // Attempted is a member that a sign-in attempt may be for.
@@ -60,7 +61,7 @@ type AuditFilter struct {
 // at the end of the log.
 func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) (page Page[metering.AuditEntry], err error) {
 	rows, err := s.pool.Query(ctx, `
-		select `+auditColumns+`
+		select `+audit.Columns+`
 		from audit_log
 		where tenant_id = @tenant
 		  and (@before = 0 or id < @before)
@@ -79,7 +80,7 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFil
 		return page, coded(err)
 	}
 	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
-		return e, row.Scan(auditFields(&e)...)
+		return e, row.Scan(audit.Destinations(&e)...)
 	})
 	return page, coded(err)
 }
@@ -94,7 +95,7 @@ func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected
 		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
 			return err
 		}
-		head, breaks, err = s.pool.audit.verify(ctx, tx, tenant, expected)
+		head, breaks, err = s.pool.audit.Verify(ctx, tx, tenant, expected)
 		return err
 	})
 	if err != nil {
@@ -115,7 +116,7 @@ func (s AuditLog) CheckSecret(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("check the secret: %w", coded(err))
-	case !hmac.Equal(seal, s.pool.audit.seal(tenant, head)):
+	case !hmac.Equal(seal, s.pool.audit.Seal(tenant, head)):
 		return metering.Errorf(metering.CodeConflict, "ODOMETER_SECRET is not the secret of this database; use the one of its API and worker")
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -174,7 +175,7 @@ func TestTheLogIsFiltered(t *testing.T) {
 		{Actor: "key_1", Action: "reconciliation.waive", Resource: "per_1 mtr_1"},
 		{Actor: "key_1", Action: "price.set", Resource: "mtr_10"},
 	} {
-		ctx := db.From(t.Context(), db.Origin{Address: "192.0.2.7", RequestID: fmt.Sprintf("req-%d", i)})
+		ctx := audit.From(t.Context(), audit.Origin{Address: "192.0.2.7", RequestID: fmt.Sprintf("req-%d", i)})
 		for _, tenant := range []metering.TenantID{ours, theirs} {
 			require.NoError(t, store.AuditLog.Record(ctx, tenant, e))
 		}

@@ -23,8 +23,10 @@ func TestEveryChangeIsToldBeforeOrAfter(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	nested, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
 	asked, told := map[string]bool{}, 0
-	for _, name := range files {
+	for _, name := range append(files, nested...) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
@@ -35,15 +37,15 @@ func TestEveryChangeIsToldBeforeOrAfter(t *testing.T) {
 			if !is {
 				return true
 			}
-			name, _ := call.Fun.(*ast.Ident)
+			name, _ := call.Fun.(*ast.SelectorExpr)
 			if name == nil {
 				return true
 			}
 			args := call.Args
-			switch name.Name {
-			case "auditAsked":
+			switch name.Sel.Name {
+			case "RecordAction":
 				asked[strings.Trim(args[4].(*ast.BasicLit).Value, `"`)] = true
-			case "auditChange", "auditDecision":
+			case "RecordChange", "RecordDecision":
 				told++
 				before, after := args[len(args)-2], args[len(args)-1]
 				require.False(t, isNil(before) && isNil(after), "%v tells neither what was nor what is", args[len(args)-3])

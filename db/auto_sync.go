@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -65,7 +66,7 @@ func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor met
 		if saved, err = pgx.CollectExactlyOneRow(rows, scanAutoSync); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "auto_sync.save", tenant.String(), tellAutoSync(former), tellAutoSync(saved))
+		return audit.RecordChange(ctx, tx, tenant, actor, "auto_sync.save", tenant.String(), auditedAutoSync(former), auditedAutoSync(saved))
 	})
 	if err != nil {
 		return metering.AutoSync{}, fmt.Errorf("save auto-sync: %w", err)
@@ -115,6 +116,6 @@ type TenantAutoSync struct {
 	metering.AutoSync
 }
 
-func tellAutoSync(a metering.AutoSync) told {
-	return told{"enabled": a.Enabled, "schedule": a.Schedule, "paused": a.Paused}
+func auditedAutoSync(a metering.AutoSync) audit.Fields {
+	return audit.Fields{"enabled": a.Enabled, "schedule": a.Schedule, "paused": a.Paused}
 }

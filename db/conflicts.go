@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -59,8 +60,8 @@ func (c Conflicts) Dismiss(ctx context.Context, tenant metering.TenantID, actor 
 		if err != nil {
 			return err
 		}
-		dismissed := told{"customer_id": customer.String(), "received_at": received.UTC()}
-		return auditDecision(ctx, tx, tenant, decision{actor, "conflict.dismiss", id.String(), reason}, dismissed, nil)
+		dismissed := audit.Fields{"customer_id": customer.String(), "received_at": received.UTC()}
+		return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: actor, Action: "conflict.dismiss", Resource: id.String(), Reason: reason}, dismissed, nil)
 	})
 	if err != nil {
 		return fmt.Errorf("dismiss conflict: %w", coded(err))

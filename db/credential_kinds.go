@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -71,14 +72,14 @@ func revokeOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, at time.Time
 }
 
 // auditOld notes an action on the old credential, and the fields that it changed.
-func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor metering.Actor, action string, is told) error {
+func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor metering.Actor, action string, is audit.Fields) error {
 	id := r.Old()
 	if r.Kind == metering.WebhookCredential {
 		id = metering.EndpointID(r.OldID).String()
 	}
-	return auditChange(ctx, tx, r.TenantID, actor, action, id, nil, is)
+	return audit.RecordChange(ctx, tx, r.TenantID, actor, action, id, nil, is)
 }
 
-func tellCredential(name string, scope metering.Scope, lastFour string, expiresAt *time.Time) told {
-	return told{"name": name, "scope": scope, "last_four": lastFour, "expires_at": expiresAt, "secret": secret(true)}
+func auditedCredential(name string, scope metering.Scope, lastFour string, expiresAt *time.Time) audit.Fields {
+	return audit.Fields{"name": name, "scope": scope, "last_four": lastFour, "expires_at": expiresAt, "secret": audit.Secret(true)}
 }

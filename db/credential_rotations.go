@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -141,7 +142,7 @@ func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.Credent
 		if err := insertRotation(ctx, tx, by.Actor, &r); err != nil {
 			return err
 		}
-		if err := auditOld(ctx, tx, r, by.Actor, keptAs[kind].rotated, told{"valid_until": r.Until.UTC()}); err != nil || now.Before(r.Until) {
+		if err := auditOld(ctx, tx, r, by.Actor, keptAs[kind].rotated, audit.Fields{"valid_until": r.Until.UTC()}); err != nil || now.Before(r.Until) {
 			return err
 		}
 		return endOld(ctx, tx, &r, metering.RotationExpired, by.Actor, now)
@@ -200,7 +201,7 @@ func endOld(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome meteri
 	if err := recordEnd(ctx, tx, r, outcome, at); err != nil {
 		return err
 	}
-	return auditOld(ctx, tx, *r, actor, keptAs[r.Kind].revoked, told{"revoked": true})
+	return auditOld(ctx, tx, *r, actor, keptAs[r.Kind].revoked, audit.Fields{"revoked": true})
 }
 
 func recordEnd(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, at time.Time) error {
@@ -240,7 +241,7 @@ func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id meteri
 		if err := recordEnd(ctx, tx, r, metering.RotationKept, metering.Instant(now)); err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Operator, keptAs[r.Kind].kept, told{"replaced": false})
+		return auditOld(ctx, tx, *r, metering.Operator, keptAs[r.Kind].kept, audit.Fields{"replaced": false})
 	})
 }
 
@@ -255,7 +256,7 @@ func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id meteri
 		if err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Scheduler, keptAs[r.Kind].stillUsed, told{"valid_until": r.Until.UTC()})
+		return auditOld(ctx, tx, *r, metering.Scheduler, keptAs[r.Kind].stillUsed, audit.Fields{"valid_until": r.Until.UTC()})
 	})
 }
 

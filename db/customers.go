@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -43,11 +44,11 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 			return err
 		}
 		if created.BillingProviderID != nil {
-			if err := auditChange(ctx, tx, tenant, actor, "customer.link", created.ID.String(), nil, tellLink(created)); err != nil {
+			if err := audit.RecordChange(ctx, tx, tenant, actor, "customer.link", created.ID.String(), nil, auditedLink(created)); err != nil {
 				return err
 			}
 		}
-		return auditChange(ctx, tx, tenant, actor, "customer.create", created.ID.String(), nil, tellCustomer(created))
+		return audit.RecordChange(ctx, tx, tenant, actor, "customer.create", created.ID.String(), nil, auditedCustomer(created))
 	})
 	return created, err
 }
@@ -117,14 +118,14 @@ func (s Customers) Upsert(
 			return err
 		}
 		if links {
-			if err := auditChange(ctx, tx, tenant, actor, "customer.link", saved.ID.String(), tellLink(former), tellLink(saved)); err != nil {
+			if err := audit.RecordChange(ctx, tx, tenant, actor, "customer.link", saved.ID.String(), auditedLink(former), auditedLink(saved)); err != nil {
 				return err
 			}
 		}
 		if created {
-			return auditChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), nil, tellCustomer(saved))
+			return audit.RecordChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), nil, auditedCustomer(saved))
 		}
-		return auditChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), tellCustomer(former), tellCustomer(saved))
+		return audit.RecordChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), auditedCustomer(former), auditedCustomer(saved))
 	})
 	return saved, created, err
 }
@@ -286,16 +287,16 @@ func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalI
 	return coded(err)
 }
 
-func tellCustomer(c metering.Customer) told {
-	fields := tellLink(c)
-	fields["external_id"], fields["name"], fields["metadata"] = personal(c.ExternalID), personal(c.Name), personal(c.Metadata)
+func auditedCustomer(c metering.Customer) audit.Fields {
+	fields := auditedLink(c)
+	fields["external_id"], fields["name"], fields["metadata"] = audit.Personal(c.ExternalID), audit.Personal(c.Name), audit.Personal(c.Metadata)
 	return fields
 }
 
 // tellLink returns the provider's customer that is charged for c.
-func tellLink(c metering.Customer) told {
+func auditedLink(c metering.Customer) audit.Fields {
 	if c.BillingProviderID == nil {
-		return told{"billing_provider_id": nil}
+		return audit.Fields{"billing_provider_id": nil}
 	}
-	return told{"billing_provider_id": personal(*c.BillingProviderID)}
+	return audit.Fields{"billing_provider_id": audit.Personal(*c.BillingProviderID)}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/odometer-metering/odometer/db/audit"
 )
 
 // DB is a pool of connections, and one store per noun that uses it.
@@ -141,7 +142,7 @@ func byDefault(config *pgxpool.Config, url string) {
 }
 
 func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound func(*pgxpool.Config)) (*DB, error) {
-	key, err := newAuditKey(secret)
+	key, err := audit.NewKey(secret)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -92,6 +93,6 @@ func decide(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, r Reconcil
 		  and watermark_configuration <> ''`, tenant, r.CustomerID); err != nil {
 		return err
 	}
-	return auditDecision(ctx, tx, tenant, decision{v.Actor, "reconciliation." + string(v.Decision), r.PeriodID.String() + " " + r.MeterID.String(), v.Note},
-		told{"state": r.State, "billed": r.Billed}, told{"state": after.State, "billed": after.Billed})
+	return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: v.Actor, Action: "reconciliation." + string(v.Decision), Resource: r.PeriodID.String() + " " + r.MeterID.String(), Reason: v.Note},
+		audit.Fields{"state": r.State, "billed": r.Billed}, audit.Fields{"state": after.State, "billed": after.Billed})
 }

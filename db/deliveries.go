@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -346,7 +347,7 @@ func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, act
 		if tag.RowsAffected() == 0 {
 			return errNoDelivery
 		}
-		return auditAsked(ctx, tx, tenant, actor, "webhook.redeliver", endpoint.String()+" "+message.String())
+		return audit.RecordAction(ctx, tx, tenant, actor, "webhook.redeliver", endpoint.String()+" "+message.String())
 	})
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -139,7 +140,7 @@ func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 
 // replace replaces personal values in the events. Usage stays in the same groups, and the values that
 // meters count stay.
-func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
+func (b *eventsErased) replace(k audit.Key, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
 	for i := range b.ids {
 		properties, key := "", ""
 		if b.properties[i] != nil {
@@ -148,7 +149,7 @@ func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, 
 		if b.keys[i] != nil {
 			key = *b.keys[i]
 		}
-		b.digests = append(b.digests, k.mac([]byte("erased event"), []byte(tenant.String()), []byte(b.ids[i].String()), []byte(properties), []byte(key)))
+		b.digests = append(b.digests, k.MAC([]byte("erased event"), []byte(tenant.String()), []byte(b.ids[i].String()), []byte(properties), []byte(key)))
 		b.names = append(b.names, nil)
 		if key != "" {
 			digest := erasedKey(k, tenant, key)
@@ -180,7 +181,7 @@ func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, 
 
 // erasedProperties returns the properties by which the customer's usage is grouped, each under its whole
 // path, with digests in place of personal values.
-func erasedProperties(k auditKey, tenant metering.TenantID, e *metering.Event, stay kept) (map[string]json.RawMessage, error) {
+func erasedProperties(k audit.Key, tenant metering.TenantID, e *metering.Event, stay kept) (map[string]json.RawMessage, error) {
 	left := make(map[string]json.RawMessage)
 	for name := range stay {
 		value, err := e.Property(name)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -30,11 +31,11 @@ type ErasingCustomer struct {
 
 // erasedValue returns the replacement of a property's value. Different values have different replacements.
 // null and replacements are returned unchanged.
-func erasedValue(digests auditKey, tenant metering.TenantID, property string, value json.RawMessage) json.RawMessage {
+func erasedValue(digests audit.Key, tenant metering.TenantID, property string, value json.RawMessage) json.RawMessage {
 	if string(value) == "null" || isErasedValue(value) {
 		return value
 	}
-	text, err := json.Marshal(erasedPrefix + hex.EncodeToString(digests.mac([]byte("erased value"), []byte(tenant.String()), []byte(property), value)[:erasedBytes]))
+	text, err := json.Marshal(erasedPrefix + hex.EncodeToString(digests.MAC([]byte("erased value"), []byte(tenant.String()), []byte(property), value)[:erasedBytes]))
 	if err != nil {
 		panic(err) // cannot happen: hexadecimal digits are valid text
 	}
@@ -52,8 +53,8 @@ func isErasedValue(value json.RawMessage) bool {
 	return is && err == nil && len(raw) == erasedBytes
 }
 
-func erasedKey(digests auditKey, tenant metering.TenantID, key string) []byte {
-	return digests.mac([]byte("erased key"), []byte(tenant.String()), []byte(key))
+func erasedKey(digests audit.Key, tenant metering.TenantID, key string) []byte {
+	return digests.MAC([]byte("erased key"), []byte(tenant.String()), []byte(key))
 }
 
 // Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to
@@ -97,7 +98,7 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 		if err := raiseErasures(ctx, tx, tenant); err != nil {
 			return err
 		}
-		return auditDecision(ctx, tx, tenant, decision{actor, "customer.erase", erased.ID.String(), reason}, tellCustomer(former), tellCustomer(erased))
+		return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: actor, Action: "customer.erase", Resource: erased.ID.String(), Reason: reason}, auditedCustomer(former), auditedCustomer(erased))
 	})
 	if err != nil {
 		return metering.Customer{}, fmt.Errorf("begin erasure: %w", err)
@@ -116,7 +117,7 @@ func (s Erasures) eraseAlerts(ctx context.Context, tx pgx.Tx, c metering.Custome
 
 // rename replaces the customer's external_id, name and metadata.
 func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, now time.Time) (erased metering.Customer, err error) {
-	digest := hex.EncodeToString(s.pool.audit.mac([]byte("erased customer"), []byte(c.TenantID.String()), []byte(c.ExternalID), []byte(c.Name), c.Metadata))
+	digest := hex.EncodeToString(s.pool.audit.MAC([]byte("erased customer"), []byte(c.TenantID.String()), []byte(c.ExternalID), []byte(c.Name), c.Metadata))
 	err = tx.QueryRow(ctx, `
 		update customers c
 		set external_id = $3, name = $3, metadata = jsonb_build_object('erased', $4::text), erased_at = $5, archived_at = coalesce(archived_at, $5)
@@ -459,7 +460,7 @@ func (s Erasures) Finish(ctx context.Context, tenant metering.TenantID, customer
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, metering.Scheduler, "customer.erased", customer.String(), told{"erased": false}, told{"erased": true})
+		return audit.RecordChange(ctx, tx, tenant, metering.Scheduler, "customer.erased", customer.String(), audit.Fields{"erased": false}, audit.Fields{"erased": true})
 	})
 	if err != nil {
 		return fmt.Errorf("finish erasure: %w", err)

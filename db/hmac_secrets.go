@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -61,9 +62,9 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	if err != nil {
 		return created, err
 	}
-	made := tellCredential(created.Name, created.Scope, created.LastFour, created.ExpiresAt)
+	made := auditedCredential(created.Name, created.Scope, created.LastFour, created.ExpiresAt)
 	made["signatures"] = created.Signatures
-	return created, auditChange(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String(), nil, made)
+	return created, audit.RecordChange(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String(), nil, made)
 }
 
 // Signers returns those of the tenants that have secrets. It takes any tenants, because signed requests use
@@ -141,7 +142,7 @@ func revokeHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	if err := revokedInRotation(ctx, tx, tenant, metering.HMACSecretCredential, int64(id)); err != nil {
 		return err
 	}
-	return auditChange(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String(), nil, told{"revoked": true})
+	return audit.RecordChange(ctx, tx, tenant, actor, "hmac_secret.revoke", id.String(), nil, audit.Fields{"revoked": true})
 }
 
 // SecretUse identifies a secret that a request has used.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -204,8 +205,8 @@ func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor m
 		if err != nil {
 			return err
 		}
-		released := decision{actor, "hold.release", id.String(), note}
-		if err := auditDecision(ctx, tx, tenant, released, told{"release_asked": false}, told{"release_asked": true}); err != nil {
+		released := audit.Decision{Actor: actor, Action: "hold.release", Resource: id.String(), Reason: note}
+		if err := audit.RecordDecision(ctx, tx, tenant, released, audit.Fields{"release_asked": false}, audit.Fields{"release_asked": true}); err != nil {
 			return err
 		}
 		h, err = getHold(ctx, tx, tenant, id)

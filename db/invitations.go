@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -123,7 +124,7 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 	if err := publishInvitation(ctx, tx, created, now); err != nil {
 		return created, err
 	}
-	return created, auditChange(ctx, tx, tenant, actor, "member.invite", created.ID.String(), nil, tellInvitation(created))
+	return created, audit.RecordChange(ctx, tx, tenant, actor, "member.invite", created.ID.String(), nil, auditedInvitation(created))
 }
 
 // publishInvitation notifies the tenant's webhooks that an invitation is ready to be sent. The
@@ -184,7 +185,7 @@ func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor 
 		if err := mayHandle(actor, renewed); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "invitation.renew", id.String(), nil, told{"token": secret(true), "expires_at": renewed.ExpiresAt.UTC()})
+		return audit.RecordChange(ctx, tx, tenant, actor, "invitation.renew", id.String(), nil, audit.Fields{"token": audit.Secret(true), "expires_at": renewed.ExpiresAt.UTC()})
 	})
 	return renewed, err
 }
@@ -205,7 +206,7 @@ func (s Invitations) Revoke(ctx context.Context, tenant metering.TenantID, actor
 		if err := mayHandle(actor, revoked); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "invitation.revoke", id.String(), told{"revoked": false}, told{"revoked": true})
+		return audit.RecordChange(ctx, tx, tenant, actor, "invitation.revoke", id.String(), audit.Fields{"revoked": false}, audit.Fields{"revoked": true})
 	})
 }
 
@@ -237,7 +238,7 @@ func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte,
 		if err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.accept", i.ID.String(), nil, tellMember(m))
+		return audit.RecordChange(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.accept", i.ID.String(), nil, auditedMember(m))
 	})
 	return m, err
 }
@@ -261,7 +262,7 @@ func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id 
 		if err := bind(ctx, tx, m, by); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, metering.Actor(m.ID.String()), "member.accept", i.ID.String(), nil, tellMember(m))
+		return audit.RecordChange(ctx, tx, tenant, metering.Actor(m.ID.String()), "member.accept", i.ID.String(), nil, auditedMember(m))
 	})
 	return m, err
 }
@@ -294,8 +295,8 @@ func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 	return m, forget(ctx, tx, former.PersonID)
 }
 
-func tellInvitation(i metering.Invitation) told {
-	fields := told{"email": personal(i.Email), "name": personal(i.Name), "role": i.Role, "expires_at": i.ExpiresAt.UTC(), "token": secret(true)}
+func auditedInvitation(i metering.Invitation) audit.Fields {
+	fields := audit.Fields{"email": audit.Personal(i.Email), "name": audit.Personal(i.Name), "role": i.Role, "expires_at": i.ExpiresAt.UTC(), "token": audit.Secret(true)}
 	if i.MemberID != nil {
 		fields["member_id"] = i.MemberID.String()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -101,7 +102,7 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, m
 		}
 	}
 	for _, c := range live {
-		if err := auditChange(ctx, tx, tenant, actor, "credential.hand_over", c.Name, told{"handed_to": maker}, told{"handed_to": actor}); err != nil {
+		if err := audit.RecordChange(ctx, tx, tenant, actor, "credential.hand_over", c.Name, audit.Fields{"handed_to": maker}, audit.Fields{"handed_to": actor}); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,7 +38,7 @@ func (s Members) Create(ctx context.Context, tenant metering.TenantID, actor met
 		if created, err = addMember(ctx, tx, tenant, actor, m); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "member.create", created.ID.String(), nil, tellMember(created))
+		return audit.RecordChange(ctx, tx, tenant, actor, "member.create", created.ID.String(), nil, auditedMember(created))
 	})
 	return created, err
 }
@@ -126,7 +127,7 @@ func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor met
 		if err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "member.update", id.String(), tellMember(m), tellMember(updated))
+		return audit.RecordChange(ctx, tx, tenant, actor, "member.update", id.String(), auditedMember(m), auditedMember(updated))
 	})
 	return updated, err
 }
@@ -184,7 +185,7 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 		if err := endSessions(ctx, tx, tenant, id, noSession); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "member.remove", id.String(), tellMember(m), nil)
+		return audit.RecordChange(ctx, tx, tenant, actor, "member.remove", id.String(), auditedMember(m), nil)
 	})
 }
 
@@ -222,7 +223,7 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 		if err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "member.make_owner", id.String(), tellMember(former), tellMember(made))
+		return audit.RecordChange(ctx, tx, tenant, actor, "member.make_owner", id.String(), auditedMember(former), auditedMember(made))
 	})
 	return made, err
 }
@@ -247,7 +248,7 @@ func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHas
 			if err := endSessions(ctx, tx, m.TenantID, m.ID, keep); err != nil {
 				return err
 			}
-			if err := auditChange(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.set_password", m.ID.String(), nil, told{"password": secret(true)}); err != nil {
+			if err := audit.RecordChange(ctx, tx, m.TenantID, metering.Actor(m.ID.String()), "member.set_password", m.ID.String(), nil, audit.Fields{"password": audit.Secret(true)}); err != nil {
 				return err
 			}
 		}
@@ -311,6 +312,6 @@ func folded(emails []string) []string {
 	return all
 }
 
-func tellMember(m metering.Member) told {
-	return told{"email": personal(m.Email), "name": personal(m.Name), "role": m.Role}
+func auditedMember(m metering.Member) audit.Fields {
+	return audit.Fields{"email": audit.Personal(m.Email), "name": audit.Personal(m.Name), "role": m.Role}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -123,7 +124,7 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if created, err = meterBySlug(ctx, tx, tenant, m.Slug); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "meter.create", id.String(), nil, tellMeter(created))
+		return audit.RecordChange(ctx, tx, tenant, actor, "meter.create", id.String(), nil, auditedMeter(created))
 	})
 	return created, err
 }
@@ -250,7 +251,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 				return err
 			}
 		}
-		if err := auditChange(ctx, tx, tenant, actor, "meter.update", m.ID.String(), tellMeter(former), tellMeter(m)); err != nil {
+		if err := audit.RecordChange(ctx, tx, tenant, actor, "meter.update", m.ID.String(), auditedMeter(former), auditedMeter(m)); err != nil {
 			return err
 		}
 		updated, err = meterBySlug(ctx, tx, tenant, slug)
@@ -323,8 +324,8 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
-func tellMeter(m metering.Meter) told {
-	return told{
+func auditedMeter(m metering.Meter) audit.Fields {
+	return audit.Fields{
 		"slug": m.Slug, "event_type": m.EventType, "name": m.Name, "usage_scale": m.UsageScale,
 		"unit": m.Unit, "aggregation": m.Version.Aggregation, "value_property": m.Version.ValueProperty,
 		"filters": notNil(m.Version.Filters), "group_by": notNil(m.Version.GroupBy),

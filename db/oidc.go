@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -42,20 +43,20 @@ func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering
 		if err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "oidc.save", tenant.String(), former, tellOIDC(saved))
+		return audit.RecordChange(ctx, tx, tenant, actor, "oidc.save", tenant.String(), former, auditedOIDC(saved))
 	})
 	return saved, err
 }
 
 // formerOIDC returns the audit entry of the tenant's issuer before a change; nil if there is none. It
 // locks the issuer until the end of the transaction.
-func formerOIDC(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (told, error) {
+func formerOIDC(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (audit.Fields, error) {
 	var o metering.OIDC
 	err := tx.QueryRow(ctx, `select `+oidcColumns+` from oidc_issuers where tenant_id = $1 for update`, tenant).Scan(oidcFields(&o)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
-	return tellOIDC(o), err
+	return auditedOIDC(o), err
 }
 
 var errNoOIDC = metering.Errorf(metering.CodeNotFound, "the tenant has no OIDC issuer")
@@ -83,7 +84,7 @@ func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor meteri
 		if _, err := tx.Exec(ctx, `delete from oidc_issuers where tenant_id = $1`, tenant); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "oidc.delete", tenant.String(), former, nil)
+		return audit.RecordChange(ctx, tx, tenant, actor, "oidc.delete", tenant.String(), former, nil)
 	})
 }
 
@@ -150,6 +151,6 @@ func unbind(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meterin
 	return err
 }
 
-func tellOIDC(o metering.OIDC) told {
-	return told{"issuer": o.Issuer, "client_id": o.ClientID, "client_secret": secret(o.SealedSecret != nil)}
+func auditedOIDC(o metering.OIDC) audit.Fields {
+	return audit.Fields{"issuer": o.Issuer, "client_id": o.ClientID, "client_secret": audit.Secret(o.SealedSecret != nil)}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -24,7 +25,7 @@ type RunUpdate struct {
 // CodeNotFound if the tenant has no such meter.
 func (s AuditLog) RecordUpdate(ctx context.Context, tenant metering.TenantID, u RunUpdate) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		asked := told{"by": u.By}
+		asked := audit.Fields{"by": u.By}
 		if u.Meter != 0 {
 			asked["meter_id"] = u.Meter.String()
 			if err := requireMeter(ctx, tx, tenant, u.Meter); err != nil {
@@ -38,8 +39,8 @@ func (s AuditLog) RecordUpdate(ctx context.Context, tenant metering.TenantID, u 
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		sent := From(ctx, Origin{RequestID: u.ID})
-		return auditDecision(sent, tx, tenant, decision{metering.Operator, "run." + u.Name, u.Workflow, u.Reason}, nil, asked)
+		sent := audit.From(ctx, audit.Origin{RequestID: u.ID})
+		return audit.RecordDecision(sent, tx, tenant, audit.Decision{Actor: metering.Operator, Action: "run." + u.Name, Resource: u.Workflow, Reason: u.Reason}, nil, asked)
 	})
 	if err != nil {
 		return fmt.Errorf("record update: %w", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,7 +38,7 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 			tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason); err != nil {
 			return err
 		}
-		return auditDecision(ctx, tx, tenant, by.decision("pause"), nil, told{"customer_id": by.Customer.String(), "paused": true})
+		return audit.RecordDecision(ctx, tx, tenant, by.decision("pause"), nil, audit.Fields{"customer_id": by.Customer.String(), "paused": true})
 	})
 	if err != nil {
 		return fmt.Errorf("pause customer: %w", err)
@@ -52,7 +53,7 @@ func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steeri
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
 			return err
 		}
-		return auditDecision(ctx, tx, tenant, by.decision("resume"), nil, told{"customer_id": by.Customer.String(), "paused": false})
+		return audit.RecordDecision(ctx, tx, tenant, by.decision("resume"), nil, audit.Fields{"customer_id": by.Customer.String(), "paused": false})
 	})
 	if err != nil {
 		return false, fmt.Errorf("end pause of customer: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -49,7 +50,7 @@ func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor meter
 		if err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "plan.create", made.ID.String(), nil, tellPlan(made))
+		return audit.RecordChange(ctx, tx, tenant, actor, "plan.create", made.ID.String(), nil, auditedPlan(made))
 	})
 	return made, err
 }
@@ -111,7 +112,7 @@ func (s Plans) SetFeatures(ctx context.Context, tenant metering.TenantID, actor 
 		if changed, err = pgx.CollectExactlyOneRow(rows, scanPlan); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "plan.set_features", id.String(), nil, told{"features": features})
+		return audit.RecordChange(ctx, tx, tenant, actor, "plan.set_features", id.String(), nil, audit.Fields{"features": features})
 	})
 	if err != nil {
 		return metering.Plan{}, fmt.Errorf("set features: %w", err)
@@ -137,11 +138,11 @@ func (s Plans) Assign(ctx context.Context, tenant metering.TenantID, actor meter
 		if err := queueAlerts(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
-		assigned := told{"plan_id": nil, "effective_from": metering.Instant(a.EffectiveFrom).UTC()}
+		assigned := audit.Fields{"plan_id": nil, "effective_from": metering.Instant(a.EffectiveFrom).UTC()}
 		if a.PlanID != 0 {
 			assigned["plan_id"] = a.PlanID.String()
 		}
-		return auditChange(ctx, tx, tenant, actor, "plan.assign", customer.String(), nil, assigned)
+		return audit.RecordChange(ctx, tx, tenant, actor, "plan.assign", customer.String(), nil, assigned)
 	})
 	if err != nil {
 		return fmt.Errorf("assign plan: %w", err)
@@ -188,4 +189,4 @@ func planAt(tenant, customer, at string) string {
 		limit 1), 0)`
 }
 
-func tellPlan(p metering.Plan) told { return told{"slug": p.Slug, "name": p.Name} }
+func auditedPlan(p metering.Plan) audit.Fields { return audit.Fields{"slug": p.Slug, "name": p.Name} }

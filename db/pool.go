@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,7 +23,7 @@ type pool struct {
 	*pgxpool.Pool
 
 	shares *Shares[metering.TenantID]
-	audit  auditKey
+	audit  audit.Key
 
 	heldAtOnce int                                   // maximum bytes of rollups in a transaction
 	rollups    *Shares[metering.TenantID]            // bytes of rollups in all transactions together
@@ -39,7 +40,7 @@ func (p *pool) roomFor(tenant metering.TenantID) *rollupRoom {
 }
 
 // AuditKey returns the key of the audit log, or nil if the pool was opened without the service's secret.
-func (p *pool) AuditKey() auditKey { return p.audit }
+func (p *pool) AuditKey() audit.Key { return p.audit }
 
 // shared returns the number of connections that the tenants share: half of the pool. The other half is
 // for statements without a tenant. More busy connections would slow each other down. If only one tenant

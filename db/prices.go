@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -102,7 +103,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := queueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "price.set", p.MeterID.String(), nil, tellPrice(p))
+		return audit.RecordChange(ctx, tx, tenant, actor, "price.set", p.MeterID.String(), nil, auditedPrice(p))
 	})
 	return p, err
 }
@@ -182,7 +183,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 		if err := queueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String(), told{"version": p.Version}, nil)
+		return audit.RecordChange(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String(), audit.Fields{"version": p.Version}, nil)
 	})
 }
 
@@ -332,8 +333,8 @@ func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[me
 }
 
 // tellPrice returns the price with its terms exactly as stored.
-func tellPrice(p billing.Price) told {
-	fields := told{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, inherited
+func auditedPrice(p billing.Price) audit.Fields {
+	fields := audit.Fields{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, inherited
 	if !p.Inherits {
 		fields["terms"] = json.RawMessage(p.JSON())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -64,7 +65,7 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "provider.save", provider.ID.String(), former, tellProvider(provider))
+		return audit.RecordChange(ctx, tx, tenant, actor, "provider.save", provider.ID.String(), former, auditedProvider(provider))
 	})
 	if err != nil {
 		return metering.Provider{}, fmt.Errorf("save provider: %w", err)
@@ -155,7 +156,7 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "provider.delete", active.ID.String(), tellProvider(active), nil)
+		return audit.RecordChange(ctx, tx, tenant, actor, "provider.delete", active.ID.String(), auditedProvider(active), nil)
 	})
 	if err != nil {
 		return fmt.Errorf("delete provider: %w", err)
@@ -265,12 +266,12 @@ func (p Providers) Active(ctx context.Context, tenant metering.TenantID) (meteri
 }
 
 // formerProvider returns the audit entry of the active provider before a change; nil if there is none.
-func formerProvider(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (told, error) {
+func formerProvider(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (audit.Fields, error) {
 	p, err := activeProvider(ctx, tx, tenant)
 	if errors.Is(err, errNoProvider) {
 		return nil, nil
 	}
-	return tellProvider(p), err
+	return auditedProvider(p), err
 }
 
 func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (metering.Provider, error) {
@@ -311,10 +312,10 @@ func providerWhere(ctx context.Context, q querier, which string, args ...any) (p
 
 var errNoProvider = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured; save one with PUT /v1/billing/provider")
 
-func tellProvider(p metering.Provider) told {
-	return told{
-		"kind": p.Kind, "account": p.Account, "livemode": p.Livemode, "address": personal(p.Address), "bills": p.Bills, "prices": p.Mapping,
-		"secret": secret(p.SealedSecret != nil), "secret_last_four": p.LastFour,
-		"webhook_secret": secret(p.SealedWebhookSecret != nil), "webhook_secret_last_four": p.WebhookLastFour,
+func auditedProvider(p metering.Provider) audit.Fields {
+	return audit.Fields{
+		"kind": p.Kind, "account": p.Account, "livemode": p.Livemode, "address": audit.Personal(p.Address), "bills": p.Bills, "prices": p.Mapping,
+		"secret": audit.Secret(p.SealedSecret != nil), "secret_last_four": p.LastFour,
+		"webhook_secret": audit.Secret(p.SealedWebhookSecret != nil), "webhook_secret_last_four": p.WebhookLastFour,
 	}
 }

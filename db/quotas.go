@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -102,7 +103,7 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := queueAlerts(ctx, tx, tenant, set.CustomerID); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "quota.set", set.ID.String(), tellFormerQuota(former), tellQuota(set))
+		return audit.RecordChange(ctx, tx, tenant, actor, "quota.set", set.ID.String(), auditedFormerQuota(former), auditedQuota(set))
 	})
 	if err != nil {
 		return StoredQuota{}, fmt.Errorf("set quota: %w", err)
@@ -218,7 +219,7 @@ func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 				return err
 			}
 		}
-		return auditChange(ctx, tx, tenant, actor, "quota.delete", id.String(), tellQuota(former), nil)
+		return audit.RecordChange(ctx, tx, tenant, actor, "quota.delete", id.String(), auditedQuota(former), nil)
 	})
 	if err != nil {
 		return fmt.Errorf("delete quota: %w", err)
@@ -226,17 +227,17 @@ func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 	return nil
 }
 
-func tellFormerQuota(q *StoredQuota) told {
+func auditedFormerQuota(q *StoredQuota) audit.Fields {
 	if q == nil {
 		return nil
 	}
-	return tellQuota(*q)
+	return auditedQuota(*q)
 }
 
-// tellQuota returns the audit entry of a quota. It contains the customer's id only, and no group values,
+// auditedQuota returns the audit entry of a quota. It contains the customer's id only, and no group values,
 // because names and group values may be personal data of the customer.
-func tellQuota(q StoredQuota) told {
-	fields := told{"meter": q.Meter.Slug, "limit": nil, "mode": q.Mode, "period": q.Period, "grouped": q.Group != nil}
+func auditedQuota(q StoredQuota) audit.Fields {
+	fields := audit.Fields{"meter": q.Meter.Slug, "limit": nil, "mode": q.Mode, "period": q.Period, "grouped": q.Group != nil}
 	if q.Limit != nil {
 		fields["limit"] = q.Limit.String()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -282,7 +283,7 @@ func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, r Resolut
 		if err := complete(ctx, tx, tenant, r.Report, r.State, "resolved by an operator", now); err != nil {
 			return err
 		}
-		return auditDecision(ctx, tx, tenant, decision{r.Actor, "report.resolve", r.Report.String() + " " + string(r.State), r.Reason}, state(is), state(r.State))
+		return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: r.Actor, Action: "report.resolve", Resource: r.Report.String() + " " + string(r.State), Reason: r.Reason}, audit.State(is), audit.State(r.State))
 	})
 	if err != nil {
 		return fmt.Errorf("resolve report: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -68,8 +69,8 @@ func (s Retries) Failed(ctx context.Context, tenant metering.TenantID, actor met
 		if r.Joined, err = requestSyncs(ctx, tx, tenant, actor, r.Customers, now); err != nil {
 			return err
 		}
-		return auditDecision(ctx, tx, tenant, decision{actor: actor, action: "sync.retry_failed", resource: tenant.String()}, nil,
-			told{"customers": len(r.Customers), "cause": f.Cause, "remaining": r.Remaining})
+		return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: actor, Action: "sync.retry_failed", Resource: tenant.String()}, nil,
+			audit.Fields{"customers": len(r.Customers), "cause": f.Cause, "remaining": r.Remaining})
 	})
 	if err != nil {
 		return Retried{}, fmt.Errorf("retry failed syncs: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -67,7 +68,7 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionN
 				return err
 			}
 		}
-		return auditChange(ctx, tx, m.TenantID, actor, "session.begin", begun.ID.String(), nil, told{"member_id": m.ID.String(), "expires_at": expires.UTC()})
+		return audit.RecordChange(ctx, tx, m.TenantID, actor, "session.begin", begun.ID.String(), nil, audit.Fields{"member_id": m.ID.String(), "expires_at": expires.UTC()})
 	})
 	return begun, err
 }
@@ -137,7 +138,7 @@ func endSession(ctx context.Context, tx pgx.Tx, actor metering.Actor, name Sessi
 	if err != nil || tag.RowsAffected() == 0 {
 		return false, err
 	}
-	return true, auditChange(ctx, tx, name.Tenant, actor, "session.end", name.Session.String(), told{"ended": false}, told{"ended": true})
+	return true, audit.RecordChange(ctx, tx, name.Tenant, actor, "session.end", name.Session.String(), audit.Fields{"ended": false}, audit.Fields{"ended": true})
 }
 
 // EndAll ends all sessions of a member, with effect when it returns.
@@ -150,7 +151,7 @@ func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor me
 		if err := endSessions(ctx, tx, tenant, member, noSession); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "session.end_all", member.String(), told{"ended": false}, told{"ended": true})
+		return audit.RecordChange(ctx, tx, tenant, actor, "session.end_all", member.String(), audit.Fields{"ended": false}, audit.Fields{"ended": true})
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -73,8 +74,8 @@ type Steering struct {
 	Reason   string // in the actor's words
 }
 
-func (s Steering) decision(verb string) decision {
-	return decision{s.Actor, "sync." + verb, s.Sync.String(), s.Reason}
+func (s Steering) decision(verb string) audit.Decision {
+	return audit.Decision{Actor: s.Actor, Action: "sync." + verb, Resource: s.Sync.String(), Reason: s.Reason}
 }
 
 // Steered records a request to steer the run of a sync, and whether the run answered. If it did not, the
@@ -82,10 +83,10 @@ func (s Steering) decision(verb string) decision {
 func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steering, verb string, answered bool) error {
 	asked := by.decision(verb)
 	if !answered {
-		asked.resource += " unanswered"
+		asked.Resource += " unanswered"
 	}
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		return auditDecision(ctx, tx, tenant, asked, nil, told{"customer_id": by.Customer.String(), "answered": answered})
+		return audit.RecordDecision(ctx, tx, tenant, asked, nil, audit.Fields{"customer_id": by.Customer.String(), "answered": answered})
 	})
 	if err != nil {
 		return fmt.Errorf("note %s of sync: %w", verb, err)
@@ -129,7 +130,7 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 		for i, id := range failed {
 			cancelled[i] = id.String()
 		}
-		return auditDecision(ctx, tx, tenant, by.decision("cancel"), nil, told{"customer_id": by.Customer.String(), "cancelled": cancelled})
+		return audit.RecordDecision(ctx, tx, tenant, by.decision("cancel"), nil, audit.Fields{"customer_id": by.Customer.String(), "cancelled": cancelled})
 	})
 	if err != nil {
 		return fmt.Errorf("cancel sync: %w", err)

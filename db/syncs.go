@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -30,7 +31,7 @@ func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor mete
 		if sync, err = requestSync(ctx, tx, tenant, actor, customer, trigger, now); err != nil {
 			return err
 		}
-		return auditAsked(ctx, tx, tenant, actor, "sync.request", sync.ID.String()+" "+customer.String())
+		return audit.RecordAction(ctx, tx, tenant, actor, "sync.request", sync.ID.String()+" "+customer.String())
 	})
 	if err != nil {
 		return metering.Sync{}, fmt.Errorf("request sync: %w", err)

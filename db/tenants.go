@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -33,7 +34,7 @@ func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Te
 		if err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, created.ID, actor, "tenant.create", created.ID.String(), nil, tellTenant(created))
+		return audit.RecordChange(ctx, tx, created.ID, actor, "tenant.create", created.ID.String(), nil, auditedTenant(created))
 	})
 	return created, err
 }
@@ -135,7 +136,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 				return err
 			}
 		}
-		return auditChange(ctx, tx, tenant, actor, "tenant.update", tenant.String(), tellTenant(former), tellTenant(updated))
+		return audit.RecordChange(ctx, tx, tenant, actor, "tenant.update", tenant.String(), auditedTenant(former), auditedTenant(updated))
 	})
 	return updated, backfilling, err
 }
@@ -171,8 +172,8 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 	return backfilling, nil
 }
 
-func tellTenant(t metering.Tenant) told {
-	return told{
+func auditedTenant(t metering.Tenant) audit.Fields {
+	return audit.Fields{
 		"name": t.Name, "timezone": t.Timezone, "currency": t.Currency, "grace_hours": t.Grace.Hours(), "late_policy": t.LatePolicy,
 		"requests_per_minute": t.RequestsPerMinute, "strict": t.Strict, "idempotency_conflicts": t.KeyConflicts, "v1_bodyless_writes": t.V1BodylessWrites,
 		"invoice_hold.enabled": t.InvoiceHold.Enabled, "invoice_hold.deadline_hours": t.InvoiceHold.Deadline.Hours(),

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,7 +38,7 @@ type beginner interface {
 
 // inTx runs fn in one read-committed transaction and commits it together with the audit entries of fn.
 func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
-	return coded(pgx.BeginFunc(ctx, pool, withAudit(ctx, pool, fn)))
+	return coded(pgx.BeginFunc(ctx, pool, audit.Wrap(ctx, pool, fn)))
 }
 
 var repeatableRead = pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
@@ -131,7 +132,7 @@ func atOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error
 func atOneInstantOn(ctx context.Context, conn, pool beginnerTx, options pgx.TxOptions, fn func(tx pgx.Tx) error) error {
 	const tries = 25 // of many transactions that wait for one customer, one succeeds at a time
 	for try := 1; ; try++ {
-		err := pgx.BeginTxFunc(ctx, conn, options, withAudit(ctx, pool, fn))
+		err := pgx.BeginTxFunc(ctx, conn, options, audit.Wrap(ctx, pool, fn))
 		switch sqlState(err) {
 		case stateSerialization, stateDeadlock, stateUniqueViolation:
 			if try < tries {

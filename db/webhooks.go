@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -57,7 +58,7 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 		if err != nil {
 			return sameURL(err)
 		}
-		return auditChange(ctx, tx, tenant, actor, "webhook.create", made.ID.String(), nil, tellEndpoint(made))
+		return audit.RecordChange(ctx, tx, tenant, actor, "webhook.create", made.ID.String(), nil, auditedEndpoint(made))
 	})
 	if err != nil {
 		return metering.Endpoint{}, fmt.Errorf("create webhook: %w", err)
@@ -159,7 +160,7 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 		if changed, err = lockEndpoint(ctx, tx, tenant, id); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "webhook.update", id.String(), tellEndpoint(former), tellEndpoint(changed))
+		return audit.RecordChange(ctx, tx, tenant, actor, "webhook.update", id.String(), auditedEndpoint(former), auditedEndpoint(changed))
 	})
 	if err != nil {
 		return metering.Endpoint{}, fmt.Errorf("update webhook: %w", err)
@@ -230,7 +231,7 @@ func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor me
 		if err := revokedInRotation(ctx, tx, tenant, metering.WebhookCredential, int64(id)); err != nil {
 			return err
 		}
-		return auditChange(ctx, tx, tenant, actor, "webhook.delete", id.String(), tellEndpoint(former), nil)
+		return audit.RecordChange(ctx, tx, tenant, actor, "webhook.delete", id.String(), auditedEndpoint(former), nil)
 	})
 	if err != nil {
 		return fmt.Errorf("delete webhook: %w", err)
@@ -238,8 +239,8 @@ func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor me
 	return nil
 }
 
-func tellEndpoint(e metering.Endpoint) told {
-	return told{
-		"url": personal(e.URL), "description": e.Description, "event_types": e.EventTypes, "enabled": e.DisabledAt == nil, "secret": secret(e.Sealed != nil),
+func auditedEndpoint(e metering.Endpoint) audit.Fields {
+	return audit.Fields{
+		"url": audit.Personal(e.URL), "description": e.Description, "event_types": e.EventTypes, "enabled": e.DisabledAt == nil, "secret": audit.Secret(e.Sealed != nil),
 	}
 }

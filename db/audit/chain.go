@@ -1,4 +1,9 @@
-package db
+// Package audit writes and verifies the audit log: per tenant a chain of entries, each authenticated with a
+// MAC over itself and the entry before it.
+//
+// It owns the format of entries and the transactions that write them. It does not own the pool of
+// connections, nor the operations that are audited.
+package audit
 
 import (
 	"context"
@@ -17,12 +22,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// auditKey is the HMAC key of the audit log's chain. Without it, write access to the database is not enough
+// Key is the HMAC key of the audit log's chain. Without it, write access to the database is not enough
 // to forge or change an entry undetected.
-type auditKey []byte
+type Key []byte
 
-// newAuditKey derives the key from the service's secret. It returns nil if secret is nil.
-func newAuditKey(secret []byte) (auditKey, error) {
+// NewKey derives the key from the service's secret. It returns nil if secret is nil.
+func NewKey(secret []byte) (Key, error) {
 	if secret == nil {
 		return nil, nil
 	}
@@ -33,11 +38,11 @@ func newAuditKey(secret []byte) (auditKey, error) {
 	return key, nil
 }
 
-// mac returns the MAC of parts. Each part is preceded by its length, so bytes cannot move from one part to
+// MAC returns the MAC of parts. Each part is preceded by its length, so bytes cannot move from one part to
 // the next. It panics if k is nil.
-func (k auditKey) mac(parts ...[]byte) []byte {
+func (k Key) MAC(parts ...[]byte) []byte {
 	if k == nil {
-		panic("db: the store was opened without the secret") // without the key, anyone could compute this MAC
+		panic("audit: the store was opened without the secret") // without the key, anyone could compute this MAC
 	}
 	mac := hmac.New(sha256.New, k)
 	for _, part := range parts {
@@ -49,16 +54,16 @@ func (k auditKey) mac(parts ...[]byte) []byte {
 
 // link returns the MAC of an entry. It covers the MAC of the previous entry, and through it all earlier
 // entries.
-func (k auditKey) link(tenant metering.TenantID, former []byte, e metering.AuditEntry) []byte {
-	return k.mac([]byte("entry"), []byte(tenant.String()), former, []byte(e.ID.String()),
+func (k Key) link(tenant metering.TenantID, former []byte, e metering.AuditEntry) []byte {
+	return k.MAC([]byte("entry"), []byte(tenant.String()), former, []byte(e.ID.String()),
 		strconv.AppendInt(nil, e.At.UnixMicro(), 10), []byte(e.Actor), []byte(e.Action), []byte(e.Resource), []byte(e.Reason),
 		[]byte(e.Address), []byte(e.RequestID), e.Before, e.After)
 }
 
-// seal returns the MAC of a head. Without the key, it cannot be computed for the earlier head that is left
+// Seal returns the MAC of a head. Without the key, it cannot be computed for the earlier head that is left
 // after a truncation.
-func (k auditKey) seal(tenant metering.TenantID, h metering.AuditHead) []byte {
-	return k.mac([]byte("head"), []byte(tenant.String()), []byte(h.Last.String()), h.MAC)
+func (k Key) Seal(tenant metering.TenantID, h metering.AuditHead) []byte {
+	return k.MAC([]byte("head"), []byte(tenant.String()), []byte(h.Last.String()), h.MAC)
 }
 
 // auditedTx is a transaction that collects audit entries and writes them last. Each entry locks its
@@ -73,17 +78,17 @@ type auditedTx struct {
 type auditedEntry struct {
 	tenant metering.TenantID
 	metering.AuditEntry
-	before, after told // rendered when the entry is written; nil: AuditEntry has the JSON
+	before, after Fields // rendered when the entry is written; nil: AuditEntry has the JSON
 }
 
 // keyHolder is a pool of connections that was opened with the service's secret.
 type keyHolder interface {
-	AuditKey() auditKey // nil if it was opened without the secret
+	AuditKey() Key // nil if it was opened without the secret
 }
 
-// withAudit wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has recorded. within is
+// Wrap wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has recorded. within is
 // the pool, which has to have a method AuditKey, or the outer transaction.
-func withAudit(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
+func Wrap(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		audited := &auditedTx{Tx: tx}
 		if err := fn(audited); err != nil {
@@ -122,7 +127,7 @@ func (t *auditedTx) finish(ctx context.Context, within any) error {
 }
 
 // rendered returns the entry with its changed fields as JSON.
-func (k auditKey) rendered(noted auditedEntry) (e metering.AuditEntry, err error) {
+func (k Key) rendered(noted auditedEntry) (e metering.AuditEntry, err error) {
 	e = noted.AuditEntry
 	if noted.before != nil {
 		e.Before, err = k.json(noted.tenant, noted.before)
@@ -135,7 +140,7 @@ func (k auditKey) rendered(noted auditedEntry) (e metering.AuditEntry, err error
 
 // write appends entries to the tenant's chain. It locks the tenant's head until the transaction ends, so
 // two concurrent writers cannot append after the same entry.
-func (k auditKey) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, entries []auditedEntry) error {
+func (k Key) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, entries []auditedEntry) error {
 	var head metering.AuditHead
 	var at time.Time
 	err := tx.QueryRow(ctx, `
@@ -161,6 +166,6 @@ func (k auditKey) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID
 			"address": e.Address, "request": e.RequestID, "before": e.Before, "after": e.After, "mac": head.MAC,
 		})
 	}
-	batch.Queue(`update audit_heads set mac = $2, seal = $3 where tenant_id = $1`, tenant, head.MAC, k.seal(tenant, head))
+	batch.Queue(`update audit_heads set mac = $2, seal = $3 where tenant_id = $1`, tenant, head.MAC, k.Seal(tenant, head))
 	return tx.SendBatch(ctx, &batch).Close()
 }

@@ -1,4 +1,4 @@
-package db
+package audit
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 // maxBreaks is the maximum number of breaks of a chain that are reported.
 const maxBreaks = 100
 
-// verify recomputes the tenant's chain. It returns the stored head, and a description of each break, of which there
+// Verify recomputes the tenant's chain. It returns the stored head, and a description of each break, of which there
 // are at most maxBreaks. expected is a head that the caller noted earlier, or nil.
-func (k auditKey) verify(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
+func (k Key) Verify(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
 	v := verifier{key: k, tenant: tenant, expected: expected}
 	var seal []byte
 	err = tx.QueryRow(ctx, `select last_id, mac, seal from audit_heads where tenant_id = $1`, tenant).Scan(&head.Last, &head.MAC, &seal)
@@ -34,7 +34,7 @@ func (k auditKey) verify(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 
 // verifier walks a chain from its first entry.
 type verifier struct {
-	key      auditKey
+	key      Key
 	tenant   metering.TenantID
 	expected *metering.AuditHead
 
@@ -50,13 +50,13 @@ func (v *verifier) brokenf(format string, args ...any) {
 }
 
 func (v *verifier) walk(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select `+auditColumns+`, mac from audit_log where tenant_id = $1 order by id`, v.tenant)
+	rows, err := tx.Query(ctx, `select `+Columns+`, mac from audit_log where tenant_id = $1 order by id`, v.tenant)
 	if err != nil {
 		return err
 	}
 	var e metering.AuditEntry
 	var mac []byte
-	_, err = pgx.ForEachRow(rows, append(auditFields(&e), &mac), func() error {
+	_, err = pgx.ForEachRow(rows, append(Destinations(&e), &mac), func() error {
 		v.step(e, bytes.Clone(mac))
 		e.Before, e.After = nil, nil
 		return nil
@@ -92,7 +92,7 @@ func (v *verifier) end(head metering.AuditHead, seal []byte, headless bool) {
 	switch {
 	case headless:
 		v.brokenf("the head is missing")
-	case !hmac.Equal(seal, v.key.seal(v.tenant, head)):
+	case !hmac.Equal(seal, v.key.Seal(v.tenant, head)):
 		v.brokenf("the head was changed, or ODOMETER_SECRET differs from the secret with which the log was written")
 	case head.Last > v.last.Last:
 		v.missing(v.last.Last+1, head.Last)

@@ -12,7 +12,10 @@ import (
 
 // Backfills counts past events for a meter version: the events that were ingested before it was published,
 // which have a lower epoch.
-type Backfills struct{ pool *pool }
+type Backfills struct {
+	pool   *pool
+	memory *rollupMemory
+}
 
 // BackfillingMeterVersion identifies a meter version with an unfinished backfill.
 type BackfillingMeterVersion struct {
@@ -224,7 +227,7 @@ func meterVersionByID(ctx context.Context, q querier, tenant metering.TenantID, 
 // countPast adds the events of the hours in ours, and stores their number per hour in ours. It writes the
 // sums whenever they fill their room, so that millions of events and groups fit in memory.
 func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
-	room := s.pool.roomFor(tenant)
+	room := s.memory.roomFor(tenant)
 	defer room.give()
 	sums := newRollups(room)
 	write := func() error {

@@ -197,7 +197,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		Prices:          Prices{pool},
 		Plans:           Plans{pool},
 		Quotas:          Quotas{pool, read},
-		Backfills:       Backfills{pool},
+		Backfills:       Backfills{pool, newRollupMemory()},
 		Usage:           Usage{pool},
 		Events:          Events{pool},
 		EventCounts:     EventCounts{pool},

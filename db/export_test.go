@@ -28,7 +28,7 @@ func (d *DB) HoldLocksFor(elapsed time.Duration) {
 }
 
 // HoldAtMost makes transactions write the rollups that they hold as soon as these have that many bytes.
-func (d *DB) HoldAtMost(bytes int) { d.pool.heldAtOnce = bytes }
+func (d *DB) HoldAtMost(bytes int) { d.Backfills.memory.most = bytes }
 
 // StatementsOfAPlan returns the number of SQL statements that read the facts of a plan, and the facts.
 func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {

@@ -158,7 +158,7 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := a.begin(ctx, conn); err != nil {
 		return fmt.Errorf("claim keys: %w", err)
 	}
-	room := a.writer.store.pool.roomFor(a.tenant)
+	room := a.writer.store.Backfills.memory.roomFor(a.tenant)
 	defer room.give()
 	sums := newRollups(room)
 	if err := a.sum(ctx, conn, sums); err != nil {

@@ -25,18 +25,11 @@ type pool struct {
 	shares *Shares[metering.TenantID]
 	audit  audit.Key
 
-	heldAtOnce int                                   // maximum bytes of rollups in a transaction
-	rollups    *Shares[metering.TenantID]            // bytes of rollups in all transactions together
-	stopwatch  func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
+	stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
 }
 
 func newPool(of *pgxpool.Pool) *pool {
-	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch, heldAtOnce: heldAtOnce, rollups: NewShares[metering.TenantID](heldByAll)}
-}
-
-// roomFor returns the room for the rollups of one transaction.
-func (p *pool) roomFor(tenant metering.TenantID) *rollupRoom {
-	return &rollupRoom{shares: p.rollups, tenant: tenant, most: p.heldAtOnce}
+	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch}
 }
 
 // AuditKey returns the key of the audit log, or nil if the pool was opened without the service's secret.

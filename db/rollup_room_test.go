@@ -12,14 +12,14 @@ import (
 // TestTransactionsShareTheRoomOfRollups fills the room with the rollups of two transactions.
 func TestTransactionsShareTheRoomOfRollups(t *testing.T) {
 	t.Parallel()
-	p := &pool{heldAtOnce: heldAtOnce, rollups: NewShares[metering.TenantID](4 * bucketBytes)}
+	memory := &rollupMemory{shares: NewShares[metering.TenantID](4 * bucketBytes), most: heldAtOnce}
 	version := metering.MeterVersion{ID: 1, Timezone: "UTC"}
 	count := func(r *rollups, hour int) {
 		t.Helper()
 		_, err := r.add(version, &metering.Event{At: time.Date(2026, 11, 27, hour, 0, 0, 0, time.UTC)}, false)
 		require.NoError(t, err)
 	}
-	ours, theirs := newRollups(p.roomFor(1)), newRollups(p.roomFor(2))
+	ours, theirs := newRollups(memory.roomFor(1)), newRollups(memory.roomFor(2))
 	count(ours, 0)
 	require.False(t, ours.isFull())
 	count(theirs, 0)
@@ -29,5 +29,5 @@ func TestTransactionsShareTheRoomOfRollups(t *testing.T) {
 	theirs.room.give()
 	require.False(t, ours.isFull())
 	ours.room.give()
-	require.True(t, p.rollups.Take(3, 4*bucketBytes), "all is given back")
+	require.True(t, memory.shares.Take(3, 4*bucketBytes), "all is given back")
 }

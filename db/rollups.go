@@ -39,18 +39,32 @@ const (
 	groupBytes  = 96
 )
 
-// rollupRoom is the memory of one transaction's rollups, as a share of the memory for all transactions.
+// rollupMemory bounds the bytes of rollups that the transactions of a process hold.
+type rollupMemory struct {
+	shares *Shares[metering.TenantID] // of all transactions together
+	most   int                        // of one transaction
+}
+
+func newRollupMemory() *rollupMemory {
+	return &rollupMemory{shares: NewShares[metering.TenantID](heldByAll), most: heldAtOnce}
+}
+
+// roomFor returns the room for the rollups of one transaction.
+func (m *rollupMemory) roomFor(tenant metering.TenantID) *rollupRoom {
+	return &rollupRoom{memory: m, tenant: tenant}
+}
+
+// rollupRoom is the memory of one transaction's rollups.
 type rollupRoom struct {
-	shares *Shares[metering.TenantID]
+	memory *rollupMemory
 	tenant metering.TenantID
-	most   int
 	taken  int
 }
 
 // fits extends the reserved memory to a total of bytes. It reports false if the bound or the share is
 // exceeded.
 func (r *rollupRoom) fits(bytes int) bool {
-	if bytes >= r.most || !r.shares.Take(r.tenant, int64(bytes-r.taken)) {
+	if bytes >= r.memory.most || !r.memory.shares.Take(r.tenant, int64(bytes-r.taken)) {
 		return false
 	}
 	r.taken = bytes
@@ -58,7 +72,7 @@ func (r *rollupRoom) fits(bytes int) bool {
 }
 
 func (r *rollupRoom) give() {
-	r.shares.Give(r.tenant, int64(r.taken))
+	r.memory.shares.Give(r.tenant, int64(r.taken))
 	r.taken = 0
 }
 

@@ -97,6 +97,16 @@ func refuseErased(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	return err
 }
 
+var customerAlertEntries = entries{
+	count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of and deleted_at is null`,
+	owner: "customer", most: metering.MaxAlertsOfCustomer, noun: "alerts", fix: "delete one first",
+}
+
+var alertEntries = entries{
+	count: `select count(*) from alerts where tenant_id = @tenant and deleted_at is null`,
+	most:  metering.MaxAlerts, noun: "alerts", fix: "delete one first",
+}
+
 func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	if err := requireRoom(ctx, tx, tenant, alertEntries); err != nil || customer == 0 {
 		return err

@@ -46,6 +46,11 @@ func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor met
 	return created, err
 }
 
+var keyEntries = entries{
+	count: `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
+	most:  metering.MaxAPIKeys, noun: "valid API keys", fix: "revoke one first",
+}
+
 func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte, now time.Time) (created metering.APIKey, err error) {
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err

@@ -31,8 +31,8 @@ var (
 )
 
 // grant gives the roles exactly the privileges that they need.
-func (d *DB) grant(ctx context.Context, roles Roles) error {
-	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
+func (p *pool) grant(ctx context.Context, roles Roles) error {
+	return inTx(ctx, p, func(tx pgx.Tx) error {
 		if err := lockTenant(ctx, tx, 0); err != nil { // concurrent migrations take turns
 			return err
 		}

@@ -20,14 +20,14 @@ const (
 	Full        Health = "full"         // its disk is full
 )
 
-// Health probes the database with a small write. err is the reason if it is not healthy.
-func (d *DB) Health(ctx context.Context) (h Health, err error) {
-	migrated, err := d.Migrated(ctx)
+// health probes the database with a small write. err is the reason if it is not healthy.
+func (p *pool) health(ctx context.Context) (h Health, err error) {
+	migrated, err := p.migrated(ctx)
 	if err == nil && !migrated {
 		return NotMigrated, errors.New("the database lacks a migration of this binary; run odometer migrate")
 	}
 	if err == nil {
-		err = inTx(ctx, d.pool, func(tx pgx.Tx) error { return probeWrites(ctx, tx) })
+		err = inTx(ctx, p, func(tx pgx.Tx) error { return probeWrites(ctx, tx) })
 	}
 	switch {
 	case err == nil:
@@ -59,7 +59,7 @@ func probeWrites(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// ReadClock returns the database's time.
-func (d *DB) ReadClock(ctx context.Context) (now time.Time, err error) {
-	return now, coded(d.pool.QueryRow(ctx, `select clock_timestamp()`).Scan(&now))
+// readClock returns the database's time.
+func (p *pool) readClock(ctx context.Context) (now time.Time, err error) {
+	return now, coded(p.QueryRow(ctx, `select clock_timestamp()`).Scan(&now))
 }

@@ -47,6 +47,11 @@ func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor
 	return created, err
 }
 
+var hmacSecretEntries = entries{
+	count: `select count(*) from hmac_secrets where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
+	most:  metering.MaxHMACSecrets, noun: "valid HMAC secrets", fix: "revoke one first",
+}
+
 func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err

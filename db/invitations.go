@@ -96,6 +96,15 @@ func endResets(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, members
 	return err
 }
 
+var memberEntries = entries{
+	count: `
+		select
+		  (select count(*) from members where tenant_id = @tenant and removed_at is null) +
+		  (select count(*) from invitations
+		    where tenant_id = @tenant and member_id is null and accepted_at is null and revoked_at is null and expires_at > @now)`,
+	most: metering.MaxMembers, noun: "members and pending invitations", fix: "remove or revoke one first",
+}
+
 func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
 	_, err = tx.Exec(ctx, `
 		update invitations set revoked_at = $3

@@ -85,6 +85,12 @@ func (s Meters) List(ctx context.Context, tenant metering.TenantID, after meteri
 	return page, coded(err)
 }
 
+// meterEntries includes archived meters, because ingest and billing read all meters, plans and prices of a tenant at once.
+var meterEntries = entries{
+	count: `select count(*) from meters where tenant_id = @tenant`,
+	most:  metering.MaxMeters, noun: "meters", fix: "change an existing meter, such as an archived one, instead",
+}
+
 // Create creates a meter and publishes its first version. If events of its type exist, the version is
 // Backfilling and the caller starts the backfill. Otherwise it is Complete.
 func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, m metering.Meter) (created metering.Meter, err error) {

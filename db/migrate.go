@@ -15,11 +15,11 @@ import (
 	"github.com/odometer-metering/odometer/migrations"
 )
 
-// Migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants
+// migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants
 // privileges to the roles. It is idempotent, and concurrent calls wait for each other. It returns
 // OtherSchemaError, and changes nothing, if other migrations than this binary's were applied.
-func (d *DB) Migrate(ctx context.Context, roles Roles) (err error) {
-	config := d.pool.Config().ConnConfig.Copy()
+func (p *pool) migrate(ctx context.Context, roles Roles) (err error) {
+	config := p.Config().ConnConfig.Copy()
 	delete(config.RuntimeParams, "statement_timeout") // a migration may run long, but its lock timeout stays
 	pool := stdlib.OpenDB(*config)
 	defer pool.Close()
@@ -39,10 +39,10 @@ func (d *DB) Migrate(ctx context.Context, roles Roles) (err error) {
 	if err := applyMigrations(ctx, pool); err != nil {
 		return err
 	}
-	if err := d.fitEdition(ctx); err != nil {
+	if err := p.fitEdition(ctx); err != nil {
 		return err
 	}
-	return d.grant(ctx, roles)
+	return p.grant(ctx, roles)
 }
 
 // applyMigrations applies the missing migrations. The caller holds the migration lock.
@@ -65,13 +65,13 @@ func applyMigrations(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// Migrated reports whether every migration of this binary was applied, with the same content.
-func (d *DB) Migrated(ctx context.Context) (bool, error) {
+// migrated reports whether every migration of this binary was applied, with the same content.
+func (p *pool) migrated(ctx context.Context) (bool, error) {
 	digests, err := migrations.Digests()
 	if err != nil {
 		return false, fmt.Errorf("read migrations: %w", err)
 	}
-	pool := stdlib.OpenDBFromPool(d.pool.Pool)
+	pool := stdlib.OpenDBFromPool(p.Pool)
 	defer pool.Close()
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
@@ -93,8 +93,8 @@ const dailyUsage = `
 // fitEdition creates usage_daily. In TimescaleDB's Community edition it is a real-time continuous
 // aggregate. In the Apache edition it is a plain view with the same columns and rows. If a database has
 // moved to the Community edition, the aggregate replaces the view.
-func (d *DB) fitEdition(ctx context.Context) error {
-	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
+func (p *pool) fitEdition(ctx context.Context) error {
+	return inTx(ctx, p, func(tx pgx.Tx) error {
 		if err := lockTenant(ctx, tx, 0); err != nil { // the lock of no tenant: concurrent calls wait for each other
 			return err
 		}

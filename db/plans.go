@@ -25,6 +25,12 @@ func scanPlan(row pgx.CollectableRow) (p metering.Plan, err error) {
 	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt, &p.ArchivedAt, &p.Features)
 }
 
+// planEntries includes archived plans, because ingest and billing read all meters, plans and prices of a tenant at once.
+var planEntries = entries{
+	count: `select count(*) from plans where tenant_id = @tenant`,
+	most:  metering.MaxPlans, noun: "plans", fix: "change an existing plan, such as an archived one, instead",
+}
+
 // Create creates a plan. It returns CodeConflict if a plan with the slug exists.
 func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan) (made metering.Plan, err error) {
 	if err := p.Validate(); err != nil {

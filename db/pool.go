@@ -28,10 +28,6 @@ type pool struct {
 	stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
 }
 
-func newPool(of *pgxpool.Pool) *pool {
-	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch}
-}
-
 // AuditKey returns the key of the audit log, or nil if the pool was opened without the service's secret.
 func (p *pool) AuditKey() audit.Key { return p.audit }
 

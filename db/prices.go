@@ -108,6 +108,16 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 	return p, err
 }
 
+var priceEntries = entries{
+	count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id is null and withdrawn_at is null`,
+	most:  metering.MaxPrices, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
+}
+
+var customerPriceEntries = entries{
+	count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id = @of and withdrawn_at is null`,
+	owner: "customer", most: metering.MaxPricesOfCustomer, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
+}
+
 // storePrice stores a version and withdraws the version that it replaces.
 func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, p *billing.Price) error {
 	args := pgx.NamedArgs{

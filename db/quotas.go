@@ -70,6 +70,16 @@ func storedGroup(id *[16]byte, key json.RawMessage) *metering.Group {
 
 var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota")
 
+var customerQuotaEntries = entries{
+	count: `select count(*) from quotas where tenant_id = @tenant and customer_id = @of`,
+	owner: "customer", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
+}
+
+var planQuotaEntries = entries{
+	count: `select count(*) from quotas where tenant_id = @tenant and plan_id = @of`,
+	owner: "plan", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
+}
+
 // Set stores the quota, or replaces the limit and mode of the one with the same customer or plan,
 // meter, group and period. It returns CodeConflict if the customer or plan has the maximum number of
 // quotas.

@@ -34,63 +34,6 @@ func (e entries) at(now time.Time) entries {
 	return e
 }
 
-// Meters and plans include archived ones, because ingest and billing read all meters, plans and prices of a
-// tenant at once.
-var (
-	meterEntries = entries{
-		count: `select count(*) from meters where tenant_id = @tenant`,
-		most:  metering.MaxMeters, noun: "meters", fix: "change an existing meter, such as an archived one, instead",
-	}
-	planEntries = entries{
-		count: `select count(*) from plans where tenant_id = @tenant`,
-		most:  metering.MaxPlans, noun: "plans", fix: "change an existing plan, such as an archived one, instead",
-	}
-	priceEntries = entries{
-		count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id is null and withdrawn_at is null`,
-		most:  metering.MaxPrices, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
-	}
-	customerPriceEntries = entries{
-		count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id = @of and withdrawn_at is null`,
-		owner: "customer", most: metering.MaxPricesOfCustomer, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
-	}
-	customerAlertEntries = entries{
-		count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of and deleted_at is null`,
-		owner: "customer", most: metering.MaxAlertsOfCustomer, noun: "alerts", fix: "delete one first",
-	}
-	customerQuotaEntries = entries{
-		count: `select count(*) from quotas where tenant_id = @tenant and customer_id = @of`,
-		owner: "customer", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
-	}
-	planQuotaEntries = entries{
-		count: `select count(*) from quotas where tenant_id = @tenant and plan_id = @of`,
-		owner: "plan", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
-	}
-	webhookEntries = entries{
-		count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
-		most:  metering.MaxEndpoints, noun: "webhooks", fix: "delete one first",
-	}
-	alertEntries = entries{
-		count: `select count(*) from alerts where tenant_id = @tenant and deleted_at is null`,
-		most:  metering.MaxAlerts, noun: "alerts", fix: "delete one first",
-	}
-	keyEntries = entries{
-		count: `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
-		most:  metering.MaxAPIKeys, noun: "valid API keys", fix: "revoke one first",
-	}
-	hmacSecretEntries = entries{
-		count: `select count(*) from hmac_secrets where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
-		most:  metering.MaxHMACSecrets, noun: "valid HMAC secrets", fix: "revoke one first",
-	}
-	memberEntries = entries{
-		count: `
-			select
-			  (select count(*) from members where tenant_id = @tenant and removed_at is null) +
-			  (select count(*) from invitations
-			    where tenant_id = @tenant and member_id is null and accepted_at is null and revoked_at is null and expires_at > @now)`,
-		most: metering.MaxMembers, noun: "members and pending invitations", fix: "remove or revoke one first",
-	}
-)
-
 // requireRoom returns CodeConflict if the owner has the maximum of entries.
 func requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e entries) error {
 	var have int

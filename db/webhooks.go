@@ -38,6 +38,11 @@ func sameURL(err error) error {
 
 var errNoEndpoint = metering.Errorf(metering.CodeNotFound, "there is no such webhook")
 
+var webhookEntries = entries{
+	count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
+	most:  metering.MaxEndpoints, noun: "webhooks", fix: "delete one first",
+}
+
 // Create stores an endpoint with a secret that the caller has sealed. It fails with CodeConflict if the
 // tenant has the maximum of endpoints, or one with this URL.
 func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {

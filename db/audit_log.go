@@ -88,14 +88,14 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFil
 // Verify recomputes the tenant's chain. It returns the head and a description of each break. expected is a
 // head that the caller noted earlier, or nil.
 func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
-	if s.pool.audit == nil {
+	if s.pool.AuditKey() == nil {
 		return head, nil, errors.New("verify audit log: the store was opened without the secret")
 	}
 	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
 			return err
 		}
-		head, breaks, err = s.pool.audit.Verify(ctx, tx, tenant, expected)
+		head, breaks, err = s.pool.AuditKey().Verify(ctx, tx, tenant, expected)
 		return err
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (s AuditLog) CheckSecret(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("check the secret: %w", coded(err))
-	case !hmac.Equal(seal, s.pool.audit.Seal(tenant, head)):
+	case !hmac.Equal(seal, s.pool.AuditKey().Seal(tenant, head)):
 		return metering.Errorf(metering.CodeConflict, "ODOMETER_SECRET is not the secret of this database; use the one of its API and worker")
 	}
 	return nil

@@ -10,8 +10,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/odometer-metering/odometer/db/audit"
 )
 
@@ -70,47 +68,35 @@ type DB struct {
 // With a nil secret, audited operations and ingest fail. read decodes stored prices of providers; nil: none
 // are read.
 func Open(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
-	return open(ctx, url, secret, read, func(config *pgxpool.Config) { byDefault(config, url) })
+	return open(ctx, url, secret, read)
 }
 
 // OpenWarm is Open, and keeps the connections that tenants share open all the time. Opening a connection
 // costs more than most statements, and would delay all requests of a burst.
 func OpenWarm(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
-	return open(ctx, url, secret, read, func(config *pgxpool.Config) { warm(config, url) })
-}
-
-func warm(config *pgxpool.Config, url string) {
-	byDefault(config, url)
-	config.MinConns = shared(config)
+	return open(ctx, url, secret, read, keepWarm)
 }
 
 // OpenForIngest is OpenWarm for a Writer and a Folder. Their statements look up many rows by full key.
 // PostgreSQL plans these statements while tables are small, and keeps a plan that would build a bitmap of
 // pages per key. Bitmap scans are therefore off.
 func OpenForIngest(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
-	return open(ctx, url, secret, read, func(config *pgxpool.Config) {
-		warm(config, url)
-		config.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off"
-	})
+	return open(ctx, url, secret, read, keepWarm, avoidBitmapScans)
 }
 
 // OpenSmall is OpenWarm with exactly most connections, even if the URL sets another number, for lookups by
 // key. Each statement is planned once for all arguments, and with an index even while its table is small,
 // because planning took twice as long as the lookup.
 func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB, error) {
-	return open(ctx, url, secret, nil, func(config *pgxpool.Config) {
-		config.MaxConns, config.MinConns = most, most
-		config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-		config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
-	})
+	return open(ctx, url, secret, nil, planOncePerStatement(most))
 }
 
-func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound func(*pgxpool.Config)) (*DB, error) {
+func open(ctx context.Context, url string, secret []byte, read ReadPrice, tunings ...tuning) (*DB, error) {
 	key, err := audit.NewKey(secret)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := openPool(ctx, url, key, bound)
+	pool, err := openPool(ctx, url, key, tunings...)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 			last = EventsAfter{At: batch.instants[len(batch.ids)-1], ID: batch.ids[len(batch.ids)-1]}
 		}
 		last.Done = len(batch.ids) < limit
-		if err := batch.replace(s.pool.audit, tenant, stay, definitions); err != nil {
+		if err := batch.replace(s.pool.AuditKey(), tenant, stay, definitions); err != nil {
 			return err
 		}
 		return batch.write(ctx, tx, tenant, customer)

@@ -117,7 +117,7 @@ func (s Erasures) eraseAlerts(ctx context.Context, tx pgx.Tx, c metering.Custome
 
 // rename replaces the customer's external_id, name and metadata.
 func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, now time.Time) (erased metering.Customer, err error) {
-	digest := hex.EncodeToString(s.pool.audit.MAC([]byte("erased customer"), []byte(c.TenantID.String()), []byte(c.ExternalID), []byte(c.Name), c.Metadata))
+	digest := hex.EncodeToString(s.pool.AuditKey().MAC([]byte("erased customer"), []byte(c.TenantID.String()), []byte(c.ExternalID), []byte(c.Name), c.Metadata))
 	err = tx.QueryRow(ctx, `
 		update customers c
 		set external_id = $3, name = $3, metadata = jsonb_build_object('erased', $4::text), erased_at = $5, archived_at = coalesce(archived_at, $5)
@@ -373,7 +373,7 @@ func (s Erasures) erasedKey(tenant metering.TenantID, key json.RawMessage, stay 
 	}
 	for name, value := range values {
 		if !stay[name][string(value)] {
-			values[name] = erasedValue(s.pool.audit, tenant, name, value)
+			values[name] = erasedValue(s.pool.AuditKey(), tenant, name, value)
 		}
 	}
 	return json.Marshal(values)
@@ -440,7 +440,7 @@ func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.T
 			update idempotency_keys
 			set key = $3, request_hash = '', answer = (jsonb_build_object('id', answer->>'id') || coalesce($4::jsonb, '{}'))::json
 			where tenant_id = $1
-			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(erasedKey(s.pool.audit, tenant, key)[:erasedBytes]), added)
+			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(erasedKey(s.pool.AuditKey(), tenant, key)[:erasedBytes]), added)
 		if err != nil {
 			return err
 		}

@@ -228,7 +228,7 @@ func (a *attempt) erasedDigest(key string) []byte {
 	if erasures, known := a.writer.erasures.Get(a.tenant); !known || erasures == 0 {
 		return nil
 	}
-	return erasedKey(a.writer.store.pool.audit, a.tenant, key)
+	return erasedKey(a.writer.store.pool.AuditKey(), a.tenant, key)
 }
 
 // keyedEvent is an event with the stored form of its idempotency key.

@@ -31,9 +31,30 @@ const defaultConnections = 16
 // lifetimeJitter spreads the replacement of connections that were opened at the same time.
 const lifetimeJitter = 15 * time.Minute
 
+// tuning adapts the configuration of a pool to its use.
+type tuning func(*pgxpool.Config)
+
+// keepWarm keeps the connections that tenants share open all the time.
+func keepWarm(config *pgxpool.Config) { config.MinConns = shared(config) }
+
+// avoidBitmapScans is for statements that look up many rows by full key.
+func avoidBitmapScans(config *pgxpool.Config) {
+	config.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off"
+}
+
+// planOncePerStatement opens exactly most connections, and plans each statement once for all arguments, with an index
+// even while its table is small.
+func planOncePerStatement(most int32) tuning {
+	return func(config *pgxpool.Config) {
+		config.MaxConns, config.MinConns = most, most
+		config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+		config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+	}
+}
+
 // openPool connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns in it bounds the pool. key is
-// the key of the audit log; with nil, audited transactions fail. bound changes the configuration.
-func openPool(ctx context.Context, url string, key audit.Key, bound func(*pgxpool.Config)) (*pool, error) {
+// the key of the audit log; with nil, audited transactions fail.
+func openPool(ctx context.Context, url string, key audit.Key, tunings ...tuning) (*pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("DATABASE_URL is not a PostgreSQL connection URL") // the cause may echo the password
@@ -47,7 +68,12 @@ func openPool(ctx context.Context, url string, key audit.Key, bound func(*pgxpoo
 			config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
 		}
 	}
-	bound(config)
+	if !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = defaultConnections
+	}
+	for _, tune := range tunings {
+		tune(config)
+	}
 	config.MaxConnLifetimeJitter = lifetimeJitter
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
@@ -75,13 +101,6 @@ func unmarshal(text []byte, into any) error {
 		return nil
 	}
 	return json.Unmarshal(text, into)
-}
-
-// byDefault sets the maximum number of connections unless the URL does.
-func byDefault(config *pgxpool.Config, url string) {
-	if !strings.Contains(url, "pool_max_conns") {
-		config.MaxConns = defaultConnections
-	}
 }
 
 // isWritable reports whether a connection may be reused. A connection to a read-only server may not: after

@@ -13,6 +13,8 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -21,21 +23,21 @@ import (
 // Activities implements all activities of a worker.
 type Activities struct {
 	store     *db.DB
-	keyring   db.Keyring
+	keyring   seal.Keyring
 	webhook   deliverer
 	providers providers.Registry
 	keep      metering.Retention
 	metrics   Metrics
 	now       func() time.Time
 	base      string
-	heavy     *db.Shares[metering.TenantID]
+	heavy     *fair.Shares[metering.TenantID]
 }
 
 // Config contains the dependencies of Activities.
 type Config struct {
 	Store     *db.DB
-	Keyring   db.Keyring // opens sealed secrets
-	Webhook   deliverer  // delivers messages to tenants' webhooks
+	Keyring   seal.Keyring // opens sealed secrets
+	Webhook   deliverer    // delivers messages to tenants' webhooks
 	Providers providers.Registry
 	Retention metering.Retention
 	Metrics   Metrics
@@ -50,7 +52,7 @@ type deliverer interface {
 
 // New returns the activities of a worker.
 func New(c Config) *Activities {
-	return &Activities{c.Store, c.Keyring, c.Webhook, c.Providers, c.Retention, c.Metrics, c.Now, c.BaseURL, db.NewShares[metering.TenantID](heavyAtOnce)}
+	return &Activities{c.Store, c.Keyring, c.Webhook, c.Providers, c.Retention, c.Metrics, c.Now, c.BaseURL, fair.NewShares[metering.TenantID](heavyAtOnce)}
 }
 
 // heavyAtOnce is the number of parts of heavy work that a worker does concurrently: days to count,
@@ -119,7 +121,7 @@ func (a *Activities) open(tenant metering.TenantID, p metering.Provider) (called
 	if err != nil {
 		return called{}, err
 	}
-	secret, err := a.keyring.Open(tenant, db.ProviderSecret, p.SealedSecret)
+	secret, err := a.keyring.Open(tenant, seal.ProviderSecret, p.SealedSecret)
 	if err != nil {
 		return called{}, metering.Errorf(metering.CodeProviderRefuse,
 			"the provider's secret cannot be decrypted with this worker's ODOMETER_ENCRYPTION_KEYS; add the missing key or save the provider again").Because(err)

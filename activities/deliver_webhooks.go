@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -130,7 +131,7 @@ func (a *Activities) sendMessage(ctx context.Context, c db.ClaimedDelivery) (web
 // secretsOf returns the secrets that currently sign the endpoint's messages.
 func (a *Activities) secretsOf(e metering.Endpoint) (secrets []string, err error) {
 	for _, sealed := range e.Signing(a.now()) {
-		secret, err := a.keyring.Open(e.TenantID, db.EndpointSecret, sealed)
+		secret, err := a.keyring.Open(e.TenantID, seal.EndpointSecret, sealed)
 		if err != nil {
 			return nil, metering.Errorf(metering.CodeUnavailable, "the webhook's secret cannot be decrypted with this worker's ODOMETER_ENCRYPTION_KEYS; add the missing key or rotate the secret").Because(err)
 		}

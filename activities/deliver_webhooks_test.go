@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -28,7 +29,7 @@ func (b *bench) hook(t *testing.T, sealed []byte) metering.EndpointID {
 func TestAnAttemptSaysWhatTheWebhookAnswered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	sealed, err := b.ring.Seal(b.tenant, db.EndpointSecret, []byte("the endpoint's secret"))
+	sealed, err := b.ring.Seal(b.tenant, seal.EndpointSecret, []byte("the endpoint's secret"))
 	require.NoError(t, err)
 	in := activities.SendMessagesInput{TenantID: b.tenant, EndpointID: b.hook(t, sealed)}
 	b.far.answer, b.far.err = webhook.Answer{Status: 503, RetryAfter: time.Minute}, metering.Errorf(metering.CodeProviderDown, "the webhook answered 503")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -25,7 +26,7 @@ func accountOf(a lives.Action) stripetest.Account {
 
 // connectCounter connects an account of the fake.
 func (l *life) connectCounter(a lives.Action) {
-	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(accountOf(a).Key))
+	sealed, err := l.keyring.Seal(l.tenant, seal.ProviderSecret, []byte(accountOf(a).Key))
 	require.NoError(l, err)
 	_, err = l.store.Providers.Save(l.Context(), l.tenant, metering.Operator, metering.Provider{
 		Kind: metering.Stripe, Invoices: true, Account: accountOf(a).ID, SealedSecret: sealed, ValidatedAt: l.now,

@@ -23,6 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -72,7 +73,7 @@ type life struct {
 	pool     *pgxpool.Pool // reads rows that no method of store returns
 	store    *db.DB
 	writer   *db.Writer
-	keyring  db.Keyring
+	keyring  seal.Keyring
 	recorded lives.Life
 	tenant   metering.TenantID
 	customer metering.CustomerID
@@ -110,7 +111,7 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 		l.atOnce = l.atOnce || a.Do == lives.Counter
 	}
 	var err error
-	l.keyring, err = db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	l.keyring, err = seal.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	l.tenant = dbtest.Tenant(t, l.store, recorded.Timezone).ID
 	l.change(db.TenantChange{Grace: new(time.Duration(recorded.GraceSeconds) * time.Second), LatePolicy: &recorded.LatePolicy})
@@ -263,7 +264,7 @@ func (l *life) use(customer, eventType string, at time.Time, value metering.Deci
 }
 
 func (l *life) connect(connection int) {
-	sealed, err := l.keyring.Seal(l.tenant, db.ProviderSecret, []byte(receiverSecret))
+	sealed, err := l.keyring.Seal(l.tenant, seal.ProviderSecret, []byte(receiverSecret))
 	require.NoError(l, err)
 	dbtest.Provider(l, l.store, l.tenant, metering.Provider{
 		Kind: metering.Webhook, Statements: true, Address: fmt.Sprintf("%s/%d", l.receiverAt.URL, connection), SealedSecret: sealed, ValidatedAt: l.now,

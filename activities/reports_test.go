@@ -17,6 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -59,7 +60,7 @@ func nextRetry(t *testing.T, err error) time.Duration {
 func TestASecretSealedWithALostKeyIsSaidToBe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other, err := db.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
+	other, err := seal.ParseKeyring("other:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
 	require.NoError(t, err)
 	do := activities.New(activities.Config{Store: b.store, Keyring: other, Webhook: b.far, Providers: b.far.registry(), Metrics: activities.NewMetrics(nil), Now: clock.Now})
 	send := b.planned(t)

@@ -21,6 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -101,7 +102,7 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 		s.fake.ServeHTTP(w, r)
 	}))
 
-	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	ring, err := seal.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	s.of = func(store *db.DB) *activities.Activities {
 		return activities.New(activities.Config{
@@ -119,14 +120,14 @@ func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn
 }
 
 // settle creates the tenant of the fake's customer, with the connection, meters and prices.
-func (s *subscriber) settle(ring db.Keyring) {
+func (s *subscriber) settle(ring seal.Keyring) {
 	s.tenant = dbtest.Tenant(s, s.store).ID
 	c, err := s.store.Customers.Create(s.Context(), s.tenant, metering.Operator, metering.Customer{ExternalID: "acme", BillingProviderID: new("cus_1")}, clock.Now())
 	require.NoError(s, err)
 	s.customer = c.ID
 	_, err = s.conn.Exec(s.Context(), `update customers set created_at = $2 where tenant_id = $1`, s.tenant, s.first.Start.Add(time.Hour))
 	require.NoError(s, err)
-	sealed, err := ring.Seal(s.tenant, db.ProviderSecret, []byte(stripeKey))
+	sealed, err := ring.Seal(s.tenant, seal.ProviderSecret, []byte(stripeKey))
 	require.NoError(s, err)
 	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
 		Kind: metering.Stripe, Invoices: true, Account: "acct_1", SealedSecret: sealed, ValidatedAt: s.fake.Now(),

@@ -18,6 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -58,7 +59,7 @@ type bench struct {
 	do       *activities.Activities
 	store    *db.DB
 	far      *far
-	ring     db.Keyring
+	ring     seal.Keyring
 	tenant   metering.TenantID
 	customer metering.CustomerID
 	sync     uuid.UUID
@@ -69,7 +70,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{store: dbtest.Open(t), far: &far{answer: webhook.Answer{Status: 204}}, now: clock.Now()}
-	ring, err := db.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	ring, err := seal.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	require.NoError(t, err)
 	b.ring = ring
 	b.do = activities.New(activities.Config{
@@ -97,7 +98,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) useProvider(t *testing.T, url string) {
 	t.Helper()
-	sealed, err := b.ring.Seal(b.tenant, db.ProviderSecret, []byte("the secret"))
+	sealed, err := b.ring.Seal(b.tenant, seal.ProviderSecret, []byte("the secret"))
 	require.NoError(t, err)
 	dbtest.Provider(t, b.store, b.tenant, metering.Provider{
 		Kind: metering.Webhook, Statements: true, Address: url, SealedSecret: sealed, ValidatedAt: b.now,

@@ -24,6 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
@@ -119,7 +120,7 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	t.Cleanup(b.writer.Close)
 	b.counter = db.NewEventCounter(store, func(err error) { t.Log("count events:", err) })
 	t.Cleanup(b.counter.Close)
-	ring, err := db.ParseKeyring("test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	ring, err := seal.ParseKeyring("test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	require.NoError(t, err)
 	b.deps = api.Deps{
 		Store: store, Writer: b.writer, EventCounter: b.counter, Temporal: b.temporal, Guard: guard, Providers: known, Keyring: ring,

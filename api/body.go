@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -54,7 +54,7 @@ const (
 // bodies counts the bytes of request bodies. The body of an authenticated sender is charged to its tenant.
 // Before authentication it is charged to the address prefix, the only property that a sender cannot choose.
 type bodies struct {
-	tenants        *db.Shares[string]
+	tenants        *fair.Shares[string]
 	signed         *prefixBudget
 	providerEvents *prefixBudget
 	time           time.Duration
@@ -63,12 +63,12 @@ type bodies struct {
 
 func newBodies(deps Deps, refused *refusedBodies) bodies {
 	b := bodies{
-		tenants: db.NewShares[string](tenantsBytes), time: bodyTime, refused: refused,
+		tenants: fair.NewShares[string](tenantsBytes), time: bodyTime, refused: refused,
 		signed:         newPrefixBudget("signed", signedBytes, maxSignedBytes),
 		providerEvents: newPrefixBudget("provider_events", providerEventBytes, maxProviderEventBytes),
 	}
 	if deps.BodyBytes > 0 {
-		b.tenants = db.NewShares[string](deps.BodyBytes)
+		b.tenants = fair.NewShares[string](deps.BodyBytes)
 	}
 	if deps.BodyTime > 0 {
 		b.time = deps.BodyTime
@@ -93,7 +93,7 @@ type bodyBudget interface {
 
 // tenantShare is a tenant's share of the memory for authenticated senders.
 type tenantShare struct {
-	shares *db.Shares[string]
+	shares *fair.Shares[string]
 	tenant string
 }
 

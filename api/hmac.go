@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -182,7 +183,7 @@ func (s *server) signerOf(ctx context.Context, signed signature, body pieces, si
 		signed.by(nil, body) // so that an unknown tenant cannot be told by the duration
 	}
 	for _, secret := range signers.Secrets {
-		opened, openErr := s.Keyring.Open(secret.TenantID, db.SigningSecret, secret.Sealed)
+		opened, openErr := s.Keyring.Open(secret.TenantID, seal.SigningSecret, secret.Sealed)
 		if openErr != nil {
 			return signer, metering.Errorf(metering.CodeUnavailable, "credentials cannot be checked now; try again").Because(openErr)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -100,7 +101,7 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 // newSecret returns a new secret and its record to store.
 func (s *server) newSecret(tenant metering.TenantID) (secret string, record metering.HMACSecret, err error) {
 	secret = secretPrefix + randomText(secretLength)
-	sealed, err := s.Keyring.Seal(tenant, db.SigningSecret, []byte(secret))
+	sealed, err := s.Keyring.Seal(tenant, seal.SigningSecret, []byte(secret))
 	return secret, metering.HMACSecret{Sealed: sealed, LastFour: secret[len(secret)-4:]}, err
 }
 

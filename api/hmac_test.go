@@ -19,8 +19,8 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -378,7 +378,7 @@ func TestASecretIsShownOnceAndStoredSealed(t *testing.T) {
 	err := dbtest.Conn(t).QueryRow(t.Context(), `select secret from hmac_secrets where tenant_id = $1`, b.tenant.ID).Scan(&sealed)
 	require.NoError(t, err)
 	require.NotContains(t, string(sealed), s.secret)
-	opened, err := b.deps.Keyring.Open(b.tenant.ID, db.SigningSecret, sealed)
+	opened, err := b.deps.Keyring.Open(b.tenant.ID, seal.SigningSecret, sealed)
 	require.NoError(t, err)
 	require.Equal(t, s.secret, string(opened))
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
 )
 
 const maxIssuerBody = 1 << 20
@@ -18,7 +18,7 @@ const maxIssuerCalls = 32
 // issuerCalls bounds the concurrent calls to issuers and the size of responses, which are read into memory.
 type issuerCalls struct {
 	http.RoundTripper
-	shares *db.Shares[string] // by host
+	shares *fair.Shares[string] // by host
 }
 
 func (c issuerCalls) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -53,6 +53,6 @@ func (a issuerAnswer) Close() error {
 
 // newIssuers returns the client that calls tenants' issuers.
 func newIssuers(client *http.Client) *http.Client {
-	client.Transport = issuerCalls{client.Transport, db.NewShares[string](maxIssuerCalls)}
+	client.Transport = issuerCalls{client.Transport, fair.NewShares[string](maxIssuerCalls)}
 	return client
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"golang.org/x/oauth2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -104,7 +104,7 @@ func (s *server) saveOIDC(ctx context.Context, in *saveOIDCInput) (*oidcOutput, 
 		return nil, metering.Invalid("body.issuer", "must serve a discovery document with public https URLs as endpoints").Because(err)
 	}
 	if in.Body.ClientSecret != nil {
-		sealed, err := s.Keyring.Seal(who.Tenant.ID, db.OIDCSecret, []byte(*in.Body.ClientSecret))
+		sealed, err := s.Keyring.Seal(who.Tenant.ID, seal.OIDCSecret, []byte(*in.Body.ClientSecret))
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (s *server) issuerOf(ctx context.Context, tenant metering.TenantID) (*issue
 	}
 	var secret []byte
 	if settings.SealedSecret != nil {
-		if secret, err = s.Keyring.Open(tenant, db.OIDCSecret, settings.SealedSecret); err != nil {
+		if secret, err = s.Keyring.Open(tenant, seal.OIDCSecret, settings.SealedSecret); err != nil {
 			return nil, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/crypto/argon2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -56,7 +56,7 @@ const (
 // attempts.
 type hashing struct {
 	Passwords
-	places   *db.Shares[string]
+	places   *fair.Shares[string]
 	one      chan struct{} // full while a hash is computed
 	rested   time.Time     // end of the last pause
 	mu       sync.Mutex    // guards changes of attempts
@@ -71,7 +71,7 @@ func newHashing(passwords Passwords) (*hashing, error) {
 	}
 	proven, err := lru.New[string, struct{}](maxProven)
 	h := &hashing{Passwords: passwords, one: make(chan struct{}, 1), attempts: attempts, proven: proven}
-	h.places = db.NewRankedShares(hashingPlaces, h.rank)
+	h.places = fair.NewRankedShares(hashingPlaces, h.rank)
 	return h, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -110,7 +111,7 @@ func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k db.Li
 	if err != nil {
 		return billing.Side{}, err
 	}
-	secret, err := s.Keyring.Open(tenant, db.ProviderSecret, k.Provider.SealedSecret)
+	secret, err := s.Keyring.Open(tenant, seal.ProviderSecret, k.Provider.SealedSecret)
 	if err != nil {
 		return billing.Side{}, metering.Errorf(metering.CodeProviderRefuse, "the provider's secret cannot be opened with this server's keys").Because(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"runtime"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -14,8 +14,8 @@ const atOnce = 16 << 10
 
 // newProcessors shares half of the processors among the tenants' large bodies. The other half stays free for
 // short requests. Otherwise these would wait until the scheduler interrupts the decoding of each large body.
-func newProcessors() *db.Shares[metering.TenantID] {
-	return db.NewShares[metering.TenantID](int64(max(1, runtime.GOMAXPROCS(0)/2)))
+func newProcessors() *fair.Shares[metering.TenantID] {
+	return fair.NewShares[metering.TenantID](int64(max(1, runtime.GOMAXPROCS(0)/2)))
 }
 
 // turns is a reader of a request body. After the first atOnce bytes, each read part is decoded in a turn of
@@ -23,7 +23,7 @@ func newProcessors() *db.Shares[metering.TenantID] {
 type turns struct {
 	ctx        context.Context
 	body       io.Reader
-	processors *db.Shares[metering.TenantID]
+	processors *fair.Shares[metering.TenantID]
 	tenant     metering.TenantID
 	read       int
 	under      bool

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestLargeBodiesAreReadInTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		processors := db.NewShares[metering.TenantID](1)
+		processors := fair.NewShares[metering.TenantID](1)
 		read := func(size int) error {
 			body := &turns{ctx: t.Context(), body: strings.NewReader(strings.Repeat(" ", size)), processors: processors, tenant: 1}
 			defer body.end()
@@ -44,7 +44,7 @@ func TestLargeBodiesAreReadInTurns(t *testing.T) {
 func TestNobodyWaitsForABodyThatIsAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		processors := db.NewShares[metering.TenantID](1)
+		processors := fair.NewShares[metering.TenantID](1)
 		arriving, client := io.Pipe()
 		body := &turns{ctx: t.Context(), body: arriving, processors: processors, tenant: 1}
 		read := func() { _, _ = body.Read(make([]byte, 2*atOnce)) }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/workflows"
@@ -132,11 +132,11 @@ var errForged = errors.New("the event is not signed by the provider")
 var errNoEvent = metering.Errorf(codeMalformed, "the body is not a valid event of this provider")
 
 func (s *server) verified(tenant metering.TenantID, p metering.Provider, events providers.Events, in *providerEventInput) (event metering.ProviderEvent, ours bool, err error) {
-	signing, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, p.SealedWebhookSecret)
+	signing, err := s.Keyring.Open(tenant, seal.ProviderWebhookSecret, p.SealedWebhookSecret)
 	if err != nil {
 		return event, false, err
 	}
-	key, err := s.Keyring.Open(tenant, db.ProviderSecret, p.SealedSecret)
+	key, err := s.Keyring.Open(tenant, seal.ProviderSecret, p.SealedSecret)
 	if err != nil {
 		return event, false, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -181,7 +182,7 @@ func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
 	next = b.provider(t, `{"type":"stripe","secret_key":"","webhook_secret":"whsec_another-endpoint"}`)
 	require.Equal(t, []string{"next", "oint"}, []string{next.SecretLastFour, *next.WebhookSecretLastFour})
 
-	other, err := db.ParseKeyring("other:YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODk=")
+	other, err := seal.ParseKeyring("other:YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODk=")
 	require.NoError(t, err)
 	r := b.replica(t, func(d *api.Deps) { d.Keyring = other })
 	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","webhook_secret":"whsec_another-endpoint"}`)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -321,9 +321,9 @@ func (s *server) keepSecret(ctx context.Context, about providers.Description, se
 	if err != nil {
 		return false, err
 	}
-	sealed, purpose := last.SealedSecret, db.ProviderSecret
+	sealed, purpose := last.SealedSecret, seal.ProviderSecret
 	if setting.Use == providers.EventSecret {
-		sealed, purpose, in.last = last.SealedWebhookSecret, db.ProviderWebhookSecret, &last
+		sealed, purpose, in.last = last.SealedWebhookSecret, seal.ProviderWebhookSecret, &last
 	}
 	if len(sealed) == 0 {
 		return false, nil
@@ -397,11 +397,11 @@ func (s *server) keepProvider(ctx context.Context, about providers.Description, 
 		Mapping: in.Mapping, Bills: in.Bills, Text: in.Text, ValidatedAt: metering.Instant(in.Now), LastFour: lastFour(in.Call), WebhookLastFour: lastFour(in.Event),
 	}
 	var err error
-	if p.SealedSecret, err = s.Keyring.Seal(who.Tenant.ID, db.ProviderSecret, []byte(in.Call)); err != nil {
+	if p.SealedSecret, err = s.Keyring.Seal(who.Tenant.ID, seal.ProviderSecret, []byte(in.Call)); err != nil {
 		return nil, err
 	}
 	if in.Event != "" {
-		if p.SealedWebhookSecret, err = s.Keyring.Seal(who.Tenant.ID, db.ProviderWebhookSecret, []byte(in.Event)); err != nil {
+		if p.SealedWebhookSecret, err = s.Keyring.Seal(who.Tenant.ID, seal.ProviderWebhookSecret, []byte(in.Event)); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 	"github.com/odometer-metering/odometer/workflows"
@@ -168,7 +169,7 @@ func (s *server) rotateWebhookSecret(ctx context.Context, in *rotateWebhookSecre
 		return nil, err
 	}
 	secret := webhook.NewSecret()
-	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(secret))
+	sealed, err := s.Keyring.Seal(who.Tenant.ID, seal.EndpointSecret, []byte(secret))
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -234,7 +234,7 @@ func TestAWebhooksSecretIsReplacedForGood(t *testing.T) {
 	require.Nil(t, rotated.FormerSecretUntil)
 	signing := b.signing(t, hook.Id)
 	require.Len(t, signing, 1)
-	plain, err := b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, signing[0])
+	plain, err := b.deps.Keyring.Open(b.tenant.ID, seal.EndpointSecret, signing[0])
 	require.NoError(t, err)
 	require.Equal(t, rotated.Secret, string(plain))
 	require.NotEqual(t, hook.Secret, rotated.Secret)

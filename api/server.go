@@ -22,6 +22,8 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -35,7 +37,7 @@ type Deps struct {
 	Temporal      client.Client
 	Guard         providers.Guard
 	Providers     providers.Registry
-	Keyring       db.Keyring
+	Keyring       seal.Keyring
 	Keys          Keys
 	Retention     metering.Retention
 	Secret        []byte          // keys for tokens and hashes are derived from it
@@ -78,10 +80,10 @@ type server struct {
 	claims        atomic.Int64                   // number of claimed request ids
 	bodies        bodies
 	refusedBodies *refusedBodies
-	requests      *db.Shares[metering.TenantID] // in progress
-	exports       *db.Shares[metering.TenantID]
-	processors    *db.Shares[metering.TenantID] // for large bodies
-	answers       *db.Shares[metering.TenantID] // bytes of responses in memory
+	requests      *fair.Shares[metering.TenantID] // in progress
+	exports       *fair.Shares[metering.TenantID]
+	processors    *fair.Shares[metering.TenantID] // for large bodies
+	answers       *fair.Shares[metering.TenantID] // bytes of responses in memory
 	reserver      *db.Reserver
 	heavy         heavyTurns // operations that read all customers of a tenant
 	failures      *failures
@@ -123,8 +125,8 @@ func New(deps Deps) (http.Handler, error) {
 	s.pageKey, s.requestKey, s.confirmationKey = pageKey, requestKey, confirmationKey
 	s.metrics = newMetrics(deps.Metrics)
 	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
-	s.bodies, s.requests = newBodies(deps, s.refusedBodies), db.NewShares[metering.TenantID](maxRequests)
-	s.exports, s.answers = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
+	s.bodies, s.requests = newBodies(deps, s.refusedBodies), fair.NewShares[metering.TenantID](maxRequests)
+	s.exports, s.answers = fair.NewShares[metering.TenantID](maxExports), fair.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
 	s.heavy, s.reserver = newHeavyTurns(), db.NewReserver(deps.Store, s.sharedNow)
 	s.processors = newProcessors()
 	if deps.Metrics != nil {

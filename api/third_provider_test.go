@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/providers/tallytest"
@@ -63,7 +63,7 @@ func TestAThirdProviderIsSavedAndShown(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, kept.Statements)
 	require.Empty(t, kept.SealedWebhookSecret)
-	opened, err := b.deps.Keyring.Open(b.tenant.ID, db.ProviderSecret, kept.SealedSecret)
+	opened, err := b.deps.Keyring.Open(b.tenant.ID, seal.ProviderSecret, kept.SealedSecret)
 	require.NoError(t, err)
 	require.Equal(t, tallyToken, string(opened))
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -31,12 +31,12 @@ const (
 
 // heavyTurns limits the heavy operations.
 type heavyTurns struct {
-	begun   *db.Shares[metering.TenantID] // up to maxHeavy
-	reading *db.Shares[metering.TenantID] // up to maxReading, each for one batch of customers
+	begun   *fair.Shares[metering.TenantID] // up to maxHeavy
+	reading *fair.Shares[metering.TenantID] // up to maxReading, each for one batch of customers
 }
 
 func newHeavyTurns() heavyTurns {
-	return heavyTurns{db.NewShares[metering.TenantID](maxHeavy), db.NewShares[metering.TenantID](maxReading)}
+	return heavyTurns{fair.NewShares[metering.TenantID](maxHeavy), fair.NewShares[metering.TenantID](maxReading)}
 }
 
 // heavy marks an operation that reads all customers of a tenant. Its requests wait for their turn.

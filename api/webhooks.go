@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -92,7 +93,7 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 	if err := webhook.CheckSecret("body.secret", *secret); err != nil {
 		return nil, err
 	}
-	sealed, err := s.Keyring.Seal(who.Tenant.ID, db.EndpointSecret, []byte(*secret))
+	sealed, err := s.Keyring.Seal(who.Tenant.ID, seal.EndpointSecret, []byte(*secret))
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -54,7 +55,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	require.True(t, ok)
 	stored, err := b.store.Webhooks.Get(t.Context(), b.tenant.ID, id)
 	require.NoError(t, err)
-	plain, err := b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, stored.Sealed)
+	plain, err := b.deps.Keyring.Open(b.tenant.ID, seal.EndpointSecret, stored.Sealed)
 	require.NoError(t, err)
 	require.Equal(t, made.Secret, string(plain))
 
@@ -69,7 +70,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	stored, err = b.store.Webhooks.Get(t.Context(), b.tenant.ID, id)
 	require.NoError(t, err)
 	for i, secret := range []string{rotated.Secret, made.Secret} {
-		plain, err = b.deps.Keyring.Open(b.tenant.ID, db.EndpointSecret, stored.Signing(b.now())[i])
+		plain, err = b.deps.Keyring.Open(b.tenant.ID, seal.EndpointSecret, stored.Signing(b.now())[i])
 		require.NoError(t, err)
 		require.Equal(t, secret, string(plain))
 	}

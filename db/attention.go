@@ -25,8 +25,8 @@ const (
 	// FailedSync is the kind of a customer's last sync that has failed.
 	FailedSync AttentionKind = "sync_failed"
 
-	disputedReconciliation AttentionKind = "reconciliation_disputed"
-	usageDiscrepancy       AttentionKind = "usage_discrepancy"
+	disputedReconciliation = AttentionKind(DisputedReconciliation)
+	usageDiscrepancy       = AttentionKind(UsageDiscrepancy)
 )
 
 // Values returns all kinds, the most urgent one first.

@@ -203,5 +203,5 @@ func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 		return err // an earlier audit of the day has published its discrepancies
 	}
 	return publish(ctx, tx, tenant, metering.WholeTenant,
-		UsageDisagrees{Discrepancy: usageDiscrepancy, Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)
+		UsageDisagrees{Discrepancy: UsageDiscrepancy, Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)
 }

@@ -30,6 +30,15 @@ type MessagePeriod struct {
 	End   time.Time `json:"end"`
 }
 
+// DiscrepancyKind is the kind of a discrepancy, as GET /v1/billing/attention lists it.
+type DiscrepancyKind string
+
+// The kinds of discrepancies.
+const (
+	DisputedReconciliation DiscrepancyKind = "reconciliation_disputed"
+	UsageDiscrepancy       DiscrepancyKind = "usage_discrepancy"
+)
+
 // PeriodOf returns a range as messages and answers show it.
 func PeriodOf(r metering.Range) MessagePeriod { return MessagePeriod{r.Start.UTC(), r.End.UTC()} }
 
@@ -83,7 +92,7 @@ func (PeriodClosed) Kind() metering.MessageKind { return metering.MessagePeriodC
 // a closed period that Odometer did not report.
 type ReconciliationDisputed struct {
 	OfCustomer
-	Discrepancy AttentionKind    `json:"kind" enum:"reconciliation_disputed" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
+	Discrepancy DiscrepancyKind  `json:"kind" enum:"reconciliation_disputed" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
 	Period      StoredPeriod     `json:"period"`
 	MeterID     string           `json:"meter_id"`
 	MeterSlug   string           `json:"meter_slug"`
@@ -122,9 +131,9 @@ type InvoiceDisagreement struct {
 // the events.
 type UsageDisagrees struct {
 	OfTenant
-	Discrepancy   AttentionKind `json:"kind" enum:"usage_discrepancy" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
-	Day           string        `json:"day" format:"date" doc:"Day in UTC"`
-	Discrepancies int           `json:"discrepancies" doc:"Number of discrepancies. GET /v1/billing/discrepancies lists them"`
+	Discrepancy   DiscrepancyKind `json:"kind" enum:"usage_discrepancy" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
+	Day           string          `json:"day" format:"date" doc:"Day in UTC"`
+	Discrepancies int             `json:"discrepancies" doc:"Number of discrepancies. GET /v1/billing/discrepancies lists them"`
 }
 
 // Kind implements MessageData.

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -91,7 +92,7 @@ func openPool(ctx context.Context, url string, key audit.Key, tunings ...tuning)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	return &pool{Pool: opened, shares: NewShares[metering.TenantID](int64(shared(config))), audit: key, stopwatch: stopwatch}, nil
+	return &pool{Pool: opened, shares: fair.NewShares[metering.TenantID](int64(shared(config))), audit: key, stopwatch: stopwatch}, nil
 }
 
 // unmarshal copies raw JSON unchanged, because PostgreSQL has validated it, and decodes all other JSON.

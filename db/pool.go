@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,7 +23,7 @@ const turnTimeout = 10 * time.Second
 type pool struct {
 	*pgxpool.Pool
 
-	shares *Shares[metering.TenantID]
+	shares *fair.Shares[metering.TenantID]
 	audit  audit.Key
 
 	stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held

@@ -280,7 +280,7 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 		return err
 	}
 	return publish(w.ctx, w.tx, w.tenant, w.customer, ReconciliationDisputed{
-		Discrepancy: disputedReconciliation,
+		Discrepancy: DisputedReconciliation,
 		Period:      StoredPeriod{period.String(), PeriodOf(of)}, MeterID: r.MeterID.String(), MeterSlug: meter,
 		Units: r.Units, Reported: r.Reported, Invoiced: r.Invoiced, Unexplained: r.Unexplained, Reason: r.Reason,
 	}, w.facts.Now)

@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // TestTransactionsShareTheRoomOfRollups fills the room with the rollups of two transactions.
 func TestTransactionsShareTheRoomOfRollups(t *testing.T) {
 	t.Parallel()
-	memory := &rollupMemory{shares: NewShares[metering.TenantID](4 * bucketBytes), most: heldAtOnce}
+	memory := &rollupMemory{shares: fair.NewShares[metering.TenantID](4 * bucketBytes), most: heldAtOnce}
 	version := metering.MeterVersion{ID: 1, Timezone: "UTC"}
 	count := func(r *rollups, hour int) {
 		t.Helper()

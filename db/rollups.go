@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -41,12 +42,12 @@ const (
 
 // rollupMemory bounds the bytes of rollups that the transactions of a process hold.
 type rollupMemory struct {
-	shares *Shares[metering.TenantID] // of all transactions together
-	most   int                        // of one transaction
+	shares *fair.Shares[metering.TenantID] // of all transactions together
+	most   int                             // of one transaction
 }
 
 func newRollupMemory() *rollupMemory {
-	return &rollupMemory{shares: NewShares[metering.TenantID](heldByAll), most: heldAtOnce}
+	return &rollupMemory{shares: fair.NewShares[metering.TenantID](heldByAll), most: heldAtOnce}
 }
 
 // roomFor returns the room for the rollups of one transaction.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -15,14 +16,14 @@ type Secrets struct{ pool *pool }
 // sealedColumns is the columns with secrets. A purpose has the name of its column.
 var sealedColumns = []struct {
 	table, column string
-	purpose       Purpose
+	purpose       seal.Purpose
 }{
-	{"billing_connections", "secret", ProviderSecret},
-	{"billing_connections", "webhook_secret", ProviderWebhookSecret},
-	{"hmac_secrets", "secret", SigningSecret},
-	{"oidc_issuers", "client_secret", OIDCSecret},
-	{"webhook_endpoints", "secret", EndpointSecret},
-	{"webhook_endpoints", "former_secret", EndpointSecret},
+	{"billing_connections", "secret", seal.ProviderSecret},
+	{"billing_connections", "webhook_secret", seal.ProviderWebhookSecret},
+	{"hmac_secrets", "secret", seal.SigningSecret},
+	{"oidc_issuers", "client_secret", seal.OIDCSecret},
+	{"webhook_endpoints", "secret", seal.EndpointSecret},
+	{"webhook_endpoints", "former_secret", seal.EndpointSecret},
 }
 
 // Rewrapping is the result of sealing secrets again.
@@ -33,7 +34,7 @@ type Rewrapping struct {
 
 // Rewrap seals with the keyring's first key all secrets that were sealed with another key. It is idempotent
 // and safe to run concurrently.
-func (s Secrets) Rewrap(ctx context.Context, ring Keyring) (done Rewrapping, err error) {
+func (s Secrets) Rewrap(ctx context.Context, ring seal.Keyring) (done Rewrapping, err error) {
 	for _, place := range sealedColumns {
 		var after sealedSecret
 		for {
@@ -69,14 +70,14 @@ func (s Secrets) foreign(ctx context.Context, table, column, first string, after
 		where substring(`+column+` for length($1::bytea)) <> $1::bytea
 		  and (tenant_id, `+column+`) > ($2, $3::bytea)
 		order by tenant_id, `+column+`
-		limit $4`, sealedUnder(first), after.Tenant, append([]byte{}, after.Sealed...), atOnce)
+		limit $4`, seal.Prefix(first), after.Tenant, append([]byte{}, after.Sealed...), atOnce)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[sealedSecret])
 }
 
-func (s Secrets) rewrap(ctx context.Context, table, column string, purpose Purpose, ring Keyring, secret sealedSecret, done *Rewrapping) error {
+func (s Secrets) rewrap(ctx context.Context, table, column string, purpose seal.Purpose, ring seal.Keyring, secret sealedSecret, done *Rewrapping) error {
 	plain, err := ring.Open(secret.Tenant, purpose, secret.Sealed)
 	if err != nil {
 		done.Unopened++

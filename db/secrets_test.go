@@ -12,17 +12,18 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func keyringOf(t *testing.T, ids ...byte) db.Keyring {
+func keyringOf(t *testing.T, ids ...byte) seal.Keyring {
 	t.Helper()
 	text := ""
 	for _, id := range ids {
 		text += fmt.Sprintf(",key-%c:%s", id, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{id}, 32)))
 	}
-	ring, err := db.ParseKeyring(text[1:])
+	ring, err := seal.ParseKeyring(text[1:])
 	require.NoError(t, err)
 	return ring
 }
@@ -33,14 +34,14 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 	old, both, fresh := keyringOf(t, 'a'), keyringOf(t, 'b', 'a'), keyringOf(t, 'b')
 	const tenants = 3
 	var ids []metering.TenantID
-	save := func(tenant metering.TenantID, ring db.Keyring, secret string) {
-		sealed, err := ring.Seal(tenant, db.ProviderSecret, []byte(secret))
+	save := func(tenant metering.TenantID, ring seal.Keyring, secret string) {
+		sealed, err := ring.Seal(tenant, seal.ProviderSecret, []byte(secret))
 		require.NoError(t, err)
 		_, err = store.Providers.Save(t.Context(), tenant, metering.Operator, metering.Provider{
 			Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: sealed, LastFour: "abcd", ValidatedAt: clock.Now(),
 		})
 		require.NoError(t, err)
-		sealed, err = ring.Seal(tenant, db.SigningSecret, []byte(secret))
+		sealed, err = ring.Seal(tenant, seal.SigningSecret, []byte(secret))
 		require.NoError(t, err)
 		_, err = store.HMACSecrets.Create(t.Context(), tenant, metering.Operator,
 			metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealed, LastFour: "abcd"}, clock.Now())
@@ -63,12 +64,12 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 	for i, id := range ids {
 		provider, err := store.Providers.Active(t.Context(), id)
 		require.NoError(t, err)
-		plain, err := fresh.Open(id, db.ProviderSecret, provider.SealedSecret)
+		plain, err := fresh.Open(id, seal.ProviderSecret, provider.SealedSecret)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint("secret ", i), string(plain))
 		secrets, err := dbtest.Items(store.HMACSecrets.List(t.Context(), id, 0, 1))
 		require.NoError(t, err)
-		_, err = fresh.Open(id, db.SigningSecret, secrets[0].Sealed)
+		_, err = fresh.Open(id, seal.SigningSecret, secrets[0].Sealed)
 		require.NoError(t, err)
 	}
 }
@@ -88,8 +89,8 @@ func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
 	require.NoError(t, err)
 	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	sealed := []string{string(db.ProviderSecret), string(db.ProviderWebhookSecret), string(db.SigningSecret), string(db.OIDCSecret),
-		string(db.EndpointSecret), "webhook_endpoints.former_secret"}
+	sealed := []string{string(seal.ProviderSecret), string(seal.ProviderWebhookSecret), string(seal.SigningSecret), string(seal.OIDCSecret),
+		string(seal.EndpointSecret), "webhook_endpoints.former_secret"}
 	hashes := []string{"api_keys.hash", "idempotency_keys.request_hash",
 		"people.password_hash", "invitations.token_hash", "oidc_sign_ins.state_hash",
 		"price_terms.hash", "meter_prices.terms", "billing_period_totals.terms", "billing_period_totals.digest", "billing_report_lines.terms",

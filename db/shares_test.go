@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/dev/histories"
 )
 
 func TestWhoTakesWhatItCanLeavesAsMuchAsItHolds(t *testing.T) {
 	t.Parallel()
-	s := db.NewShares[string](16)
+	s := fair.NewShares[string](16)
 	require.True(t, s.Take("a", 8))
 	require.False(t, s.Take("a", 1))
 	require.False(t, s.Take("b", 9))
@@ -26,13 +26,13 @@ func TestWhoTakesWhatItCanLeavesAsMuchAsItHolds(t *testing.T) {
 	require.True(t, s.Take("c", 2))
 	s.Give("a", 8)
 	require.True(t, s.Take("b", 2))
-	require.True(t, db.NewShares[string](1).Take("a", 1), "of one place all can be had")
+	require.True(t, fair.NewShares[string](1).Take("a", 1), "of one place all can be had")
 }
 
 func TestKeysOfALowerRankComeFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := db.NewRankedShares(2, func(key string) int { return len(key) })
+		s := fair.NewRankedShares(2, func(key string) int { return len(key) })
 		require.True(t, s.Take("another", 2))
 		var order []string
 		var waiting sync.WaitGroup
@@ -56,7 +56,7 @@ func TestKeysOfALowerRankComeFirst(t *testing.T) {
 func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := db.NewShares[string](1)
+		s := fair.NewShares[string](1)
 		var order []string
 		require.True(t, s.Take("a", 1))
 		require.NoError(t, s.Yield(t.Context(), "a"), "nobody waits")
@@ -84,7 +84,7 @@ func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 func TestAHolderThatGivesUpWaitingHasNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := db.NewShares[string](1)
+		s := fair.NewShares[string](1)
 		require.True(t, s.Take("a", 1))
 		go func() { _ = s.Wait(t.Context(), "b") }()
 		synctest.Wait()
@@ -105,7 +105,7 @@ func TestPropertySharesAddUp(t *testing.T) {
 	t.Parallel()
 	histories.Check(t, func(t *rapid.T) {
 		all := rapid.Int64Range(1, 50).Draw(t, "all")
-		s, held, free := db.NewShares[int](all), map[int]int64{}, all
+		s, held, free := fair.NewShares[int](all), map[int]int64{}, all
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			key, n := rapid.IntRange(1, 4).Draw(t, "key"), rapid.Int64Range(1, 20).Draw(t, "n")
 			if rapid.Bool().Draw(t, "give") {
@@ -132,7 +132,7 @@ func TestPropertySharesAddUp(t *testing.T) {
 func TestThoseWhoWaitAreLetInByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := db.NewShares[string](1)
+		s := fair.NewShares[string](1)
 		require.NoError(t, s.Wait(t.Context(), "a"))
 		var mu sync.Mutex
 		order := ""
@@ -164,7 +164,7 @@ func TestThoseWhoWaitAreLetInByTurns(t *testing.T) {
 func TestWhoStopsWaitingHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := db.NewShares[string](1)
+		s := fair.NewShares[string](1)
 		require.NoError(t, s.Wait(t.Context(), "a"))
 		ctx, cancel := context.WithCancel(t.Context())
 		var gone, stays error

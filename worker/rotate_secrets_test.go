@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -23,9 +24,9 @@ func encryptionKey(id byte) string {
 	return fmt.Sprintf("key-%c:%s", id, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{id}, 32)))
 }
 
-func keyring(t *testing.T, text string) db.Keyring {
+func keyring(t *testing.T, text string) seal.Keyring {
 	t.Helper()
-	ring, err := db.ParseKeyring(text)
+	ring, err := seal.ParseKeyring(text)
 	require.NoError(t, err)
 	return ring
 }
@@ -33,33 +34,33 @@ func keyring(t *testing.T, text string) db.Keyring {
 const secretsEach = 8
 
 // sealEverything creates a tenant with secrets of every kind.
-func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.TenantID {
+func sealEverything(t *testing.T, store *db.DB, ring seal.Keyring) metering.TenantID {
 	t.Helper()
 	tenant := dbtest.Tenant(t, store).ID
-	seal := func(purpose db.Purpose) []byte {
+	sealFor := func(purpose seal.Purpose) []byte {
 		sealed, err := ring.Seal(tenant, purpose, []byte(purpose))
 		require.NoError(t, err)
 		return sealed
 	}
 	for _, account := range []string{"acct_former", "acct_now"} { // a provider that was replaced keeps its key
 		_, err := store.Providers.Save(t.Context(), tenant, metering.Operator, metering.Provider{
-			Kind: metering.Stripe, Invoices: true, Account: account, SealedSecret: seal(db.ProviderSecret), LastFour: "abcd",
-			SealedWebhookSecret: seal(db.ProviderWebhookSecret), ValidatedAt: time.Now(),
+			Kind: metering.Stripe, Invoices: true, Account: account, SealedSecret: sealFor(seal.ProviderSecret), LastFour: "abcd",
+			SealedWebhookSecret: sealFor(seal.ProviderWebhookSecret), ValidatedAt: time.Now(),
 		})
 		require.NoError(t, err)
 	}
 	_, err := store.HMACSecrets.Create(t.Context(), tenant, metering.Operator,
-		metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: seal(db.SigningSecret), LastFour: "abcd"}, time.Now())
+		metering.HMACSecret{Name: "service", Scope: metering.ScopeAdmin, Sealed: sealFor(seal.SigningSecret), LastFour: "abcd"}, time.Now())
 	require.NoError(t, err)
 	_, err = store.OIDC.Save(t.Context(), tenant, metering.Operator,
-		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret)})
+		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: sealFor(seal.OIDCSecret)})
 	require.NoError(t, err)
 	hook, err := store.Webhooks.Create(t.Context(), tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.MessagePeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
+		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.MessagePeriodClosed}, Sealed: sealFor(seal.EndpointSecret), LastFour: "abcd",
 	}, time.Now())
 	require.NoError(t, err)
 	_, _, err = store.Rotations.WebhookSecret(t.Context(), db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: time.Now(), Overlap: time.Hour},
-		hook.ID, seal(db.EndpointSecret), "abcd")
+		hook.ID, sealFor(seal.EndpointSecret), "abcd")
 	require.NoError(t, err)
 	return tenant
 }
@@ -124,7 +125,7 @@ func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 }
 
 // opened returns the number of the tenant's secrets that the keyring opens.
-func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring db.Keyring) (n int) {
+func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring seal.Keyring) (n int) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
 		select 'billing_connections.secret', secret from billing_connections where tenant_id = $1
@@ -133,7 +134,7 @@ func opened(t *testing.T, conn *pgx.Conn, tenant metering.TenantID, ring db.Keyr
 		union all select 'oidc_issuers.client_secret', client_secret from oidc_issuers where tenant_id = $1
 		union all select 'webhook_endpoints.secret', unnest(array[secret, former_secret]) from webhook_endpoints where tenant_id = $1`, tenant)
 	require.NoError(t, err)
-	var purpose db.Purpose
+	var purpose seal.Purpose
 	var sealed []byte
 	_, err = pgx.ForEachRow(rows, []any{&purpose, &sealed}, func() error {
 		if plain, err := ring.Open(tenant, purpose, sealed); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -22,7 +23,7 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 	s.Helper()
 	tenant, now := s.tenant, time.Now()
 	by := db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now, Overlap: overlap}
-	seal := func(purpose db.Purpose, text string) []byte {
+	sealFor := func(purpose seal.Purpose, text string) []byte {
 		sealed, err := s.keyring.Seal(tenant, purpose, []byte(text))
 		require.NoError(s, err)
 		return sealed
@@ -39,14 +40,14 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 		_, err := s.connect().Exec(s.Context(), `update hmac_secrets set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
 		require.NoError(s, err) // or the tenant would have too many secrets
 		old, err := s.store.HMACSecrets.Create(s.Context(), tenant, metering.Operator,
-			metering.HMACSecret{Name: "canary-secret", Scope: metering.ScopeAdmin, Sealed: seal(db.SigningSecret, "hms_canary_old"), LastFour: "nary"}, now)
+			metering.HMACSecret{Name: "canary-secret", Scope: metering.ScopeAdmin, Sealed: sealFor(seal.SigningSecret, "hms_canary_old"), LastFour: "nary"}, now)
 		require.NoError(s, err)
-		_, r, err = s.store.Rotations.HMACSecret(s.Context(), by, old.ID, metering.HMACSecret{Sealed: seal(db.SigningSecret, "hms_canary_new"), LastFour: "nary"})
+		_, r, err = s.store.Rotations.HMACSecret(s.Context(), by, old.ID, metering.HMACSecret{Sealed: sealFor(seal.SigningSecret, "hms_canary_new"), LastFour: "nary"})
 		require.NoError(s, err)
 	default:
 		hook := s.listen(metering.MessageSyncSucceeded).hook
 		var err error
-		_, r, err = s.store.Rotations.WebhookSecret(s.Context(), by, hook.ID, seal(db.EndpointSecret, webhookSecret), "ZWY=")
+		_, r, err = s.store.Rotations.WebhookSecret(s.Context(), by, hook.ID, sealFor(seal.EndpointSecret, webhookSecret), "ZWY=")
 		require.NoError(s, err)
 	}
 	return r

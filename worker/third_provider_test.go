@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/tallytest"
 )
@@ -21,7 +22,7 @@ func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
 	s := newSystem(t)
 	third := tallytest.New(server.URL)
 	s.third = third
-	sealed, err := s.keyring.Seal(s.tenant, db.ProviderSecret, []byte("secret"))
+	sealed, err := s.keyring.Seal(s.tenant, seal.ProviderSecret, []byte("secret"))
 	require.NoError(t, err)
 	_, err = s.store.Providers.Save(t.Context(), s.tenant, metering.Operator, metering.Provider{
 		Kind: tallytest.Kind, Statements: third.Describe().Statements, Account: "tally-1", SealedSecret: sealed, LastFour: "cret", ValidatedAt: time.Now(),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -30,7 +31,7 @@ type listener struct {
 func (s *system) listen(kinds ...metering.MessageKind) *listener {
 	s.Helper()
 	l := &listener{system: s, farEnd: newFarEnd(s)}
-	sealed, err := s.keyring.Seal(s.tenant, db.EndpointSecret, []byte(webhookSecret))
+	sealed, err := s.keyring.Seal(s.tenant, seal.EndpointSecret, []byte(webhookSecret))
 	require.NoError(s, err)
 	l.hook, err = s.store.Webhooks.Create(s.Context(), s.tenant, metering.Operator, metering.Endpoint{
 		URL: l.farEnd.url + "/canary-hook", EventTypes: kinds, Sealed: sealed, LastFour: "ZWY=",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -28,7 +29,7 @@ type Config struct {
 	Store                  *db.DB
 	Temporal               client.Client
 	Namespace              string // Temporal namespace; "": "default"
-	Keyring                db.Keyring
+	Keyring                seal.Keyring
 	Guard                  providers.Guard
 	Providers              providers.Registry
 	Retention              metering.Retention

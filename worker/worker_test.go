@@ -22,6 +22,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -42,7 +43,7 @@ type system struct {
 	writer    *db.Writer
 	temporal  client.Client
 	namespace string
-	keyring   db.Keyring
+	keyring   seal.Keyring
 	farEnd
 	stripeBase string
 	third      providers.Provider // in addition to the registered providers; may be nil
@@ -72,7 +73,7 @@ func newSystemIn(t testing.TB, namespace string) *system {
 	t.Cleanup(temporal.Close)
 	s.temporal = temporal
 	s.farEnd = newFarEnd(t)
-	s.keyring, err = db.ParseKeyring(testKey())
+	s.keyring, err = seal.ParseKeyring(testKey())
 	require.NoError(t, err)
 	s.tenant = dbtest.Tenant(t, s.store).ID
 	s.customer = dbtest.Customer(t, s.store, s.tenant, "canary-customer")
@@ -108,7 +109,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func (s *system) useProvider(url string) {
 	s.Helper()
-	sealed, err := s.keyring.Seal(s.tenant, db.ProviderSecret, []byte(webhookSecret))
+	sealed, err := s.keyring.Seal(s.tenant, seal.ProviderSecret, []byte(webhookSecret))
 	require.NoError(s, err)
 	dbtest.Provider(s, s.store, s.tenant, metering.Provider{
 		Kind: metering.Webhook, Statements: true, Address: url, SealedSecret: sealed, LastFour: "ZWY=", ValidatedAt: time.Now(),
@@ -117,9 +118,9 @@ func (s *system) useProvider(url string) {
 
 func (s *system) useStripe(account, key string, mapping map[string]string) {
 	s.Helper()
-	sealed, err := s.keyring.Seal(s.tenant, db.ProviderSecret, []byte(key))
+	sealed, err := s.keyring.Seal(s.tenant, seal.ProviderSecret, []byte(key))
 	require.NoError(s, err)
-	hook, err := s.keyring.Seal(s.tenant, db.ProviderWebhookSecret, []byte(webhookSecret))
+	hook, err := s.keyring.Seal(s.tenant, seal.ProviderWebhookSecret, []byte(webhookSecret))
 	require.NoError(s, err)
 	_, err = s.store.Providers.Save(s.Context(), s.tenant, metering.Operator, metering.Provider{
 		Kind: metering.Stripe, Invoices: true, Account: account, SealedSecret: sealed, LastFour: "nary", SealedWebhookSecret: hook,

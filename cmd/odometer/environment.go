@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/odometer-metering/odometer/api"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -105,13 +105,13 @@ func (e *environment) passwords() (passwords api.Passwords) {
 	return passwords
 }
 
-func (e *environment) keyring() db.Keyring {
+func (e *environment) keyring() seal.Keyring {
 	text := e.get("ODOMETER_ENCRYPTION_KEYS")
 	if text == "" {
 		e.problemf("ODOMETER_ENCRYPTION_KEYS", "is required, in the form ID:KEY, such as 2026:KEY where KEY is 32 random bytes in base64")
-		return db.Keyring{}
+		return seal.Keyring{}
 	}
-	ring, err := db.ParseKeyring(text)
+	ring, err := seal.ParseKeyring(text)
 	if err != nil {
 		e.problemf("ODOMETER_ENCRYPTION_KEYS", "%v", err)
 	}

@@ -1,4 +1,5 @@
-package db
+// Package fair divides limited resources among tenants, so that one tenant cannot use up a resource that others need.
+package fair
 
 import (
 	"context"

@@ -1,4 +1,5 @@
-package db
+// Package seal encrypts the secrets that Odometer stores, such as the keys of billing providers.
+package seal
 
 import (
 	"crypto/aes"
@@ -74,8 +75,8 @@ func newSealer(key []byte) (cipher.AEAD, error) {
 // First returns the id of the key that seals.
 func (k Keyring) First() string { return k.first }
 
-// sealedUnder returns the prefix of all secrets that a key has sealed.
-func sealedUnder(id string) []byte { return append([]byte{byte(len(id))}, id...) }
+// Prefix returns the prefix of all secrets that a key has sealed.
+func Prefix(id string) []byte { return append([]byte{byte(len(id))}, id...) }
 
 // Seal encrypts plaintext with AES-256-GCM for one tenant and purpose. The result consists of the length of
 // the key's id as one byte, the id, the nonce and the ciphertext.
@@ -84,7 +85,7 @@ func (k Keyring) Seal(tenant metering.TenantID, purpose Purpose, plaintext []byt
 	if !ok {
 		return nil, errors.New("seal secret: the keyring is empty")
 	}
-	sealed := sealedUnder(k.first)
+	sealed := Prefix(k.first)
 	nonce := make([]byte, sealer.NonceSize())
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, fmt.Errorf("seal secret: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -272,20 +273,20 @@ func (s *server) deleteAlert(ctx context.Context, in *AlertPath) (*deleteAlertOu
 }
 
 type firing struct {
-	ID         string           `json:"id" example:"fir_42"`
-	CustomerID string           `json:"customer_id"`
-	ExternalID string           `json:"customer_external_id"`
-	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For 'silence', 'minutes' of the alert"`
-	Value      metering.Decimal `json:"value" doc:"The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals"`
-	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null unless the alert has the type 'quota'"`
-	Period     db.MessagePeriod `json:"period"`
-	Late       bool             `json:"late" doc:"Whether the period had ended when the threshold was reached"`
-	OccurredAt time.Time        `json:"occurred_at"`
+	ID         string               `json:"id" example:"fir_42"`
+	CustomerID string               `json:"customer_id"`
+	ExternalID string               `json:"customer_external_id"`
+	Threshold  metering.Decimal     `json:"threshold" doc:"The threshold that was reached. For 'silence', 'minutes' of the alert"`
+	Value      metering.Decimal     `json:"value" doc:"The total, the charge, the percentage or the minutes at occurred_at. A percentage is rounded down to 2 decimals"`
+	QuotaID    *string              `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null unless the alert has the type 'quota'"`
+	Period     outbox.MessagePeriod `json:"period"`
+	Late       bool                 `json:"late" doc:"Whether the period had ended when the threshold was reached"`
+	OccurredAt time.Time            `json:"occurred_at"`
 }
 
 func showFiring(f metering.Firing) firing {
 	return firing{
-		f.ID.String(), f.CustomerID.String(), f.ExternalID, f.Threshold, f.Value, db.ShownQuota(f.QuotaID), db.PeriodOf(f.Period), f.Late, f.At.UTC(),
+		f.ID.String(), f.CustomerID.String(), f.ExternalID, f.Threshold, f.Value, outbox.ShownQuota(f.QuotaID), outbox.PeriodOf(f.Period), f.Late, f.At.UTC(),
 	}
 }
 
@@ -336,13 +337,13 @@ type dryRunDay struct {
 }
 
 type dryRunFiring struct {
-	CustomerID string           `json:"customer_id"`
-	ExternalID string           `json:"customer_external_id"`
-	Day        string           `json:"day" format:"date" doc:"Day in the tenant's time zone"`
-	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For 'silence', 'minutes' of the alert"`
-	Value      metering.Decimal `json:"value" doc:"The total, the charge or the percentage at the end of the day. For 'silence', 'minutes' of the alert"`
-	QuotaID    *string          `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null unless the alert has the type 'quota'"`
-	Period     db.MessagePeriod `json:"period"`
+	CustomerID string               `json:"customer_id"`
+	ExternalID string               `json:"customer_external_id"`
+	Day        string               `json:"day" format:"date" doc:"Day in the tenant's time zone"`
+	Threshold  metering.Decimal     `json:"threshold" doc:"The threshold that was reached. For 'silence', 'minutes' of the alert"`
+	Value      metering.Decimal     `json:"value" doc:"The total, the charge or the percentage at the end of the day. For 'silence', 'minutes' of the alert"`
+	QuotaID    *string              `json:"quota_id" example:"quo_42" doc:"Id of the quota that reached the threshold. Null unless the alert has the type 'quota'"`
+	Period     outbox.MessagePeriod `json:"period"`
 }
 
 func (s *server) dryRunAlert(ctx context.Context, in *dryRunInput) (*dryRunOutput, error) {
@@ -357,7 +358,7 @@ func (s *server) dryRunAlert(ctx context.Context, in *dryRunInput) (*dryRunOutpu
 	shown := dryRun{run.Customers, make([]dryRunFiring, 0, len(run.Firings)), run.More, showCourse(run.Highest)}
 	for _, f := range run.Firings {
 		shown.Data = append(shown.Data, dryRunFiring{
-			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, db.ShownQuota(f.QuotaID), db.PeriodOf(f.Period),
+			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, outbox.ShownQuota(f.QuotaID), outbox.PeriodOf(f.Period),
 		})
 	}
 	return &dryRunOutput{shown}, nil
@@ -367,7 +368,7 @@ func showCourse(c *db.DryCourse) *dryRunCourse {
 	if c == nil {
 		return nil
 	}
-	shown := &dryRunCourse{c.CustomerID.String(), c.ExternalID, db.ShownQuota(c.QuotaID), make([]dryRunDay, 0, len(c.Days))}
+	shown := &dryRunCourse{c.CustomerID.String(), c.ExternalID, outbox.ShownQuota(c.QuotaID), make([]dryRunDay, 0, len(c.Days))}
 	for _, d := range c.Days {
 		shown.Days = append(shown.Days, dryRunDay{d.Day.Format(time.DateOnly), d.Value})
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -17,30 +17,30 @@ import (
 func (s *server) messages() {
 	document := s.api.OpenAPI()
 	document.Webhooks = map[string]*huma.PathItem{}
-	describeMessage[db.SyncSucceeded](document, metering.MessageSyncSucceeded, "A sync of a customer succeeded", toWebhooks)
-	describeMessage[db.SyncFailed](document, metering.MessageSyncFailed, "The sync of a customer needs an operator", toWebhooks)
-	describeMessage[db.SyncDelayed](document, metering.MessageSyncDelayed, "A sync of a customer has been open for more than 15 minutes",
+	describeMessage[outbox.SyncSucceeded](document, metering.MessageSyncSucceeded, "A sync of a customer succeeded", toWebhooks)
+	describeMessage[outbox.SyncFailed](document, metering.MessageSyncFailed, "The sync of a customer needs an operator", toWebhooks)
+	describeMessage[outbox.SyncDelayed](document, metering.MessageSyncDelayed, "A sync of a customer has been open for more than 15 minutes",
 		toWebhooks+"\n\nSent once for each sync, for the oldest open sync of a customer. Not sent if the customer's last sync failed.")
-	describeMessage[db.PeriodClosed](document, metering.MessagePeriodClosed, "The totals of a billing period are final", toWebhooks)
-	describeMessage[db.InvoiceHeld](document, metering.MessageInvoiceHeld, "A held invoice differs from the reports and needs an operator",
+	describeMessage[outbox.PeriodClosed](document, metering.MessagePeriodClosed, "The totals of a billing period are final", toWebhooks)
+	describeMessage[outbox.InvoiceHeld](document, metering.MessageInvoiceHeld, "A held invoice differs from the reports and needs an operator",
 		toWebhooks+"\n\nSent each time that the invoice starts to differ.")
 	describeMessage[discrepancyDetected](document, metering.MessageDiscrepancyDetected, "Amounts that should be equal differ",
 		toWebhooks+" `kind` is the kind of discrepancy:\n\n"+
 			"- `reconciliation_disputed`: the final invoices of a closed period bill more than was reported, or a different amount. Sent again whenever the difference changes.\n"+
 			"- `usage_discrepancy`: the daily audit found totals that differ from the events. Sent once for each `day`.")
-	describeMessage[db.CredentialExpiring](document, metering.MessageCredentialExpiring, "An API key or HMAC secret expires in 7 days",
+	describeMessage[outbox.CredentialExpiring](document, metering.MessageCredentialExpiring, "An API key or HMAC secret expires in 7 days",
 		toWebhooks+"\n\nSent once for each credential. Not sent for a credential that was created with less than 7 days to live, or that is being rotated.")
-	describeMessage[db.WebhookDisabled](document, metering.MessageWebhookDisabled, "Odometer disabled a webhook because its receiver is gone or fails",
+	describeMessage[outbox.WebhookDisabled](document, metering.MessageWebhookDisabled, "Odometer disabled a webhook because its receiver is gone or fails",
 		toWebhooks+" The disabled webhook does not receive this message. Not sent if the tenant disabled the webhook.")
-	describeMessage[db.MemberInvited](document, metering.MessageMemberInvited, "An invitation is ready to be sent", toWebhooks)
-	describeMessage[db.PasswordResetRequested](document, metering.MessagePasswordResetRequested, "A password reset was requested for a member",
+	describeMessage[outbox.MemberInvited](document, metering.MessageMemberInvited, "An invitation is ready to be sent", toWebhooks)
+	describeMessage[outbox.PasswordResetRequested](document, metering.MessagePasswordResetRequested, "A password reset was requested for a member",
 		toWebhooks+"\n\nThe request is not authenticated, so it may not come from the member. Sent at most every ten minutes.")
-	describeMessage[db.AlertTriggered](document, metering.MessageAlertTriggered, "A customer reached a threshold of an alert",
+	describeMessage[outbox.AlertTriggered](document, metering.MessageAlertTriggered, "A customer reached a threshold of an alert",
 		toWebhooks+"\n\nSent once for each alert, customer, threshold and billing period. For `quota`, sent once for each quota and period of the quota, which `period` shows. For `silence`, sent once for each last event. `period` is then the time "+
 			"from that event until the alert's `minutes` had passed.")
-	describeMessage[db.QuotaExceeded](document, metering.MessageQuotaExceeded, "The usage of a customer exceeded a quota",
+	describeMessage[outbox.QuotaExceeded](document, metering.MessageQuotaExceeded, "The usage of a customer exceeded a quota",
 		toWebhooks+"\n\nSent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Usage that arrives after its period ended can still exceed the limit of that period, up to 100 periods back. Reservations are not counted.")
-	describeMessage[db.WebhookTested](document, metering.MessageWebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
+	describeMessage[outbox.WebhookTested](document, metering.MessageWebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
 	describeMessage[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
 		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx after you have stored the statement.\n\n"+
 			"A statement replaces earlier statements with the same customer, `stream` and period. Keep the statement with the highest `sequence`.")
@@ -57,8 +57,8 @@ type discrepancyDetected struct{}
 // Schema implements huma.SchemaProvider.
 func (discrepancyDetected) Schema(schemas huma.Registry) *huma.Schema {
 	return registerUnion(schemas, "DiscrepancyDetected", "kind", map[string]*huma.Schema{
-		"reconciliation_disputed": schemas.Schema(reflect.TypeFor[db.ReconciliationDisputed](), true, ""),
-		"usage_discrepancy":       schemas.Schema(reflect.TypeFor[db.UsageDisagrees](), true, ""),
+		"reconciliation_disputed": schemas.Schema(reflect.TypeFor[outbox.ReconciliationDisputed](), true, ""),
+		"usage_discrepancy":       schemas.Schema(reflect.TypeFor[outbox.UsageDisagrees](), true, ""),
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -343,13 +344,13 @@ func (v *alertReader) fire() error {
 	if err != nil {
 		return err
 	}
-	byCustomer := make(map[metering.CustomerID][]MessageData)
+	byCustomer := make(map[metering.CustomerID][]outbox.MessageData)
 	for _, f := range stored {
 		i := slices.IndexFunc(v.alerts, func(a metering.Alert) bool { return a.ID == f.AlertID })
-		byCustomer[f.CustomerID] = append(byCustomer[f.CustomerID], alertTriggered(v.alerts[i], f))
+		byCustomer[f.CustomerID] = append(byCustomer[f.CustomerID], outbox.NewAlertTriggered(v.alerts[i], f))
 	}
 	for customer, messages := range byCustomer {
-		if err := publishAll(v.ctx, v.tx, v.tenant, customer, messages, v.now); err != nil {
+		if err := outbox.PublishAll(v.ctx, v.tx, v.tenant, customer, messages, v.now); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -380,7 +381,7 @@ func (m *alertModel) units(customer metering.CustomerID, meter metering.MeterID,
 }
 
 // quotaOf returns the quota id of a message, or the id of quota 0 if the message has none.
-func quotaOf(m db.AlertTriggered) string {
+func quotaOf(m outbox.AlertTriggered) string {
 	if m.QuotaID == nil {
 		return metering.QuotaID(0).String()
 	}

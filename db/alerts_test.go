@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -82,7 +83,7 @@ func (w *watcher) payloads(query string) []json.RawMessage {
 }
 
 // triggered returns the messages so far, ordered by customer, alert, threshold and period.
-func (w *watcher) triggered() (messages []db.AlertTriggered) {
+func (w *watcher) triggered() (messages []outbox.AlertTriggered) {
 	w.Helper()
 	payloads := w.payloads(`
 		select payload
@@ -91,7 +92,7 @@ func (w *watcher) triggered() (messages []db.AlertTriggered) {
 		  and kind = 'alert.triggered'
 		order by payload ->> 'customer_external_id', substr(payload -> 'alert' ->> 'id', 5)::bigint, payload -> 'threshold', payload -> 'period' ->> 'start'`)
 	for _, payload := range payloads {
-		var m db.AlertTriggered
+		var m outbox.AlertTriggered
 		require.NoError(w, json.Unmarshal(payload, &m))
 		messages = append(messages, m)
 	}
@@ -134,10 +135,10 @@ func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 
 	m := w.triggered()[0]
 	period := billing.CalendarPeriod(w.now, time.UTC)
-	require.Equal(t, db.AlertTriggered{
-		OfCustomer: db.OfCustomer{OfTenant: db.OfTenant{TenantID: w.tenant.String()}, CustomerID: w.customer.ID.String(), CustomerExternalID: "acme"},
-		ID:         m.ID, Alert: db.TriggeredAlert{ID: a.ID.String(), Name: "watched", Type: metering.UsageAlert},
-		Threshold: metering.MustDecimal("10"), Value: metering.MustDecimal("10"), Period: db.MessagePeriod{Start: period.Start.UTC(), End: period.End.UTC()},
+	require.Equal(t, outbox.AlertTriggered{
+		OfCustomer: outbox.OfCustomer{OfTenant: outbox.OfTenant{TenantID: w.tenant.String()}, CustomerID: w.customer.ID.String(), CustomerExternalID: "acme"},
+		ID:         m.ID, Alert: outbox.TriggeredAlert{ID: a.ID.String(), Name: "watched", Type: metering.UsageAlert},
+		Threshold: metering.MustDecimal("10"), Value: metering.MustDecimal("10"), Period: outbox.MessagePeriod{Start: period.Start.UTC(), End: period.End.UTC()},
 		OccurredAt: metering.Instant(w.now),
 	}, m)
 	firings, err := dbtest.Items(w.store.Alerts.Firings(t.Context(), w.tenant, a.ID, 0, 10))
@@ -255,7 +256,7 @@ func TestASilenceAlertFiresOncePerSilence(t *testing.T) {
 	require.Equal(t, []string{"30:36"}, w.thresholds())
 	m := w.triggered()[0]
 	require.Equal(t, "minutes", m.Unit)
-	require.Equal(t, db.MessagePeriod{Start: sent, End: sent.Add(30 * time.Minute)}, m.Period)
+	require.Equal(t, outbox.MessagePeriod{Start: sent, End: sent.Add(30 * time.Minute)}, m.Period)
 	w.use("1")
 	w.evaluate()
 	w.now = w.now.Add(31 * time.Minute)

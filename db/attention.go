@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,8 +26,8 @@ const (
 	// FailedSync is the kind of a customer's last sync that has failed.
 	FailedSync AttentionKind = "sync_failed"
 
-	disputedReconciliation = AttentionKind(DisputedReconciliation)
-	usageDiscrepancy       = AttentionKind(UsageDiscrepancy)
+	disputedReconciliation = AttentionKind(outbox.DisputedReconciliation)
+	usageDiscrepancy       = AttentionKind(outbox.UsageDiscrepancy)
 )
 
 // Values returns all kinds, the most urgent one first.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -235,7 +236,7 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	return publish(w.ctx, w.tx, w.tenant, w.customer, PeriodClosed{Period: PeriodOf(c.Period.Range)}, w.facts.Now)
+	return outbox.Publish(w.ctx, w.tx, w.tenant, w.customer, outbox.PeriodClosed{Period: outbox.PeriodOf(c.Period.Range)}, w.facts.Now)
 }
 
 // complete marks the closed periods that are complete, including those that the plan closes.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -78,7 +79,7 @@ func (s Syncs) ReportDelay(ctx context.Context, d DelayedSync, now time.Time) er
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return publish(ctx, tx, d.Tenant, d.Customer, SyncDelayed{SyncID: d.ID, RequestedAt: d.RequestedAt.UTC(), Cause: d.Cause}, now)
+		return outbox.Publish(ctx, tx, d.Tenant, d.Customer, outbox.SyncDelayed{SyncID: d.ID, RequestedAt: d.RequestedAt.UTC(), Cause: d.Cause}, now)
 	})
 	if err != nil {
 		return fmt.Errorf("report delayed sync: %w", err)

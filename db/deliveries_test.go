@@ -15,6 +15,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -244,7 +245,7 @@ func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
 		h.hook = listening
 		got := map[string]int{}
 		for _, d := range h.deliveries() {
-			var data db.WebhookDisabled
+			var data outbox.WebhookDisabled
 			require.NoError(t, json.Unmarshal(d.Data, &data))
 			require.Equal(t, metering.DisabledGone, data.Because)
 			got[data.WebhookID]++

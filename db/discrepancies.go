@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -202,6 +203,6 @@ func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil || known.RowsAffected() > 0 {
 		return err // an earlier audit of the day has published its discrepancies
 	}
-	return publish(ctx, tx, tenant, metering.WholeTenant,
-		UsageDisagrees{Discrepancy: UsageDiscrepancy, Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)
+	return outbox.Publish(ctx, tx, tenant, metering.WholeTenant,
+		outbox.UsageDisagrees{Discrepancy: outbox.UsageDiscrepancy, Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)
 }

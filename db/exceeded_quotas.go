@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -42,7 +43,7 @@ func (e Evaluations) exceededQuotas(v *alertReader, customers []int64, usedFrom 
 		return err
 	}
 	for _, l := range exceeded {
-		if err := publish(v.ctx, v.tx, v.tenant, l.customer, quotaExceeded(l.QuotaLevel, v.now), v.now); err != nil {
+		if err := outbox.Publish(v.ctx, v.tx, v.tenant, l.customer, outbox.NewQuotaExceeded(l.QuotaLevel, v.now), v.now); err != nil {
 			return err
 		}
 	}

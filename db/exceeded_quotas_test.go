@@ -11,15 +11,16 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // exceeded returns the quota.exceeded messages so far, ordered by occurred_at.
-func (w *watcher) exceeded() (messages []db.QuotaExceeded) {
+func (w *watcher) exceeded() (messages []outbox.QuotaExceeded) {
 	w.Helper()
 	payloads := w.payloads(`select payload from outbox where tenant_id = $1 and kind = 'quota.exceeded' order by payload ->> 'occurred_at'`)
 	for _, payload := range payloads {
-		var m db.QuotaExceeded
+		var m outbox.QuotaExceeded
 		require.NoError(w, json.Unmarshal(payload, &m))
 		messages = append(messages, m)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -32,8 +33,8 @@ func (m Maintenance) ReportExpiring(ctx context.Context, now time.Time, limit in
 				return err
 			}
 			for _, c := range expiring {
-				message := CredentialExpiring{CredentialID: c.ID, Credential: kind, ExpiresAt: c.ExpiresAt.UTC()}
-				if err := publish(ctx, tx, c.Tenant, metering.WholeTenant, message, now); err != nil {
+				message := outbox.CredentialExpiring{CredentialID: c.ID, Credential: kind, ExpiresAt: c.ExpiresAt.UTC()}
+				if err := outbox.Publish(ctx, tx, c.Tenant, metering.WholeTenant, message, now); err != nil {
 					return err
 				}
 			}

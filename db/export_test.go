@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -65,8 +66,8 @@ func Alarm(ctx context.Context, store *DB, tenant metering.TenantID, customer me
 }
 
 // Publish publishes a message.
-func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
-	return inTx(ctx, store.pool, func(tx pgx.Tx) error { return publish(ctx, tx, tenant, customer, data, now) })
+func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, data outbox.MessageData, now time.Time) error {
+	return inTx(ctx, store.pool, func(tx pgx.Tx) error { return outbox.Publish(ctx, tx, tenant, customer, data, now) })
 }
 
 // BreakdownWithin reads a breakdown with other limits: the number of sums of raw events, and the time of

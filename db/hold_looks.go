@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -376,15 +377,15 @@ func (w *holdWriter) save(l HoldLook, d billing.HoldDecision, release uuid.UUID)
 
 // alarm publishes that a held invoice disagrees with our usage or charges.
 func (w *holdWriter) alarm(l HoldLook, d billing.HoldDecision) error {
-	found := []InvoiceDisagreement{}
+	found := []outbox.InvoiceDisagreement{}
 	for _, r := range d.Reasons {
-		one := InvoiceDisagreement{Code: r.Code, Ours: r.Ours, Theirs: r.Theirs}
+		one := outbox.InvoiceDisagreement{Code: r.Code, Ours: r.Ours, Theirs: r.Theirs}
 		if r.MeterID != 0 {
 			one.MeterID = r.MeterID.String()
 		}
 		found = append(found, one)
 	}
-	return publish(w.ctx, w.tx, w.tenant, l.CustomerID, InvoiceHeld{
-		HoldID: l.ID.String(), InvoiceID: l.InvoiceID, Deadline: l.Deadline.UTC(), Reasons: found, Period: PeriodOf(l.Period),
+	return outbox.Publish(w.ctx, w.tx, w.tenant, l.CustomerID, outbox.InvoiceHeld{
+		HoldID: l.ID.String(), InvoiceID: l.InvoiceID, Deadline: l.Deadline.UTC(), Reasons: found, Period: outbox.PeriodOf(l.Period),
 	}, w.now)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -139,11 +140,11 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 // publishInvitation notifies the tenant's webhooks that an invitation is ready to be sent. The
 // message does not contain the token, because readers of webhook deliveries need not be admins.
 func publishInvitation(ctx context.Context, tx pgx.Tx, i metering.Invitation, now time.Time) error {
-	data := MemberInvited{InvitationID: i.ID.String(), ExpiresAt: i.ExpiresAt.UTC()}
+	data := outbox.MemberInvited{InvitationID: i.ID.String(), ExpiresAt: i.ExpiresAt.UTC()}
 	if i.MemberID != nil {
 		data.MemberID = i.MemberID.String()
 	}
-	return publish(ctx, tx, i.TenantID, metering.WholeTenant, data, now)
+	return outbox.Publish(ctx, tx, i.TenantID, metering.WholeTenant, data, now)
 }
 
 const isPending = `i.accepted_at is null and i.revoked_at is null and i.expires_at > `

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -296,7 +297,7 @@ func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time
 			return err
 		}
 		for _, m := range asked {
-			if err := publish(ctx, tx, m.TenantID, metering.WholeTenant, PasswordResetRequested{MemberID: m.ID.String()}, now); err != nil {
+			if err := outbox.Publish(ctx, tx, m.TenantID, metering.WholeTenant, outbox.PasswordResetRequested{MemberID: m.ID.String()}, now); err != nil {
 				return err
 			}
 		}

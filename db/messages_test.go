@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/contract"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -17,27 +18,27 @@ func TestEveryMessageIsOneThatTheDocumentDescribes(t *testing.T) {
 	t.Parallel()
 	kinds := metering.MessageKind("").Values()
 	h := newHooked(t, kinds...)
-	month := db.MessagePeriod{Start: november, End: november.AddDate(0, 1, 0)}
+	month := outbox.MessagePeriod{Start: november, End: november.AddDate(0, 1, 0)}
 	ours := metering.Whole(10)
-	ofCustomer := []db.MessageData{
-		db.SyncSucceeded{SyncID: uuid.New()},
-		db.SyncFailed{SyncID: uuid.New(), Error: "the webhook answered 401"},
-		db.SyncDelayed{SyncID: uuid.New(), RequestedAt: november, Cause: "no worker has started the sync"},
-		db.PeriodClosed{Period: month},
-		db.ReconciliationDisputed{Discrepancy: "reconciliation_disputed", Period: db.StoredPeriod{ID: "per_1", MessagePeriod: month}, MeterID: "mtr_1", MeterSlug: "calls", Units: ours, Reason: "r"},
-		db.InvoiceHeld{HoldID: "hld_1", InvoiceID: "in_1", Period: month, Reasons: []db.InvoiceDisagreement{
+	ofCustomer := []outbox.MessageData{
+		outbox.SyncSucceeded{SyncID: uuid.New()},
+		outbox.SyncFailed{SyncID: uuid.New(), Error: "the webhook answered 401"},
+		outbox.SyncDelayed{SyncID: uuid.New(), RequestedAt: november, Cause: "no worker has started the sync"},
+		outbox.PeriodClosed{Period: month},
+		outbox.ReconciliationDisputed{Discrepancy: "reconciliation_disputed", Period: outbox.StoredPeriod{ID: "per_1", MessagePeriod: month}, MeterID: "mtr_1", MeterSlug: "calls", Units: ours, Reason: "r"},
+		outbox.InvoiceHeld{HoldID: "hld_1", InvoiceID: "in_1", Period: month, Reasons: []outbox.InvoiceDisagreement{
 			{Code: billing.HoldNotCounted, MeterID: "mtr_1", Ours: &ours, Theirs: &ours}, {Code: billing.HoldSyncFailed},
 		}},
-		db.AlertTriggered{ID: "fir_1", Alert: db.TriggeredAlert{ID: "alt_1", Name: "Budget", Type: metering.SpendAlert}, Threshold: ours, Value: ours, Currency: "USD", Period: month, OccurredAt: november},
-		db.QuotaExceeded{QuotaID: "quo_1", MeterSlug: "calls", Mode: metering.HardQuota, Period: metering.PerLifetime, Limit: ours, Used: ours, OccurredAt: november},
+		outbox.AlertTriggered{ID: "fir_1", Alert: outbox.TriggeredAlert{ID: "alt_1", Name: "Budget", Type: metering.SpendAlert}, Threshold: ours, Value: ours, Currency: "USD", Period: month, OccurredAt: november},
+		outbox.QuotaExceeded{QuotaID: "quo_1", MeterSlug: "calls", Mode: metering.HardQuota, Period: metering.PerLifetime, Limit: ours, Used: ours, OccurredAt: november},
 	}
-	ofTenant := []db.MessageData{
-		db.UsageDisagrees{Discrepancy: "usage_discrepancy", Day: "2026-11-01", Discrepancies: 1},
-		db.MemberInvited{InvitationID: "inv_1", ExpiresAt: november},
-		db.MemberInvited{InvitationID: "inv_1", ExpiresAt: november, MemberID: "member_1"},
-		db.CredentialExpiring{CredentialID: "key_1", Credential: metering.APIKeyCredential, ExpiresAt: november},
-		db.WebhookDisabled{WebhookID: "whk_1", Because: metering.DisabledFailing},
-		db.PasswordResetRequested{MemberID: "member_1"},
+	ofTenant := []outbox.MessageData{
+		outbox.UsageDisagrees{Discrepancy: "usage_discrepancy", Day: "2026-11-01", Discrepancies: 1},
+		outbox.MemberInvited{InvitationID: "inv_1", ExpiresAt: november},
+		outbox.MemberInvited{InvitationID: "inv_1", ExpiresAt: november, MemberID: "member_1"},
+		outbox.CredentialExpiring{CredentialID: "key_1", Credential: metering.APIKeyCredential, ExpiresAt: november},
+		outbox.WebhookDisabled{WebhookID: "whk_1", Because: metering.DisabledFailing},
+		outbox.PasswordResetRequested{MemberID: "member_1"},
 	}
 	for _, data := range ofCustomer {
 		require.NoError(t, db.Publish(t.Context(), h.store, h.tenant, h.customer.ID, data, h.now))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -53,7 +54,7 @@ func TestAQuotaAlertCountsUsageAndReservations(t *testing.T) {
 	require.Equal(t, []string{"80:82"}, w.thresholds())
 	m := w.triggered()[0]
 	window := metering.WindowOf(w.now, metering.Hour, time.UTC)
-	require.Equal(t, []any{"percent", quota.ID.String(), db.PeriodOf(window), metering.QuotaAlert}, []any{m.Unit, *m.QuotaID, m.Period, m.Alert.Type})
+	require.Equal(t, []any{"percent", quota.ID.String(), outbox.PeriodOf(window), metering.QuotaAlert}, []any{m.Unit, *m.QuotaID, m.Period, m.Alert.Type})
 	for range 2 {
 		w.use("0.9")
 		w.evaluate()

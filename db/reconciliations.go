@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -279,9 +280,9 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 	if err != nil {
 		return err
 	}
-	return publish(w.ctx, w.tx, w.tenant, w.customer, ReconciliationDisputed{
-		Discrepancy: DisputedReconciliation,
-		Period:      StoredPeriod{period.String(), PeriodOf(of)}, MeterID: r.MeterID.String(), MeterSlug: meter,
+	return outbox.Publish(w.ctx, w.tx, w.tenant, w.customer, outbox.ReconciliationDisputed{
+		Discrepancy: outbox.DisputedReconciliation,
+		Period:      outbox.StoredPeriod{period.String(), outbox.PeriodOf(of)}, MeterID: r.MeterID.String(), MeterSlug: meter,
 		Units: r.Units, Reported: r.Reported, Invoiced: r.Invoiced, Unexplained: r.Unexplained, Reason: r.Reason,
 	}, w.facts.Now)
 }

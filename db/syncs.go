@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -218,14 +219,14 @@ func setFailing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, custom
 
 // publishSyncs publishes a message for each sync of a customer that has ended.
 func publishSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
-	messages := make([]MessageData, len(ids))
+	messages := make([]outbox.MessageData, len(ids))
 	for i, id := range ids {
-		messages[i] = SyncSucceeded{SyncID: id}
+		messages[i] = outbox.SyncSucceeded{SyncID: id}
 		if failure != "" {
-			messages[i] = SyncFailed{SyncID: id, Error: failure}
+			messages[i] = outbox.SyncFailed{SyncID: id, Error: failure}
 		}
 	}
-	return publishAll(ctx, tx, tenant, customer, messages, now)
+	return outbox.PublishAll(ctx, tx, tenant, customer, messages, now)
 }
 
 // ReportedSince reports whether any customer of the tenant was synced since an instant, according to the

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -180,7 +181,7 @@ func disableFaulty(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id 
 	if err != nil || !disabled {
 		return err
 	}
-	return publish(ctx, tx, tenant, metering.WholeTenant, WebhookDisabled{WebhookID: id.String(), Because: because}, now)
+	return outbox.Publish(ctx, tx, tenant, metering.WholeTenant, outbox.WebhookDisabled{WebhookID: id.String(), Because: because}, now)
 }
 
 // disable disables an endpoint that the caller has locked, and fails its pending deliveries. It waits for

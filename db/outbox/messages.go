@@ -1,4 +1,4 @@
-package db
+package outbox
 
 import (
 	"time"
@@ -12,12 +12,12 @@ import (
 // MessageData is the data of a message. Its type determines the kind of the message.
 type MessageData interface{ Kind() metering.MessageKind }
 
-// OfTenant is in each message; publish fills it in.
+// OfTenant is in each message; Publish fills it in.
 type OfTenant struct {
 	TenantID string `json:"tenant_id,omitempty" required:"true" example:"ten_1"`
 }
 
-// OfCustomer is in each message that concerns one customer; publish fills it in.
+// OfCustomer is in each message that concerns one customer; Publish fills it in.
 type OfCustomer struct {
 	OfTenant
 	CustomerID         string `json:"customer_id,omitempty" required:"true" example:"cus_42"`
@@ -208,7 +208,8 @@ type TriggeredAlert struct {
 // Kind implements MessageData.
 func (AlertTriggered) Kind() metering.MessageKind { return metering.MessageAlertTriggered }
 
-func alertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
+// NewAlertTriggered returns the message about a firing of an alert.
+func NewAlertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
 	unit := a.Unit
 	switch a.Type {
 	case metering.SilenceAlert:
@@ -248,7 +249,8 @@ type QuotaExceeded struct {
 // Kind implements MessageData.
 func (QuotaExceeded) Kind() metering.MessageKind { return metering.MessageQuotaExceeded }
 
-func quotaExceeded(l metering.QuotaLevel, now time.Time) QuotaExceeded {
+// NewQuotaExceeded returns the message about a quota that the usage exceeded at an instant.
+func NewQuotaExceeded(l metering.QuotaLevel, now time.Time) QuotaExceeded {
 	return QuotaExceeded{
 		QuotaID: l.ID.String(), MeterSlug: l.Meter.Slug, Mode: l.Mode, Period: l.Period, Limit: *l.Limit, Used: l.Used, ResetsAt: l.ResetsAt(),
 		OccurredAt: metering.Instant(now).UTC(),

@@ -1,4 +1,6 @@
-package db
+// Package outbox defines the messages that Odometer sends to tenants' webhooks, and stores them in the transaction of
+// the change that they report. Package access delivers them.
+package outbox
 
 import (
 	"context"
@@ -11,15 +13,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// publish stores a message, in the transaction of the change that it reports, for the tenant's webhook
+// Publish stores a message, in the transaction of the change that it reports, for the tenant's webhook
 // endpoints with its kind. It adds the ids of the tenant and, unless customer is 0, of the customer to
 // the payload.
-func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
-	return publishAll(ctx, tx, tenant, customer, []MessageData{data}, now)
+func Publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
+	return PublishAll(ctx, tx, tenant, customer, []MessageData{data}, now)
 }
 
-// publishAll is publish for several messages of one kind.
-func publishAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data []MessageData, now time.Time) error {
+// PublishAll is publish for several messages of one kind.
+func PublishAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data []MessageData, now time.Time) error {
 	if len(data) == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -140,7 +141,7 @@ const strangers metering.TenantID = 0
 
 // on returns a context in which the operation uses the tenant's share of database connections.
 func on(ctx huma.Context, tenant metering.TenantID) huma.Context {
-	return huma.WithContext(ctx, db.For(ctx.Context(), tenant))
+	return huma.WithContext(ctx, pg.For(ctx.Context(), tenant))
 }
 
 // admit authenticates the caller, charges its rate limits, checks the permission and reserves resources.

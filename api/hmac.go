@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -151,7 +152,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 	if signed.version == v1 && body.empty() && !reads(signed.method) && !signers.Tenant.V1BodylessWrites {
 		return who, errBodyless
 	}
-	claimed, err := s.Credentials.RequestIDs.Claim(db.For(ctx, signed.tenant), signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
+	claimed, err := s.Credentials.RequestIDs.Claim(pg.For(ctx, signed.tenant), signed.tenant, signed.requestID, signed.at.Add(maxSkew), now)
 	if err != nil {
 		return Principal{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,7 +27,7 @@ type List[T any] struct {
 }
 
 // listOf builds a page. cursorOf returns the cursor of the position after an item.
-func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page db.Page[Row], show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
+func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page pg.Page[Row], show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
 	list := List[Item]{Data: make([]Item, 0, len(page.Items)), HasMore: page.More}
 	for _, row := range page.Items {
 		list.Data = append(list.Data, show(row))

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -97,7 +97,7 @@ func (s *server) recordRefusal(ctx context.Context, tenant metering.TenantID, e 
 	defer cancel()
 	var err error
 	if e.After, err = jsonOf(what); err == nil {
-		err = s.Store.AuditLog.Record(db.For(ctx, tenant), tenant, e)
+		err = s.Store.AuditLog.Record(pg.For(ctx, tenant), tenant, e)
 	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot write a refusal to the audit log", "action", e.Action, "tenant", tenant.String(), "error", err)
@@ -141,7 +141,7 @@ func (s *server) auditSignIn(ctx context.Context, email string) {
 }
 
 func (s *server) auditSignIns(ctx context.Context, refused []refusedSignIn) (map[refusedSignIn]struct{}, error) {
-	ctx = db.For(ctx, strangers)
+	ctx = pg.For(ctx, strangers)
 	for _, r := range refused {
 		attempted, err := s.Store.AuditLog.Attempted(ctx, r.email)
 		if err != nil {

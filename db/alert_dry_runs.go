@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -57,7 +58,7 @@ type DryFiring struct {
 // DryRun compares the last 30 days with an alert, with the prices, plans and meters of now. An
 // event counts on the day of its timestamp.
 func (e Evaluations) DryRun(ctx context.Context, tenant metering.TenantID, a metering.Alert, now time.Time) (run DryRun, err error) {
-	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
 		if err := requireCounted(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
 			return err
 		}

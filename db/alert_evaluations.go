@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,7 +18,7 @@ import (
 // the queue, the firings and their messages are one transaction, so that each crossing is
 // notified exactly once.
 type Evaluations struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice
 }
 
@@ -57,7 +58,7 @@ func (e Evaluations) evaluateFailed(ctx context.Context, tenant metering.TenantI
 // evaluateDue evaluates the customers that due selects. If a quota or an alert was deleted meanwhile,
 // the transaction cannot be serialized, and begins again without it.
 func (e Evaluations) evaluateDue(ctx context.Context, tenant metering.TenantID, due string, limit int, now time.Time) (customers []int64, err error) {
-	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
 		var usedFrom map[int64]time.Time
 		if customers, usedFrom, err = takeDue(ctx, tx, tenant, due, limit, now); err != nil || len(customers) == 0 {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -15,7 +16,7 @@ type Evaluator struct {
 	now         func() time.Time
 	failed      func(error)
 	sizes       batchSizes
-	repeater    *repeater
+	repeater    *pg.Repeater
 }
 
 const (
@@ -27,8 +28,8 @@ const (
 // NewEvaluator starts an Evaluator. It reports failures to failed.
 func NewEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
 	e := newEvaluator(store, now, failed)
-	e.repeater = startRepeater(evaluateEvery, func(r *repeater) {
-		for !r.isClosing() && e.pass() {
+	e.repeater = pg.StartRepeater(evaluateEvery, func(r *pg.Repeater) {
+		for !r.IsClosing() && e.pass() {
 		}
 	})
 	return e
@@ -39,7 +40,7 @@ func newEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluato
 }
 
 // Close waits for the evaluation in progress.
-func (e *Evaluator) Close() { e.repeater.close() }
+func (e *Evaluator) Close() { e.repeater.Close() }
 
 // pass evaluates one batch of each tenant, so that no tenant keeps others waiting. It reports
 // whether further customers may be due.
@@ -63,7 +64,7 @@ func (e *Evaluator) pass() (more bool) {
 func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
 	defer cancel()
-	elapsed := e.evaluations.pool.stopwatch()
+	elapsed := e.evaluations.pool.Stopwatch()
 	b, err := e.evaluations.evaluateBatch(ctx, tenant, e.sizes.of(tenant), e.now())
 	e.sizes.adjust(tenant, len(b.customers), elapsed(), err)
 	if err != nil {

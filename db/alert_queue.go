@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -78,11 +79,11 @@ func (e Evaluations) dueTenants(ctx context.Context, now time.Time) ([]metering.
 		  limit 1) d
 		order by t.id`, metering.Instant(now))
 	if err != nil {
-		return nil, fmt.Errorf("list tenants with due alerts: %w", coded(err))
+		return nil, fmt.Errorf("list tenants with due alerts: %w", pg.Coded(err))
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
 	if err != nil {
-		return nil, fmt.Errorf("list tenants with due alerts: %w", coded(err))
+		return nil, fmt.Errorf("list tenants with due alerts: %w", pg.Coded(err))
 	}
 	return tenants, nil
 }
@@ -124,7 +125,7 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit
 		  having count(*) = @limit)
 		select exists (select from deleted)`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": limit}).Scan(&expanded)
 	if err != nil {
-		return false, fmt.Errorf("expand the row of all customers: %w", coded(err))
+		return false, fmt.Errorf("expand the row of all customers: %w", pg.Coded(err))
 	}
 	return expanded, nil
 }
@@ -244,7 +245,7 @@ func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, cus
 		  coalesce(max(failures), 0) + 1, min(used_from), coalesce(min(queued_at), @now)
 		from deleted`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "now": metering.Instant(now)})
 	if err != nil {
-		return fmt.Errorf("postpone a customer's alerts: %w", coded(err))
+		return fmt.Errorf("postpone a customer's alerts: %w", pg.Coded(err))
 	}
 	return nil
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Alerts stores the alerts of tenants and their firings.
-type Alerts struct{ pool beginner }
+type Alerts struct{ pool pg.Beginner }
 
 const selectAlerts = `
 	select a.id, a.name, a.type, coalesce(a.customer_id, 0), coalesce(a.plan_id, 0), coalesce(a.meter_id, 0), a.group_id, a.group_key, a.thresholds, a.minutes, a.currency,
@@ -43,11 +44,11 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	if err := a.Validate(); err != nil {
 		return metering.Alert{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := lockTenantShared(ctx, tx, tenant); err != nil { // no meter changes and no erasure begins meanwhile
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil { // no meter changes and no erasure begins meanwhile
 			return err
 		}
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := refuseErased(ctx, tx, tenant, a.CustomerID); err != nil {
@@ -97,21 +98,21 @@ func refuseErased(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	return err
 }
 
-var customerAlertEntries = entries{
-	count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of and deleted_at is null`,
-	owner: "customer", most: metering.MaxAlertsOfCustomer, noun: "alerts", fix: "delete one first",
+var customerAlertEntries = pg.Entries{
+	Count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of and deleted_at is null`,
+	Owner: "customer", Most: metering.MaxAlertsOfCustomer, Noun: "alerts", Fix: "delete one first",
 }
 
-var alertEntries = entries{
-	count: `select count(*) from alerts where tenant_id = @tenant and deleted_at is null`,
-	most:  metering.MaxAlerts, noun: "alerts", fix: "delete one first",
+var alertEntries = pg.Entries{
+	Count: `select count(*) from alerts where tenant_id = @tenant and deleted_at is null`,
+	Most:  metering.MaxAlerts, Noun: "alerts", Fix: "delete one first",
 }
 
 func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
-	if err := requireRoom(ctx, tx, tenant, alertEntries); err != nil || customer == 0 {
+	if err := pg.RequireRoom(ctx, tx, tenant, alertEntries); err != nil || customer == 0 {
 		return err
 	}
-	return requireRoom(ctx, tx, tenant, customerAlertEntries.ofOwner(int64(customer)))
+	return pg.RequireRoom(ctx, tx, tenant, customerAlertEntries.OfOwner(int64(customer)))
 }
 
 // requireCurrency returns an error if the alert has another currency than the customer's subscription.
@@ -132,29 +133,29 @@ func (s Alerts) Get(ctx context.Context, tenant metering.TenantID, id metering.A
 	return getAlert(ctx, s.pool, tenant, id, "")
 }
 
-func getAlert(ctx context.Context, q querier, tenant metering.TenantID, id metering.AlertID, lock string) (a metering.Alert, err error) {
+func getAlert(ctx context.Context, q pg.Querier, tenant metering.TenantID, id metering.AlertID, lock string) (a metering.Alert, err error) {
 	rows, err := q.Query(ctx, selectAlerts+`and a.id = @id `+lock, pgx.NamedArgs{"tenant": tenant, "id": id})
 	if err != nil {
-		return a, fmt.Errorf("read alert: %w", coded(err))
+		return a, fmt.Errorf("read alert: %w", pg.Coded(err))
 	}
 	a, err = pgx.CollectExactlyOneRow(rows, scanAlert)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return a, errNoAlert
 	}
 	if err != nil {
-		return a, fmt.Errorf("read alert: %w", coded(err))
+		return a, fmt.Errorf("read alert: %w", pg.Coded(err))
 	}
 	return a, nil
 }
 
 // List returns up to limit alerts with an id above after, in order of creation.
-func (s Alerts) List(ctx context.Context, tenant metering.TenantID, after metering.AlertID, limit int) (page Page[metering.Alert], err error) {
+func (s Alerts) List(ctx context.Context, tenant metering.TenantID, after metering.AlertID, limit int) (page pg.Page[metering.Alert], err error) {
 	rows, err := s.pool.Query(ctx, selectAlerts+`and a.id > @after order by a.id limit @limit`, pgx.NamedArgs{"tenant": tenant, "after": after, "limit": limit + 1})
 	if err == nil {
-		page, err = readPage(ctx, rows, limit, scanAlert)
+		page, err = pg.ReadPage(ctx, rows, limit, scanAlert)
 	}
 	if err != nil {
-		return page, fmt.Errorf("list alerts: %w", coded(err))
+		return page, fmt.Errorf("list alerts: %w", pg.Coded(err))
 	}
 	return page, nil
 }
@@ -179,7 +180,7 @@ func (c AlertChange) appliedTo(a metering.Alert) metering.Alert {
 
 // Update changes an alert and queues its customers.
 func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, change AlertChange, now time.Time) (updated metering.Alert, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a")
 		if err != nil {
 			return err
@@ -210,7 +211,7 @@ func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor mete
 // Delete marks an alert as deleted. No evaluation that begins later reads it. SweepDeleted deletes
 // its firings, of which there may be millions.
 func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a") // an evaluation keeps alerts "for key share"
 		if err != nil {
 			return err
@@ -238,7 +239,7 @@ func markDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condi
 
 // Firings returns up to limit firings of an alert with an ID below before, newest first. 0 starts at the
 // newest.
-func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert metering.AlertID, before metering.FiringID, limit int) (page Page[metering.Firing], err error) {
+func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert metering.AlertID, before metering.FiringID, limit int) (page pg.Page[metering.Firing], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+firingColumns+`, c.external_id
 		from alert_firings f
@@ -249,19 +250,19 @@ func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert met
 		order by f.id desc
 		limit @limit`, pgx.NamedArgs{"tenant": tenant, "alert": alert, "before": before, "limit": limit + 1})
 	if err == nil {
-		page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (f metering.Firing, err error) {
+		page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (f metering.Firing, err error) {
 			return f, row.Scan(append(firingFields(&f), &f.ExternalID)...)
 		})
 	}
 	if err != nil {
-		return page, fmt.Errorf("list firings: %w", coded(err))
+		return page, fmt.Errorf("list firings: %w", pg.Coded(err))
 	}
 	return page, nil
 }
 
 // Sweep deletes up to limit firings, of any tenant, of billing periods that ended before the instant.
 func (s Alerts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	return oldRows{table: "alert_firings", key: "tenant_id, id", by: "fired_at", and: "and period_end < $1", noun: "firings"}.sweep(ctx, s.pool, before, limit)
+	return pg.OldRows{Table: "alert_firings", Key: "tenant_id, id", By: "fired_at", And: "and period_end < $1", Noun: "firings"}.Sweep(ctx, s.pool, before, limit)
 }
 
 // SweepDeleted deletes up to limit firings, of any tenant, of deleted alerts, and the deleted alerts
@@ -287,7 +288,7 @@ func (s Alerts) SweepDeleted(ctx context.Context, limit int) (deleted int64, err
 	} {
 		tag, err := s.pool.Exec(ctx, statement, limit-int(deleted))
 		if err != nil {
-			return deleted, fmt.Errorf("delete deleted alerts: %w", coded(err))
+			return deleted, fmt.Errorf("delete deleted alerts: %w", pg.Coded(err))
 		}
 		deleted += tag.RowsAffected()
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // APIKeys stores the keyed hashes of API keys. The keys are not stored.
-type APIKeys struct{ pool beginner }
+type APIKeys struct{ pool pg.Beginner }
 
 // Credential is an API key and its tenant, found by the key's hash. The key may be expired or revoked: the
 // caller, which has the time, decides whether it is live.
@@ -36,8 +37,8 @@ func apiKeyFields(k *metering.APIKey) []any {
 // Create stores a key under its keyed hash. It returns CodeConflict if the tenant has the maximum number of
 // live keys at now.
 func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte, now time.Time) (created metering.APIKey, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
 		created, err = addAPIKey(ctx, tx, tenant, actor, key, hash, now)
@@ -46,16 +47,16 @@ func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor met
 	return created, err
 }
 
-var keyEntries = entries{
-	count: `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
-	most:  metering.MaxAPIKeys, noun: "valid API keys", fix: "revoke one first",
+var keyEntries = pg.Entries{
+	Count: `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
+	Most:  metering.MaxAPIKeys, Noun: "valid API keys", Fix: "revoke one first",
 }
 
 func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte, now time.Time) (created metering.APIKey, err error) {
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
-	if err := requireRoom(ctx, tx, tenant, keyEntries.at(now)); err != nil {
+	if err := pg.RequireRoom(ctx, tx, tenant, keyEntries.At(now)); err != nil {
 		return created, err
 	}
 	err = tx.QueryRow(ctx, `
@@ -82,7 +83,7 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 		from api_keys k join tenants t on t.id = k.tenant_id
 		where k.hash = any($1)`, wanted)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	found := make(map[string]*Credential, len(hashes))
 	for rows.Next() {
@@ -91,15 +92,15 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 		fields := append([]any{&hash}, apiKeyFields(&c.Key)...)
 		if err := rows.Scan(append(fields, tenantFields(&c.Tenant)...)...); err != nil {
 			rows.Close()
-			return nil, coded(err)
+			return nil, pg.Coded(err)
 		}
 		found[string(hash)] = c
 	}
-	return found, coded(rows.Err())
+	return found, pg.Coded(rows.Err())
 }
 
 // List returns the tenant's keys before the given one, newest first; 0 starts at the newest.
-func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before metering.KeyID, limit int) (page Page[metering.APIKey], err error) {
+func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before metering.KeyID, limit int) (page pg.Page[metering.APIKey], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+rotatedAPIKeyColumns+` from api_keys k
 		where k.tenant_id = $1
@@ -107,12 +108,12 @@ func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before mete
 		order by k.id desc
 		limit $3`, tenant, before, limit+1)
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (k metering.APIKey, err error) {
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (k metering.APIKey, err error) {
 		return k, row.Scan(rotatedAPIKeyFields(&k)...)
 	})
-	return page, coded(err)
+	return page, pg.Coded(err)
 }
 
 // Get returns a key without its secret, or CodeNotFound.
@@ -122,7 +123,7 @@ func (s APIKeys) Get(ctx context.Context, tenant metering.TenantID, id metering.
 	if errors.Is(err, pgx.ErrNoRows) {
 		return k, errNoAPIKey
 	}
-	return k, coded(err)
+	return k, pg.Coded(err)
 }
 
 var errNoAPIKey = metering.Errorf(metering.CodeNotFound, "there is no such API key")
@@ -130,7 +131,7 @@ var errNoAPIKey = metering.Errorf(metering.CodeNotFound, "there is no such API k
 // Revoke invalidates a key as soon as it returns, and ends the key's rotation. Revoking again changes
 // nothing.
 func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeAPIKey(ctx, tx, tenant, actor, id) })
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeAPIKey(ctx, tx, tenant, actor, id) })
 }
 
 func revokeAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
@@ -165,7 +166,7 @@ func (s APIKeys) Used(ctx context.Context, uses []KeyUse, now time.Time) error {
 
 // noteUses sets last_used_at, at most once a minute per credential. It skips rows that another replica
 // updates.
-func noteUses(ctx context.Context, q querier, table string, tenants []metering.TenantID, ids []int64, now time.Time) error {
+func noteUses(ctx context.Context, q pg.Querier, table string, tenants []metering.TenantID, ids []int64, now time.Time) error {
 	_, err := q.Exec(ctx, `
 		with used as (
 		  select k.tenant_id, k.id
@@ -177,5 +178,5 @@ func noteUses(ctx context.Context, q querier, table string, tenants []metering.T
 		update `+table+` k set last_used_at = $3
 		from used u
 		where k.tenant_id = u.tenant_id and k.id = u.id`, tenants, ids, now)
-	return coded(err)
+	return pg.Coded(err)
 }

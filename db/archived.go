@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -41,7 +42,7 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 // Archive hides the customer from lists from an instant on, or unarchives it if at is zero. Counting and
 // billing do not change. The next event of the customer unarchives it. Repeating the call changes nothing.
 func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, at time.Time) (c metering.Customer, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if c, err = lockKnownCustomer(ctx, tx, tenant, externalID); err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor 
 
 // used unarchives customers that have new events.
 func (s Customers) used(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		for _, id := range customers {
 			changed, err := setArchived(ctx, tx, "customers", tenant, int64(id), time.Time{})
 			if err == nil && changed {
@@ -74,7 +75,7 @@ func (s Customers) used(ctx context.Context, tenant metering.TenantID, customers
 // Archive hides the plan from lists from an instant on, or unarchives it if at is zero. Customers on the
 // plan keep it; it cannot be assigned to other customers.
 func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan, at time.Time) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		changed, err := setArchived(ctx, tx, "plans", tenant, int64(p.ID), metering.Instant(at))
 		if err != nil || !changed {
 			return err
@@ -86,7 +87,7 @@ func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor mete
 // Archive stops the meter from counting new events, and hides it from lists. Its counted usage stays. A
 // backfill of the meter ends; if it was the meter's first, the meter has no usage.
 func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, now time.Time) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, metering.Instant(now))
 		if err != nil || !changed {
 			return err
@@ -106,7 +107,7 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 // stopCounting stops the meter's published version from counting new events, unless it was archived before.
 // It also retires the version that is being backfilled.
 func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
-	epoch, err := raiseEpoch(ctx, tx, tenant)
+	epoch, err := pg.RaiseEpoch(ctx, tx, tenant)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 // new version that is backfilling; the caller starts the backfill. It returns nil if the meter was not
 // archived, or if there are no events to backfill.
 func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string) (backfilling *metering.MeterVersion, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, time.Time{})
 		if err != nil || !changed {
 			return err
@@ -165,7 +166,7 @@ func archiveMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, slug
 	if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 		return m, false, err
 	}
-	if err := lockTenant(ctx, tx, tenant); err != nil {
+	if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 		return m, false, err
 	}
 	if m, err = meterBySlug(ctx, tx, tenant, slug); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,7 +18,7 @@ const BackfillStuckAfter = time.Hour
 
 // Attention lists the items of a tenant's billing that an operator must act on, or that have made no
 // progress for a while.
-type Attention struct{ pool *pool }
+type Attention struct{ pool *pg.Pool }
 
 // AttentionKind is a kind of item of the list.
 type AttentionKind string
@@ -282,7 +283,7 @@ type AttentionCause struct {
 
 // AttentionList is a page of items, with the number of all items.
 type AttentionList struct {
-	Page[AttentionItem]
+	pg.Page[AttentionItem]
 
 	Counts map[AttentionKind]int64 // number of items of each kind
 	Causes []AttentionCause        // the most frequent causes of each kind
@@ -294,7 +295,7 @@ const causesShown = 20
 // List returns up to limit items, grouped by kind and cause, oldest first. It counts all items in the same
 // snapshot. unrated holds the totals of the tenant's unrated usage, which the caller has read.
 func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, unrated []UnratedTotal, now time.Time, limit int) (l AttentionList, err error) {
-	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		args := attentionArgs(tenant, unrated, now)
 		if err := l.count(ctx, tx, args); err != nil {
 			return err
@@ -377,7 +378,7 @@ func (l *AttentionList) count(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs
 	return err
 }
 
-func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f AttentionFilter, limit int) (page Page[AttentionItem], err error) {
+func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f AttentionFilter, limit int) (page pg.Page[AttentionItem], err error) {
 	var after AttentionKey
 	if f.After != nil {
 		after = *f.After
@@ -418,7 +419,7 @@ func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f Attenti
 	if err != nil {
 		return page, err
 	}
-	return readPage(ctx, rows, limit, func(row pgx.CollectableRow) (i AttentionItem, err error) {
+	return pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (i AttentionItem, err error) {
 		var (
 			amounts    []metering.Decimal
 			currencies []string

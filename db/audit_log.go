@@ -10,16 +10,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // AuditLog reads the audit log, and records events that change no stored data.
-type AuditLog struct{ pool *pool }
+type AuditLog struct{ pool *pg.Pool }
 
 // Record writes an entry about an event that changes no stored data: a refused request, a read, or a
 // started operation.
 func (s AuditLog) Record(ctx context.Context, tenant metering.TenantID, e metering.AuditEntry) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return audit.RecordEntry(ctx, tx, tenant, e) })
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return audit.RecordEntry(ctx, tx, tenant, e) })
 }
 
 // Attempted is a member that a sign-in attempt may be for.
@@ -41,10 +42,10 @@ func (s AuditLog) Attempted(ctx context.Context, email string) ([]Attempted, err
 		order by tenant_id
 		limit $2`, metering.FoldEmail(email), maxAttempted)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	attempted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Attempted])
-	return attempted, coded(err)
+	return attempted, pg.Coded(err)
 }
 
 // AuditFilter selects the entries to list. An empty or nil field matches every entry.
@@ -59,7 +60,7 @@ type AuditFilter struct {
 
 // List returns up to limit entries that precede the entry before, newest first. If before is 0, it starts
 // at the end of the log.
-func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) (page Page[metering.AuditEntry], err error) {
+func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) (page pg.Page[metering.AuditEntry], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+audit.Columns+`
 		from audit_log
@@ -77,12 +78,12 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFil
 		"start": f.Start, "end": f.End, "limit": limit + 1,
 	})
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
 		return e, row.Scan(audit.Destinations(&e)...)
 	})
-	return page, coded(err)
+	return page, pg.Coded(err)
 }
 
 // Verify recomputes the tenant's chain. It returns the head and a description of each break. expected is a
@@ -91,7 +92,7 @@ func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected
 	if s.pool.AuditKey() == nil {
 		return head, nil, errors.New("verify audit log: the store was opened without the secret")
 	}
-	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.ReadAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
 			return err
 		}
@@ -115,7 +116,7 @@ func (s AuditLog) CheckSecret(ctx context.Context) error {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
 	case err != nil:
-		return fmt.Errorf("check the secret: %w", coded(err))
+		return fmt.Errorf("check the secret: %w", pg.Coded(err))
 	case !hmac.Equal(seal, s.pool.AuditKey().Seal(tenant, head)):
 		return metering.Errorf(metering.CodeConflict, "ODOMETER_SECRET is not the secret of this database; use the one of its API and worker")
 	}

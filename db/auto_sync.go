@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // AutoSyncs are the tenants' settings for automatic syncs of their customers. The schedules in Temporal
 // follow these settings.
-type AutoSyncs struct{ pool *pool }
+type AutoSyncs struct{ pool *pg.Pool }
 
 const autoSyncColumns = `a.tenant_id, a.enabled, a.schedule, a.paused, a.updated_at,
 	case when a.applied_at >= a.updated_at then a.applied_at end`
@@ -29,24 +30,24 @@ func (s AutoSyncs) Get(ctx context.Context, tenant metering.TenantID) (metering.
 	return autoSyncOf(ctx, s.pool, tenant)
 }
 
-func autoSyncOf(ctx context.Context, q querier, tenant metering.TenantID) (metering.AutoSync, error) {
+func autoSyncOf(ctx context.Context, q pg.Querier, tenant metering.TenantID) (metering.AutoSync, error) {
 	rows, err := q.Query(ctx, `select `+autoSyncColumns+` from auto_syncs a where a.tenant_id = $1`, tenant)
 	if err != nil {
-		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", coded(err))
+		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", pg.Coded(err))
 	}
 	a, err := pgx.CollectExactlyOneRow(rows, scanAutoSync)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.AutoSync{TenantID: tenant, Schedule: metering.Hourly}, nil
 	}
 	if err != nil {
-		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", coded(err))
+		return metering.AutoSync{}, fmt.Errorf("read auto-sync: %w", pg.Coded(err))
 	}
 	return a, nil
 }
 
 // Save stores the tenant's settings and marks them as not yet applied.
 func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.AutoSync, now time.Time) (saved metering.AutoSync, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := autoSyncOf(ctx, tx, tenant)
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a mete
 		set applied_at = case when updated_at = $2 then updated_at end
 		where tenant_id = $1`, tenant, a.UpdatedAt)
 	if err != nil {
-		return fmt.Errorf("note auto-sync: %w", coded(err))
+		return fmt.Errorf("note auto-sync: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, err
 		where $1 or a.applied_at is null or a.applied_at < a.updated_at
 		order by a.tenant_id`, all)
 	if err != nil {
-		return nil, fmt.Errorf("list auto-syncs: %w", coded(err))
+		return nil, fmt.Errorf("list auto-syncs: %w", pg.Coded(err))
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x TenantAutoSync, err error) {
 		a := &x.AutoSync
@@ -105,7 +106,7 @@ func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, err
 		return x, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list auto-syncs: %w", coded(err))
+		return nil, fmt.Errorf("list auto-syncs: %w", pg.Coded(err))
 	}
 	return list, nil
 }

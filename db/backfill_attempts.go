@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -39,7 +40,7 @@ func (s Backfills) Begin(ctx context.Context, tenant metering.TenantID, version 
 		where g.tenant_id = $1
 		  and g.id = $2`, tenant, version, interruptionsAtMost).Scan(&state)
 	if err != nil {
-		return "", fmt.Errorf("begin to count: %w", coded(err))
+		return "", fmt.Errorf("begin to count: %w", pg.Coded(err))
 	}
 	return state, nil
 }
@@ -49,7 +50,7 @@ func (s Backfills) Begin(ctx context.Context, tenant metering.TenantID, version 
 func (s Backfills) Answered(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	_, err := s.pool.Exec(ctx, `update meter_versions set interruptions = 0 where tenant_id = $1 and id = $2 and interruptions > 0`, tenant, version)
 	if err != nil {
-		return fmt.Errorf("reset the interruptions of a backfill: %w", coded(err))
+		return fmt.Errorf("reset the interruptions of a backfill: %w", pg.Coded(err))
 	}
 	return nil
 }

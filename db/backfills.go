@@ -7,13 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Backfills counts past events for a meter version: the events that were ingested before it was published,
 // which have a lower epoch.
 type Backfills struct {
-	pool   *pool
+	pool   *pg.Pool
 	memory *rollupMemory
 }
 
@@ -40,10 +41,10 @@ func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, e
 		   or interruptions >= $2
 		order by id`, backfillsAtOnce, interruptionsAtMost)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	backfilling, err := pgx.CollectRows(rows, pgx.RowToStructByPos[BackfillingMeterVersion])
-	return backfilling, coded(err)
+	return backfilling, pg.Coded(err)
 }
 
 // Plan returns the result of Days, and stores the total number of days for Progress.
@@ -57,7 +58,7 @@ func (s Backfills) Plan(ctx context.Context, tenant metering.TenantID, version m
 		set planned_days = $3 + (select count(*) from backfill_days where tenant_id = $1 and meter_version_id = $2)
 		where tenant_id = $1
 		  and id = $2`, tenant, version, len(days))
-	return days, coded(err)
+	return days, pg.Coded(err)
 }
 
 // Days returns the UTC days that may hold past events of the meter version and are not counted yet, oldest
@@ -84,13 +85,13 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version m
 		      and b.day = (held.day at time zone 'UTC')::date)
 		order by held.day`, tenant, version)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	days, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (day time.Time, err error) {
 		err = row.Scan(&day)
 		return day.UTC(), err
 	})
-	return days, coded(err)
+	return days, pg.Coded(err)
 }
 
 // BackfillProgress is the number of counted days, and of all days that may hold past events of a meter
@@ -107,12 +108,12 @@ func (s Backfills) Progress(ctx context.Context, tenant metering.TenantID) (map[
 		where g.tenant_id = $1
 		  and g.status = 'backfilling'`, tenant)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	var version metering.MeterVersionID
 	var p BackfillProgress
 	_, err = pgx.ForEachRow(rows, []any{&version, &p.Counted, &p.Days}, func() error { progress[version] = p; return nil })
-	return progress, coded(err)
+	return progress, pg.Coded(err)
 }
 
 // countedAtOnce is the maximum number of events of a day that one transaction counts, because ingest waits
@@ -127,7 +128,7 @@ func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, versi
 	whole := metering.Range{Start: start, End: start.AddDate(0, 0, 1)}
 	width, err := s.width(ctx, tenant, version, whole)
 	if err != nil {
-		return 0, coded(err)
+		return 0, pg.Coded(err)
 	}
 	for from := whole.Start; from.Before(whole.End); from = from.Add(width) {
 		n, err := s.countHours(ctx, tenant, version, metering.Range{Start: from, End: from.Add(width)})
@@ -145,7 +146,7 @@ func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, versi
 		  and hour >= $3
 		  and hour < $4
 		on conflict do nothing`, tenant, version, whole.Start, whole.End)
-	return counted, coded(err)
+	return counted, pg.Coded(err)
 }
 
 // width returns the part of a day that one transaction counts: a day or an hour.
@@ -175,7 +176,7 @@ func (s Backfills) width(ctx context.Context, tenant metering.TenantID, version 
 // countHours counts the hours of the range that are not counted yet. It marks them as counted first, in the
 // same transaction.
 func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, hours metering.Range) (counted int64, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		g, err := meterVersionByID(ctx, tx, tenant, version)
 		if err != nil {
 			return err
@@ -197,7 +198,7 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 		if err := refuseErasing(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := allowLongStatements(ctx, tx); err != nil {
+		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.countPast(ctx, tx, tenant, g, hours, ours); err != nil {
@@ -218,7 +219,7 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 	return counted, nil
 }
 
-func meterVersionByID(ctx context.Context, q querier, tenant metering.TenantID, id metering.MeterVersionID) (g metering.MeterVersion, err error) {
+func meterVersionByID(ctx context.Context, q pg.Querier, tenant metering.TenantID, id metering.MeterVersionID) (g metering.MeterVersion, err error) {
 	err = q.QueryRow(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.id = $2`,
 		tenant, id).Scan(meterVersionFields(&g)...)
 	return g, err
@@ -292,7 +293,7 @@ const fetchedAtOnce = 200
 
 // fetchPast reads the next events of the cursor and calls fn with each event and whether it is late. more
 // reports whether events may remain.
-func fetchPast(ctx context.Context, q querier, fn func(*metering.Event, bool) error) (more bool, err error) {
+func fetchPast(ctx context.Context, q pg.Querier, fn func(*metering.Event, bool) error) (more bool, err error) {
 	rows, err := q.Query(ctx, fmt.Sprintf(`fetch %d from past`, fetchedAtOnce))
 	if err != nil {
 		return false, err
@@ -313,15 +314,15 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, versi
 	if err := s.requireCounted(ctx, tenant, version); err != nil {
 		return err
 	}
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := lockTenant(ctx, tx, tenant); err != nil {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
 		g, err := meterVersionByID(ctx, tx, tenant, version)
 		if err != nil || g.Status != metering.Backfilling {
 			return err
 		}
-		if _, err := raiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the previous version
+		if _, err := pg.RaiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the previous version
 			return err
 		}
 		_, err = tx.Exec(ctx, `
@@ -348,7 +349,7 @@ func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID,
 			  where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.epoch < g.epoch and g.id = $4 and g.status = 'backfilling')`,
 			tenant, day, day.AddDate(0, 0, 1), version).Scan(&missed)
 		if err != nil {
-			return coded(err)
+			return pg.Coded(err)
 		}
 		if missed {
 			return metering.Errorf(metering.CodeConflict, "not all events of %s are counted yet", day.Format(time.DateOnly))

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -172,7 +173,7 @@ func always(c catalogChange) func(pgx.Tx) (*catalogChange, error) {
 // impactOf computes the impact of the change that plan returns, at one revision of the catalog. Each
 // customer is charged by its own rules. If plan returns nil, the write changes nothing.
 func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, plan func(pgx.Tx) (*catalogChange, error)) (impact Impact, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		impact = Impact{AsOf: metering.Instant(now)}
 		if impact.Revision, err = catalogRevision(ctx, tx, tenant); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -24,7 +25,7 @@ type Catalog struct {
 // has that revision, and returns ErrCatalogMoved otherwise. Concurrent writes of one
 // tenant wait for each other.
 func (d *DB) AtRevision(ctx context.Context, tenant metering.TenantID, revision int64, write func(within Catalog) error) error {
-	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, d.pool, func(tx pgx.Tx) error {
 		raised, err := raiseCatalogRevision(ctx, tx, tenant)
 		if err != nil {
 			return err
@@ -49,7 +50,7 @@ func raiseCatalogRevision(ctx context.Context, tx pgx.Tx, tenant metering.Tenant
 }
 
 // catalogRevision returns the revision of the tenant's catalog; 0: nothing was written yet.
-func catalogRevision(ctx context.Context, q querier, tenant metering.TenantID) (revision int64, err error) {
+func catalogRevision(ctx context.Context, q pg.Querier, tenant metering.TenantID) (revision int64, err error) {
 	err = q.QueryRow(ctx, `select coalesce(max(revision), 0) from catalog_revisions where tenant_id = $1`, tenant).Scan(&revision)
 	return revision, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -21,7 +22,7 @@ const (
 // locked deadlocks under load. It inserts and deletes a row, because create_chunk exists only in the
 // Community edition.
 type chunks struct {
-	pool  *pool
+	pool  *pg.Pool
 	mu    sync.Mutex
 	known map[chunk]bool
 	edge  time.Time // the start of the kept events when last read; it only rises
@@ -50,7 +51,7 @@ func (n need) and(e *metering.Event) need {
 
 func (n need) behind(edge time.Time) bool { return !n.keyless && n.youngest.Before(edge) }
 
-func newChunks(pool *pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
+func newChunks(pool *pg.Pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
 
 // ensure creates the chunks of these events. It skips chunks that only events need that are too old to be
 // accepted.
@@ -118,7 +119,7 @@ func (c *chunks) make(ctx context.Context, k chunk, n need) (edge time.Time, err
 			`delete from usage_hourly where tenant_id = 0 and hour = $1`, hourlyChunk
 	}
 	start := metering.Instant(time.Unix(k.number*int64(width/time.Second), 0))
-	err = inTx(ctx, c.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, c.pool, func(tx pgx.Tx) error {
 		if edge, err = lockEdge(ctx, tx); err != nil || n.behind(edge) {
 			return err
 		}

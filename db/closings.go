@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -30,7 +31,7 @@ type Closing struct {
 // period arrives during the planning, the periods are planned again while ingest waits.
 func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (Closing, error) {
 	f, err := l.closeBesideIngest(ctx, tenant, customers, now)
-	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, errOneConnection) {
+	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, pg.ErrOneConnection) {
 		f, err = l.closeWithoutIngest(ctx, tenant, customers, now)
 	}
 	if err != nil {
@@ -46,15 +47,15 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 	held := func() time.Duration { return 0 }
 	defer func() { _ = wait(ctx, held()) }()
 	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
-		return holding(ctx, second, closingLock, []any{tenant}, func() error {
-			return atOneInstantOn(ctx, conn, l.pool, repeatableRead, func(tx pgx.Tx) error {
+		return pg.WithLock(ctx, second, closingLock, []any{tenant}, func() error {
+			return pg.AtOneInstantOn(ctx, conn, l.pool, pg.RepeatableRead, func(tx pgx.Tx) error {
 				plans, alerts, err := l.planClosings(ctx, tx, tenant, customers, now)
 				if err != nil {
 					return err
 				}
 				if alerts != nil {
-					held = l.pool.stopwatch()
-					if err := lockTenant(ctx, tx, tenant); err != nil {
+					held = l.pool.Stopwatch()
+					if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 						return err
 					}
 					if err := requireSameUsage(plans, second); err != nil {
@@ -128,7 +129,7 @@ var errUsedMeanwhile = errors.New("usage has come since the closing was planned"
 // requireSameUsage reads the usage of the closing periods again, through another connection. It returns
 // errUsedMeanwhile if the usage has changed. The caller holds the tenant's lock, so the usage cannot change
 // later.
-func requireSameUsage(plans []streamPlan, by batcher) error {
+func requireSameUsage(plans []streamPlan, by pg.Batcher) error {
 	for _, p := range plans {
 		var closing []metering.Range
 		for _, c := range p.Closings {
@@ -159,7 +160,7 @@ func sameUsage(a, b []billing.Usage) bool {
 func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, alerts *alertReader) (f Closing, err error) {
 	var epoch int64
 	if alerts != nil {
-		if epoch, err = raiseEpoch(ctx, tx, tenant); err != nil {
+		if epoch, err = pg.RaiseEpoch(ctx, tx, tenant); err != nil {
 			return f, err
 		}
 		if err := alerts.fire(); err != nil {
@@ -189,12 +190,12 @@ func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, pla
 func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn func(tx pgx.Tx) error) error {
 	conn, err := l.pool.Acquire(ctx)
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
-	held := l.pool.stopwatch()
+	held := l.pool.Stopwatch()
 	defer func() { _ = wait(ctx, held()) }()
 	defer conn.Release()
-	return holding(ctx, conn, tenantLock, []any{tenant}, func() error { return atOneInstantOn(ctx, conn, l.pool, repeatableRead, fn) })
+	return pg.WithLock(ctx, conn, pg.TenantLock, []any{tenant}, func() error { return pg.AtOneInstantOn(ctx, conn, l.pool, pg.RepeatableRead, fn) })
 }
 
 func (w *planWriter) close(c billing.Closing, epoch int64) error {
@@ -288,7 +289,7 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 
 // extend stores the customer's billing periods up to now.
 func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
-	return atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	return pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := l.regrouped(ctx, tx, tenant, customer, now)
 		if err != nil {
 			return err
@@ -366,10 +367,10 @@ func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after m
 		order by c.id
 		limit @limit`, pgx.NamedArgs{"tenant": tenant, "after": after, "now": metering.Instant(now), "limit": limit})
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	customers, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
-	return customers, coded(err)
+	return customers, pg.Coded(err)
 }
 
 // DueTenants returns the tenants that may have a period to close, or a closed one to report.
@@ -384,8 +385,8 @@ func (l Ledger) DueTenants(ctx context.Context, now time.Time) ([]metering.Tenan
 		    and (`+dueForClosing+` or `+behindClosing+` or `+unreportedClosing+`))
 		order by t.id`, pgx.NamedArgs{"now": metering.Instant(now)})
 	if err != nil {
-		return nil, fmt.Errorf("find tenants with due periods: %w", coded(err))
+		return nil, fmt.Errorf("find tenants with due periods: %w", pg.Coded(err))
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
-	return tenants, coded(err)
+	return tenants, pg.Coded(err)
 }

@@ -11,19 +11,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Conflicts are accepted events that were not counted, because their idempotency key
 // belongs to an event with other content.
-type Conflicts struct{ pool *pool }
+type Conflicts struct{ pool *pg.Pool }
 
 // maxConflicts bounds the stored conflicts of a tenant. Further conflicts are counted in EventCounts, and
 // their responses state that they are not stored.
 const maxConflicts = 10_000
 
 // List returns up to limit conflicts, newest first. If before is not zero, it starts after that ID.
-func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uuid.UUID, limit int) (page Page[metering.Event], err error) {
+func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uuid.UUID, limit int) (page pg.Page[metering.Event], err error) {
 	rows, err := c.pool.Query(ctx, `
 		select f.id, f.customer_id, c.external_id, f.event_type, f.ts, f.value, f.properties, f.idempotency_key, f.received_at
 		from event_conflicts f
@@ -33,14 +34,14 @@ func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uu
 		order by f.id desc
 		limit $4`, tenant, before == uuid.Nil, [16]byte(before), limit+1)
 	if err != nil {
-		return page, fmt.Errorf("list conflicts: %w", coded(err))
+		return page, fmt.Errorf("list conflicts: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (e metering.Event, err error) {
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (e metering.Event, err error) {
 		err = row.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.ReceivedAt)
 		return e, err
 	})
 	if err != nil {
-		return page, fmt.Errorf("list conflicts: %w", coded(err))
+		return page, fmt.Errorf("list conflicts: %w", pg.Coded(err))
 	}
 	return page, nil
 }
@@ -48,7 +49,7 @@ func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uu
 // Dismiss deletes a conflict that an operator has handled, or returns CodeNotFound. Sending the same event
 // again creates the conflict again.
 func (c Conflicts) Dismiss(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id uuid.UUID, reason string) error {
-	err := inTx(ctx, c.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, c.pool, func(tx pgx.Tx) error {
 		var customer metering.CustomerID
 		var received time.Time
 		err := tx.QueryRow(ctx, `
@@ -64,14 +65,14 @@ func (c Conflicts) Dismiss(ctx context.Context, tenant metering.TenantID, actor 
 		return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: actor, Action: "conflict.dismiss", Resource: id.String(), Reason: reason}, dismissed, nil)
 	})
 	if err != nil {
-		return fmt.Errorf("dismiss conflict: %w", coded(err))
+		return fmt.Errorf("dismiss conflict: %w", pg.Coded(err))
 	}
 	return nil
 }
 
 // Sweep deletes up to limit conflicts, of any tenant, that were received before the instant.
 func (c Conflicts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	return oldRows{table: "event_conflicts", key: "tenant_id, id", by: "received_at", noun: "conflicts"}.sweep(ctx, c.pool, before, limit)
+	return pg.OldRows{Table: "event_conflicts", Key: "tenant_id, id", By: "received_at", Noun: "conflicts"}.Sweep(ctx, c.pool, before, limit)
 }
 
 // conflict is the primary key of a row of event_conflicts.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -115,14 +116,14 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		group by 2, 3, 4, 5, 6
 		order by 5, 2`, args)
 	if err != nil {
-		return nil, fmt.Errorf("list reports: %w", coded(err))
+		return nil, fmt.Errorf("list reports: %w", pg.Coded(err))
 	}
 	counted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Counted, err error) {
 		err = row.Scan(&c.Meter, &c.Target, &c.Method, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Reports, &c.OldReports, &c.Outstanding)
 		return c, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list reports: %w", coded(err))
+		return nil, fmt.Errorf("list reports: %w", pg.Coded(err))
 	}
 	return counted, nil
 }
@@ -151,7 +152,7 @@ func (l Ledger) Saw(ctx context.Context, tenant metering.TenantID, reports []uui
 		  and p.watermark_configuration <> ''
 		  and $3 = 'rejected'`, tenant, reports, state, response)
 	if err != nil {
-		return fmt.Errorf("store the counted state of reports: %w", coded(err))
+		return fmt.Errorf("store the counted state of reports: %w", pg.Coded(err))
 	}
 	return nil
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Rotations replace credentials. Beginning a rotation is one transaction that creates the new credential
 // and sets the expiry of the old one.
-type Rotations struct{ pool beginner }
+type Rotations struct{ pool pg.Beginner }
 
 // Rotating is a request to rotate a credential of a tenant. Overlap is the time that the old credential
 // stays valid beside the new one.
@@ -35,7 +36,7 @@ func rotationFields(r *metering.Rotation) []any {
 	}
 }
 
-func readRotation(ctx context.Context, q querier, tenant metering.TenantID, id metering.RotationID, lock string) (r metering.Rotation, err error) {
+func readRotation(ctx context.Context, q pg.Querier, tenant metering.TenantID, id metering.RotationID, lock string) (r metering.Rotation, err error) {
 	err = q.QueryRow(ctx, `
 		select `+rotationColumns+`
 		from credential_rotations r
@@ -120,8 +121,8 @@ func (s Rotations) WebhookSecret(ctx context.Context, by Rotating, id metering.E
 func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.CredentialKind, old int64, succeed func(pgx.Tx, metering.Rotation) (int64, error)) (r metering.Rotation, err error) {
 	now := metering.Instant(by.Now)
 	r = metering.Rotation{TenantID: by.Tenant, Kind: kind, OldID: old, CreatedAt: now, Until: now.Add(by.Overlap)}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, by.Tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, by.Tenant); err != nil {
 			return err
 		}
 		if err := lockLive(ctx, tx, &r); err != nil {
@@ -262,7 +263,7 @@ func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id meteri
 
 // change locks the credential and runs fn on its rotation, unless the rotation has ended.
 func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id metering.RotationID, fn func(pgx.Tx, *metering.Rotation) error) (r metering.Rotation, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if r, err = readRotation(ctx, tx, tenant, id, ""); err != nil {
 			return err
 		}
@@ -283,7 +284,7 @@ func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id mete
 // Watch returns a rotation to the run that watches it. No other run starts until the rotation's end must be
 // recorded, or until another transaction changes the rotation.
 func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id metering.RotationID) (r metering.Rotation, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil {
 			return err
 		}
@@ -324,11 +325,11 @@ func (s Rotations) Unwatched(ctx context.Context, now time.Time) ([]UnwatchedRot
 		  and r.id = due.id
 		returning r.tenant_id, r.id`, now, now.Add(deliveryLease))
 	if err != nil {
-		return nil, fmt.Errorf("find unwatched rotations: %w", coded(err))
+		return nil, fmt.Errorf("find unwatched rotations: %w", pg.Coded(err))
 	}
 	unwatched, err := pgx.CollectRows(rows, pgx.RowToStructByPos[UnwatchedRotation])
 	if err != nil {
-		return nil, fmt.Errorf("find unwatched rotations: %w", coded(err))
+		return nil, fmt.Errorf("find unwatched rotations: %w", pg.Coded(err))
 	}
 	return unwatched, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -28,7 +29,7 @@ type customerFacts struct {
 
 // newFactReaders returns readers of the customers' first billing schedules, ordered by customer ID. They
 // have read the customers and their states at the provider.
-func newFactReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (readers []*factReader, err error) {
+func newFactReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (readers []*factReader, err error) {
 	rows, err := q.Query(ctx, selectCustomerFacts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ const earliestUsage = `(c.created_at - t.grace - interval '32 days')`
 // addEarlyEvents reads the early events of the customers without a decided first period, by month in the
 // tenant's zone. All customers belong to one tenant. Go computes the months, because PostgreSQL may know
 // other zones, or other rules of a zone.
-func addEarlyEvents(ctx context.Context, q querier, tenant metering.TenantID, all []*customerFacts) error {
+func addEarlyEvents(ctx context.Context, q pg.Querier, tenant metering.TenantID, all []*customerFacts) error {
 	undecided := make(map[metering.CustomerID]*customerFacts)
 	var created []time.Time
 	for _, f := range all {

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Customers reads and creates customers.
-type Customers struct{ pool beginner }
+type Customers struct{ pool pg.Beginner }
 
 var customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + archivedAt("c") + `, coalesce(c.erased_at, timestamptz '0001-01-01')`
 
@@ -31,7 +31,7 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 	if err := c.Validate(); err != nil {
 		return metering.Customer{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata, created_at)
 			values ($1, $2, $3, $4, $5, $6)
@@ -56,11 +56,10 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 var errLinkedTwice = metering.Errorf(metering.CodeConflict, "body.billing_provider_id is already assigned to another customer; each customer needs its own")
 
 func customerConflict(err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != stateUniqueViolation {
+	switch pg.ViolatedUnique(err) {
+	case "":
 		return err
-	}
-	if pg.ConstraintName == "customers_billing_provider_id" {
+	case "customers_billing_provider_id":
 		return errLinkedTwice
 	}
 	return metering.Errorf(metering.CodeConflict, "a customer with this external_id exists already").Because(err)
@@ -92,7 +91,7 @@ func (s Customers) Upsert(
 	if len(change.Metadata) > 0 {
 		metadata = new(string(change.Metadata))
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := lockCustomer(ctx, tx, tenant, externalID)
 		if err != nil {
 			return err
@@ -182,10 +181,10 @@ func withMetadata(c metering.Customer) metering.Customer {
 func (s Customers) Get(ctx context.Context, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
 	err = s.pool.QueryRow(ctx, `select `+customerColumns+` from customers c where c.tenant_id = $1 and c.external_id = $2`,
 		tenant, externalID).Scan(customerFields(&c)...)
-	if coded := coded(err); metering.CodeOf(coded) == metering.CodeNotFound {
+	if coded := pg.Coded(err); metering.CodeOf(coded) == metering.CodeNotFound {
 		return c, errNoCustomer.Because(err)
 	}
-	return c, coded(err)
+	return c, pg.Coded(err)
 }
 
 // GetByID returns the customer with that ID, or CodeNotFound.
@@ -194,13 +193,13 @@ func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id met
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, metering.Errorf(metering.CodeNotFound, "there is no customer with this id").Because(err)
 	}
-	return c, coded(err)
+	return c, pg.Coded(err)
 }
 
 // List returns up to limit customers with an ID above after, in order of creation. archived includes
 // archived customers. search matches a part of the name or the external_id in either case, or the whole ID
 // or billing_provider_id; "" matches every customer.
-func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) (page Page[metering.Customer], err error) {
+func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) (page pg.Page[metering.Customer], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+customerColumns+` from customers c
 		where c.tenant_id = $1 and c.id > $2 and ($4 or c.archived_at is null) and ($5 = ''
@@ -209,21 +208,21 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 		order by c.id
 		limit $3`, tenant, after, limit+1, archived, search, customerNamed(search))
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (c metering.Customer, err error) {
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (c metering.Customer, err error) {
 		return c, row.Scan(customerFields(&c)...)
 	})
-	return page, coded(err)
+	return page, pg.Coded(err)
 }
 
 // IDs returns up to limit customers with an ID above after, in order of creation.
 func (s Customers) IDs(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.CustomerID, error) {
 	ids, err := customerIDs[metering.CustomerID](ctx, s.pool, tenant, after, limit)
-	return ids, coded(err)
+	return ids, pg.Coded(err)
 }
 
-func customerIDs[ID ~int64](ctx context.Context, q querier, tenant metering.TenantID, after metering.CustomerID, limit int) ([]ID, error) {
+func customerIDs[ID ~int64](ctx context.Context, q pg.Querier, tenant metering.TenantID, after metering.CustomerID, limit int) ([]ID, error) {
 	rows, err := q.Query(ctx, `
 		select id
 		from customers
@@ -268,7 +267,7 @@ func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardO
 		order by external_id collate "C"
 		on conflict do nothing`, tenant, missing, since)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	return found, s.find(ctx, tenant, missing, found)
 }
@@ -276,7 +275,7 @@ func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardO
 func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalIDs []string, into map[string]knownCustomer) error {
 	rows, err := s.pool.Query(ctx, `select external_id, id, created_at from customers where tenant_id = $1 and external_id = any($2)`, tenant, externalIDs)
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	var externalID string
 	var c knownCustomer
@@ -284,7 +283,7 @@ func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalI
 		into[externalID] = c
 		return nil
 	})
-	return coded(err)
+	return pg.Coded(err)
 }
 
 func auditedCustomer(c metering.Customer) audit.Fields {

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 )
 
 // DB is a pool of connections, and one store per noun that uses it.
 type DB struct {
-	pool *pool
+	pool *pg.Pool
 
 	Tenants         Tenants
 	APIKeys         APIKeys
@@ -74,29 +75,29 @@ func Open(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, 
 // OpenWarm is Open, and keeps the connections that tenants share open all the time. Opening a connection
 // costs more than most statements, and would delay all requests of a burst.
 func OpenWarm(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
-	return open(ctx, url, secret, read, keepWarm)
+	return open(ctx, url, secret, read, pg.KeepWarm)
 }
 
 // OpenForIngest is OpenWarm for a Writer and a Folder. Their statements look up many rows by full key.
 // PostgreSQL plans these statements while tables are small, and keeps a plan that would build a bitmap of
 // pages per key. Bitmap scans are therefore off.
 func OpenForIngest(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
-	return open(ctx, url, secret, read, keepWarm, avoidBitmapScans)
+	return open(ctx, url, secret, read, pg.KeepWarm, pg.AvoidBitmapScans)
 }
 
 // OpenSmall is OpenWarm with exactly most connections, even if the URL sets another number, for lookups by
 // key. Each statement is planned once for all arguments, and with an index even while its table is small,
 // because planning took twice as long as the lookup.
 func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB, error) {
-	return open(ctx, url, secret, nil, planOncePerStatement(most))
+	return open(ctx, url, secret, nil, pg.PlanOncePerStatement(most))
 }
 
-func open(ctx context.Context, url string, secret []byte, read ReadPrice, tunings ...tuning) (*DB, error) {
+func open(ctx context.Context, url string, secret []byte, read ReadPrice, tunings ...pg.Tuning) (*DB, error) {
 	key, err := audit.NewKey(secret)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := openPool(ctx, url, key, tunings...)
+	pool, err := pg.Open(ctx, url, key, tunings...)
 	if err != nil {
 		return nil, err
 	}
@@ -151,16 +152,16 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 // Migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants privileges to
 // the roles. It is idempotent, and concurrent calls wait for each other. It returns OtherSchemaError, and changes
 // nothing, if other migrations than this binary's were applied.
-func (d *DB) Migrate(ctx context.Context, roles Roles) error { return d.pool.migrate(ctx, roles) }
+func (d *DB) Migrate(ctx context.Context, roles pg.Roles) error { return d.pool.Migrate(ctx, roles) }
 
 // Migrated reports whether every migration of this binary was applied, with the same content.
-func (d *DB) Migrated(ctx context.Context) (bool, error) { return d.pool.migrated(ctx) }
+func (d *DB) Migrated(ctx context.Context) (bool, error) { return d.pool.Migrated(ctx) }
 
 // Health probes the database with a small write. err is the reason if it is not healthy.
-func (d *DB) Health(ctx context.Context) (h Health, err error) { return d.pool.health(ctx) }
+func (d *DB) Health(ctx context.Context) (h pg.Health, err error) { return d.pool.Health(ctx) }
 
 // ReadClock returns the database's time.
-func (d *DB) ReadClock(ctx context.Context) (now time.Time, err error) { return d.pool.readClock(ctx) }
+func (d *DB) ReadClock(ctx context.Context) (now time.Time, err error) { return d.pool.ReadClock(ctx) }
 
 // Close waits until the connections in use are released, and closes the pool.
 func (d *DB) Close() { d.pool.Close() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -24,7 +25,7 @@ type Verdict struct {
 // nothing. It returns CodeNotFound if there is no such reconciliation, and CodeConflict if there is nothing
 // to decide.
 func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, key ReconciliationKey, v Verdict, now time.Time) (r Reconciled, err error) {
-	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurnOf(ctx, tx, "billing_periods", tenant, int64(key.Period)); err != nil {
 			return err
 		}

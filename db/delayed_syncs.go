@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -57,18 +58,18 @@ func (s Syncs) Delayed(ctx context.Context, now time.Time) ([]DelayedSync, error
 		order by requested_at
 		limit @limit`, pgx.NamedArgs{"delayed": now.Add(-SyncDelayedAfter), "limit": delaysListed})
 	if err != nil {
-		return nil, fmt.Errorf("list delayed syncs: %w", coded(err))
+		return nil, fmt.Errorf("list delayed syncs: %w", pg.Coded(err))
 	}
 	delayed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[DelayedSync])
 	if err != nil {
-		return nil, fmt.Errorf("list delayed syncs: %w", coded(err))
+		return nil, fmt.Errorf("list delayed syncs: %w", pg.Coded(err))
 	}
 	return delayed, nil
 }
 
 // ReportDelay publishes that a sync is delayed, at most once per sync.
 func (s Syncs) ReportDelay(ctx context.Context, d DelayedSync, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			update billing_syncs
 			set delay_reported_at = $3

@@ -12,12 +12,13 @@ import (
 
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Deliveries sends the messages of the outbox to endpoints. Each message is sent at least once, always with
 // the same ID and the same bytes.
-type Deliveries struct{ pool beginner }
+type Deliveries struct{ pool pg.Beginner }
 
 // deliveryLease is the time that a run has to deliver before another run starts.
 const deliveryLease = time.Minute
@@ -46,11 +47,11 @@ func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint
 		      and d.due_at <= $1)
 		returning tenant_id, id`, now, now.Add(deliveryLease))
 	if err != nil {
-		return nil, fmt.Errorf("find wanted webhooks: %w", coded(err))
+		return nil, fmt.Errorf("find wanted webhooks: %w", pg.Coded(err))
 	}
 	wanted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[WantedEndpoint])
 	if err != nil {
-		return nil, fmt.Errorf("find wanted webhooks: %w", coded(err))
+		return nil, fmt.Errorf("find wanted webhooks: %w", pg.Coded(err))
 	}
 	return wanted, nil
 }
@@ -67,7 +68,7 @@ type ClaimedDelivery struct {
 // endpoint backs off or is disabled. It returns CodeRateLimited if the budget of the tenant or of the
 // endpoint's host is used up; the message stays due.
 func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time, lease time.Duration) (c *ClaimedDelivery, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		c = new(ClaimedDelivery)
 		var host string
 		var at time.Time // by the database's clock, which all workers share
@@ -120,9 +121,9 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 // retryAfter has passed. The endpoint backs off meanwhile. It is disabled if it has failed for longer than
 // metering.FailingAtMost, or answers 410 Gone.
 func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if attempt.Problem != "" { // concurrent disabling of two of a tenant's endpoints would deadlock
-			if err := oneAtATime(ctx, tx, c.Endpoint.TenantID); err != nil {
+			if err := pg.LockAccess(ctx, tx, c.Endpoint.TenantID); err != nil {
 				return err
 			}
 		}
@@ -249,7 +250,7 @@ type Waiting struct {
 // Waiting returns the instant at which the calling run has the next delivery to send. Another run may start
 // for deliveries that become due earlier.
 func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (w Waiting, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
 		if err != nil || e.DisabledAt != nil {
 			w.Disabled = e.DisabledBecause
@@ -360,7 +361,7 @@ var errNoDelivery = metering.Errorf(metering.CodeNotFound, "there is no such del
 
 // enabled locks the endpoint and runs fn. It returns CodeConflict if the endpoint is disabled.
 func (s Deliveries) enabled(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, fn func(tx pgx.Tx) error) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
 		if err != nil {
 			return err
@@ -385,18 +386,18 @@ func scanDelivery(row pgx.CollectableRow) (d metering.Delivery, err error) {
 
 // List returns up to limit deliveries to the endpoint, newest first. If before is not zero, it starts with
 // the messages before it. status "" matches every delivery.
-func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, status metering.DeliveryStatus, before uuid.UUID, limit int) (page Page[metering.Delivery], err error) {
+func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, status metering.DeliveryStatus, before uuid.UUID, limit int) (page pg.Page[metering.Delivery], err error) {
 	rows, err := s.pool.Query(ctx, selectDeliveries+`
 		  and (@status = '' or d.status = @status)
 		  and (@before::uuid = '00000000-0000-0000-0000-000000000000' or d.message_id < @before)
 		order by d.message_id desc
 		limit @limit`, pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "status": status, "before": before, "limit": limit + 1})
 	if err != nil {
-		return page, fmt.Errorf("list deliveries: %w", coded(err))
+		return page, fmt.Errorf("list deliveries: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, scanDelivery)
+	page, err = pg.ReadPage(ctx, rows, limit, scanDelivery)
 	if err != nil {
-		return page, fmt.Errorf("list deliveries: %w", coded(err))
+		return page, fmt.Errorf("list deliveries: %w", pg.Coded(err))
 	}
 	return page, nil
 }
@@ -406,14 +407,14 @@ func (s Deliveries) Get(ctx context.Context, tenant metering.TenantID, endpoint 
 	rows, err := s.pool.Query(ctx, selectDeliveries+`and d.message_id = @message`,
 		pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "message": message})
 	if err != nil {
-		return d, nil, fmt.Errorf("read delivery: %w", coded(err))
+		return d, nil, fmt.Errorf("read delivery: %w", pg.Coded(err))
 	}
 	d, err = pgx.CollectExactlyOneRow(rows, scanDelivery)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return d, nil, errNoDelivery
 	}
 	if err != nil {
-		return d, nil, fmt.Errorf("read delivery: %w", coded(err))
+		return d, nil, fmt.Errorf("read delivery: %w", pg.Coded(err))
 	}
 	rows, err = s.pool.Query(ctx, `
 		select at, took, status, problem
@@ -423,11 +424,11 @@ func (s Deliveries) Get(ctx context.Context, tenant metering.TenantID, endpoint 
 		  and message_id = $3
 		order by id`, tenant, endpoint, message)
 	if err != nil {
-		return d, nil, fmt.Errorf("read attempts: %w", coded(err))
+		return d, nil, fmt.Errorf("read attempts: %w", pg.Coded(err))
 	}
 	attempts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Attempt])
 	if err != nil {
-		return d, nil, fmt.Errorf("read attempts: %w", coded(err))
+		return d, nil, fmt.Errorf("read attempts: %w", pg.Coded(err))
 	}
 	return d, attempts, nil
 }
@@ -441,10 +442,10 @@ func (s Deliveries) Sweep(ctx context.Context, before time.Time, limit int) (int
 		where o.tenant_id = old.tenant_id
 		  and o.id = old.id`, before, limit)
 	if err != nil {
-		return 0, fmt.Errorf("forget messages: %w", coded(err))
+		return 0, fmt.Errorf("forget messages: %w", pg.Coded(err))
 	}
 	if _, err := s.pool.Exec(ctx, `delete from webhook_budgets where spent < $1`, before); err != nil {
-		return 0, fmt.Errorf("forget budgets: %w", coded(err))
+		return 0, fmt.Errorf("forget budgets: %w", pg.Coded(err))
 	}
 	return int(tag.RowsAffected()), nil
 }

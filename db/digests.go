@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -38,15 +39,15 @@ func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err
 	}
 	rows, err := m.pool.Query(ctx, `select distinct tenant_id, period_id from billing_period_totals where digest is null order by 1, 2 limit $1`, limit)
 	if err != nil {
-		return 0, fmt.Errorf("find periods without digests: %w", coded(err))
+		return 0, fmt.Errorf("find periods without digests: %w", pg.Coded(err))
 	}
 	periods, err := pgx.CollectRows(rows, pgx.RowToStructByPos[period])
 	if err != nil {
-		return 0, fmt.Errorf("find periods without digests: %w", coded(err))
+		return 0, fmt.Errorf("find periods without digests: %w", pg.Coded(err))
 	}
 	for _, p := range periods {
 		if err := m.digest(ctx, p.Tenant, p.ID); err != nil {
-			return made, fmt.Errorf("digest %s: %w", p.ID, coded(err))
+			return made, fmt.Errorf("digest %s: %w", p.ID, pg.Coded(err))
 		}
 		made++
 	}
@@ -54,8 +55,8 @@ func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err
 }
 
 func (m Maintenance) digest(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) error {
-	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
-		if err := allowLongStatements(ctx, tx); err != nil {
+	return pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
+		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		var several bool
@@ -122,7 +123,7 @@ func (l Ledger) Digests(ctx context.Context, tenant metering.TenantID, period me
 		  and period_id = $2
 		  and digest is not null`, tenant, period)
 	if err != nil {
-		return nil, fmt.Errorf("read digests: %w", coded(err))
+		return nil, fmt.Errorf("read digests: %w", pg.Coded(err))
 	}
 	digests := make(map[metering.MeterID]Digest)
 	var meter metering.MeterID
@@ -132,7 +133,7 @@ func (l Ledger) Digests(ctx context.Context, tenant metering.TenantID, period me
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read digests: %w", coded(err))
+		return nil, fmt.Errorf("read digests: %w", pg.Coded(err))
 	}
 	return digests, nil
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Discrepancies are the differences between rollups and events, by UTC day.
-type Discrepancies struct{ pool *pool }
+type Discrepancies struct{ pool *pg.Pool }
 
 // Discrepancy is the usage of a meter on a UTC day, of a customer or of the whole tenant, for which two
 // counts differ.
@@ -44,7 +45,7 @@ func (d Discrepancy) Key() DiscrepancyKey { return DiscrepancyKey{d.Day, d.Custo
 
 // List returns up to limit discrepancies, newest first. It starts after the given key, or at the newest if
 // after is nil.
-func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after *DiscrepancyKey, limit int) (page Page[Discrepancy], err error) {
+func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after *DiscrepancyKey, limit int) (page pg.Page[Discrepancy], err error) {
 	var last DiscrepancyKey
 	if after != nil {
 		last = *after
@@ -61,18 +62,18 @@ func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after
 		limit @limit`,
 		pgx.NamedArgs{"tenant": tenant, "first": after == nil, "day": last.Day, "customer": last.Customer, "meter": last.Meter, "limit": limit + 1})
 	if err != nil {
-		return page, fmt.Errorf("list discrepancies: %w", coded(err))
+		return page, fmt.Errorf("list discrepancies: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, pgx.RowToStructByPos[Discrepancy])
-	return page, coded(err)
+	page, err = pg.ReadPage(ctx, rows, limit, pgx.RowToStructByPos[Discrepancy])
+	return page, pg.Coded(err)
 }
 
 // Audit compares a finished day's rollups with the independent daily count. If they differ, it counts the
 // events of the day in the same snapshot, and stores the remaining differences. It returns their number. It
 // skips days of which the events are no longer kept, and archived meters.
 func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
-	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := allowLongStatements(ctx, tx); err != nil {
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		edge, err := keptFrom(ctx, tx)

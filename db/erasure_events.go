@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -24,10 +25,10 @@ type EventsAfter struct {
 // Events erases up to limit of the customer's events after a position, and returns the new position. Groups
 // must have replaced the customer's groups before.
 func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		// The lock prevents that a definition is published between its lookup here and the update of the
 		// events.
-		if err := lockTenantShared(ctx, tx, tenant); err != nil {
+		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := decompressOwn(ctx, tx); err != nil {
@@ -68,7 +69,7 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 
 // selectingDefinitions returns the definitions in use of meters with filters or a value property, by event
 // type.
-func selectingDefinitions(ctx context.Context, q querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
+func selectingDefinitions(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
 	rows, err := q.Query(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
 	if err != nil {
 		return nil, err

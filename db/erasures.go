@@ -13,13 +13,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Erasures removes the personal data of a customer from the whole database, and leaves every number
 // unchanged. Each step may be repeated.
 type Erasures struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice
 }
 
@@ -181,10 +182,10 @@ func (s Erasures) Unfinished(ctx context.Context, before time.Time) ([]ErasingCu
 		  and erasure_done_at is null
 		order by erased_at`, before)
 	if err != nil {
-		return nil, fmt.Errorf("list erasures: %w", coded(err))
+		return nil, fmt.Errorf("list erasures: %w", pg.Coded(err))
 	}
 	erasing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ErasingCustomer])
-	return erasing, coded(err)
+	return erasing, pg.Coded(err)
 }
 
 // groupUsed is a group that a customer has used, of a meter version with group_by.
@@ -196,7 +197,7 @@ type groupUsed struct {
 	Shared  bool // another customer has used it too
 }
 
-func groupsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) ([]groupUsed, error) {
+func groupsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) ([]groupUsed, error) {
 	rows, err := q.Query(ctx, `
 		select g.meter_version_id, g.group_id, g.group_key, v.group_by, `+groupUsedByOthers+`
 		from usage_groups g
@@ -250,15 +251,15 @@ func valuesOf(key json.RawMessage) (values map[string]json.RawMessage, err error
 // while a meter of the tenant is backfilling. Until Finish, backfills of the tenant wait, because they
 // would count events both before and after their erasure.
 func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := allowLongStatements(ctx, tx); err != nil {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		unused, err := findUnusedGroups(ctx, tx, tenant, customer) // before ingest has to wait
 		if err != nil {
 			return err
 		}
-		if err := lockTenant(ctx, tx, tenant); err != nil {
+		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, `
@@ -382,8 +383,8 @@ func (s Erasures) erasedKey(tenant metering.TenantID, key json.RawMessage, stay 
 // Messages erases the customer's name from reports, messages and stored responses. It also removes the
 // customer's conflicts, quotas and reservations, and the references to its uncounted events.
 func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := allowLongStatements(ctx, tx); err != nil {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "id": customer.String(), "name": metering.ErasedName(customer)}
@@ -450,7 +451,7 @@ func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.T
 
 // Finish records that no personal data of the customer is left.
 func (s Erasures) Finish(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			update customers
 			set erasure_done_at = $3

@@ -9,12 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // EventCounts are the outcomes of ingest requests by hour. They are written separately from ingest, so a
 // killed process loses its unwritten counts. They inform operators; no invoice depends on them.
-type EventCounts struct{ pool *pool }
+type EventCounts struct{ pool *pg.Pool }
 
 // Outcomes of an event that is not rejected. The outcome of a rejected event is its rejection code.
 const (
@@ -50,15 +51,15 @@ func (c EventCounts) Within(ctx context.Context, tenant metering.TenantID, r met
 		where tenant_id = $1 and hour >= $2 and hour < $3
 		order by hour, outcome`, tenant, r.Start, r.End)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	counts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[EventCount])
-	return counts, coded(err)
+	return counts, pg.Coded(err)
 }
 
 // Sweep deletes up to limit counts of hours before the instant, of any tenant.
 func (c EventCounts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	return oldRows{table: "event_counts", key: "tenant_id, hour, outcome", by: "hour", noun: "counts of events"}.sweep(ctx, c.pool, before, limit)
+	return pg.OldRows{Table: "event_counts", Key: "tenant_id, hour, outcome", By: "hour", Noun: "counts of events"}.Sweep(ctx, c.pool, before, limit)
 }
 
 // add adds counts to the stored ones. It locks rows in the order of their keys, so that two processes do
@@ -76,7 +77,7 @@ func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) 
 		order by tenant_id, hour, outcome collate "C"
 		on conflict (tenant_id, hour, outcome) do update set events = c.events + excluded.events`, tenants, hours, outcomes, events)
 	if err != nil {
-		return fmt.Errorf("count events: %w", coded(err))
+		return fmt.Errorf("count events: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -85,7 +86,7 @@ func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) 
 // EventCounts every few seconds.
 type EventCounter struct {
 	counts  EventCounts
-	flusher *repeater
+	flusher *pg.Repeater
 
 	mu      sync.Mutex
 	counted map[countedOutcome]int64
@@ -101,7 +102,7 @@ type countedOutcome struct {
 // fails; the counts are kept and written the next time.
 func NewEventCounter(store *DB, failed func(error)) *EventCounter {
 	c := &EventCounter{counts: store.EventCounts, counted: make(map[countedOutcome]int64)}
-	c.flusher = startFlusher(c.Write, failed)
+	c.flusher = pg.StartFlusher(c.Write, failed)
 	return c
 }
 
@@ -136,4 +137,4 @@ func (c *EventCounter) Write(ctx context.Context) error {
 }
 
 // Close writes the remaining counts and stops the writer.
-func (c *EventCounter) Close() { c.flusher.close() }
+func (c *EventCounter) Close() { c.flusher.Close() }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -64,7 +65,7 @@ func (s Events) KeptFrom(ctx context.Context) (time.Time, error) { return keptFr
 // page. It returns CodeInvalid if the range begins before the events that are kept.
 func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilter, before *EventCursor, limit int, by Search) (EventPage, error) {
 	began := by.Now()
-	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime), room: *roomOf(ctx)}
+	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime), room: *pg.RoomOf(ctx)}
 	for w := f.firstWindow(before, began); ; w = f.nextWindow(w) {
 		err := search.read(ctx, w)
 		for tooMuch(ctx, err) && search.page.SearchedUntil.IsZero() && w.width > leastWindow {
@@ -75,7 +76,7 @@ func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilte
 			break // the next page begins at the start of the previous window
 		}
 		if err != nil {
-			return EventPage{}, coded(err)
+			return EventPage{}, pg.Coded(err)
 		}
 		if search.ended || by.Now().Sub(began) >= by.Budget {
 			break
@@ -86,7 +87,7 @@ func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilte
 
 // tooMuch reports whether a window held more events than could be read in its time limit.
 func tooMuch(ctx context.Context, err error) bool {
-	return sqlState(err) == stateQueryCanceled && ctx.Err() == nil
+	return pg.SQLState(err) == pg.StateQueryCanceled && ctx.Err() == nil
 }
 
 // eventWindow is a part of a range: from an instant up to a cursor, exclusive.
@@ -142,13 +143,13 @@ func (f EventFilter) since(w eventWindow, from time.Time) eventWindow {
 
 // eventSearch is a search that fills one page.
 type eventSearch struct {
-	pool   *pool
+	pool   *pg.Pool
 	tenant metering.TenantID
 	filter EventFilter
 	limit  int
 	most   time.Duration // time limit of one window
 	page   EventPage
-	room   pageRoom
+	room   pg.PageRoom
 	ended  bool // the page is full, or the range is exhausted
 }
 
@@ -165,7 +166,7 @@ func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 	batch.Queue(`select set_config('statement_timeout', $1, true)`, strconv.FormatInt(s.most.Milliseconds(), 10))
 	batch.Queue(selectEvents(s.filter), s.filter.arguments(s.tenant, w, most+1)).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			if more = len(found) == most || !room.fits(bytesOf(rows)); more {
+			if more = len(found) == most || !room.Fits(pg.BytesOf(rows)); more {
 				return nil
 			}
 			e, err := scanListed(rows)

@@ -8,11 +8,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Events reads raw events; Writer stores them.
-type Events struct{ pool *pool }
+type Events struct{ pool *pg.Pool }
 
 // EventCursor is the position of the last event of a page.
 type EventCursor struct {
@@ -74,21 +75,21 @@ func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer met
 		join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
 		order by e.`+strings.ReplaceAll(order, ", ", ", e."), args)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	defer rows.Close()
 	var events []metering.Event
-	for bytes := 0; bytes < pageBytes && rows.Next(); {
+	for bytes := 0; bytes < pg.PageBytes && rows.Next(); {
 		var e metering.Event
 		err := rows.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey)
 		if err != nil {
-			return nil, coded(err)
+			return nil, pg.Coded(err)
 		}
 		e.At = e.At.UTC()
 		events, bytes = append(events, e), bytes+len(e.Properties)+len(e.IdempotencyKey)+len(e.EventType)
 	}
 	if rows.Close(); rows.Err() != nil {
-		return nil, coded(rows.Err())
+		return nil, pg.Coded(rows.Err())
 	}
 	return events, requireKept(ctx, s.pool, r, "query.start")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -195,5 +196,5 @@ func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []custom
 
 // SweepExceeded deletes up to limit rows, of any tenant, of quota windows that ended before the instant.
 func (s Quotas) SweepExceeded(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	return oldRows{table: "exceeded_quotas", key: "tenant_id, quota_id, customer_id, window_start", by: "window_end", noun: "exceeded quotas"}.sweep(ctx, s.pool, before, limit)
+	return pg.OldRows{Table: "exceeded_quotas", Key: "tenant_id, quota_id, customer_id, window_start", By: "window_end", Noun: "exceeded quotas"}.Sweep(ctx, s.pool, before, limit)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -23,7 +24,7 @@ type expiringCredential struct {
 // limit of each kind. A credential is not reported if it was created within the notice, is
 // revoked or is being replaced.
 func (m Maintenance) ReportExpiring(ctx context.Context, now time.Time, limit int) (reported int, err error) {
-	err = inTx(ctx, m.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
 		for kind, stored := range map[metering.CredentialKind]struct{ table, prefix string }{
 			metering.APIKeyCredential:     {"api_keys", "key_"},
 			metering.HMACSecretCredential: {"hmac_secrets", "sec_"},

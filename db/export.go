@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -23,13 +24,13 @@ func (s Events) Boundary(ctx context.Context, tenant metering.TenantID, customer
 		order by `+order+`
 		offset @limit limit 2`, after.arguments(tenant, customer, r, limit-1))
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	ends, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c EventCursor, err error) {
 		return c, row.Scan(&c.At, (*[16]byte)(&c.ID), &c.Customer)
 	})
 	if err != nil || len(ends) < 2 {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	return &ends[0], nil
 }

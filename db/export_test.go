@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,7 +26,7 @@ func (w *Writer) Queued(tenant metering.TenantID) int {
 
 // HoldLocksFor makes every lock of a tenant seem to have been held for that long.
 func (d *DB) HoldLocksFor(elapsed time.Duration) {
-	d.pool.stopwatch = func() func() time.Duration { return func() time.Duration { return elapsed } }
+	d.pool.Stopwatch = func() func() time.Duration { return func() time.Duration { return elapsed } }
 }
 
 // HoldAtMost makes transactions write the rollups that they hold as soon as these have that many bytes.
@@ -33,7 +34,7 @@ func (d *DB) HoldAtMost(bytes int) { d.Backfills.memory.most = bytes }
 
 // StatementsOfAPlan returns the number of SQL statements that read the facts of a plan, and the facts.
 func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {
-	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
 		read, err := readStreams(ctx, counted, store.Ledger.read, tenant, customer, now)
 		if err == nil {
@@ -47,7 +48,7 @@ func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID,
 // StatementsOfAStatement returns the number of SQL statements that read a period's statement, and the
 // statement.
 func StatementsOfAStatement(ctx context.Context, store *DB, tenant metering.TenantID, period metering.PeriodID, now time.Time) (n int, s PeriodStatement, err error) {
-	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
 		s, err = readStatement(ctx, counted, store.Ledger.read, tenant, period, ReportPage{Before: math.MaxInt64, Limit: 1000}, now)
 		n = counted.statements
@@ -58,7 +59,7 @@ func StatementsOfAStatement(ctx context.Context, store *DB, tenant metering.Tena
 
 // Alarm publishes a reconciliation as the plan that stores it does.
 func Alarm(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, r billing.Reconciliation, now time.Time) error {
-	return inTx(ctx, store.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, store.pool, func(tx pgx.Tx) error {
 		w := &planWriter{factReader: &factReader{ctx: ctx, q: tx, tenant: tenant, customer: customer}, tx: tx}
 		w.facts.Now = metering.Instant(now)
 		return w.alarm(r)
@@ -67,7 +68,7 @@ func Alarm(ctx context.Context, store *DB, tenant metering.TenantID, customer me
 
 // Publish publishes a message.
 func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, data outbox.MessageData, now time.Time) error {
-	return inTx(ctx, store.pool, func(tx pgx.Tx) error { return outbox.Publish(ctx, tx, tenant, customer, data, now) })
+	return pg.InTx(ctx, store.pool, func(tx pgx.Tx) error { return outbox.Publish(ctx, tx, tenant, customer, data, now) })
 }
 
 // BreakdownWithin reads a breakdown with other limits: the number of sums of raw events, and the time of
@@ -153,7 +154,7 @@ func EvaluateBatch(ctx context.Context, store *DB, tenant metering.TenantID, now
 
 // StatementsOfAnEvaluation returns the number of statements that evaluate customers.
 func StatementsOfAnEvaluation(ctx context.Context, store *DB, tenant metering.TenantID, customers []int64, now time.Time) (n int, err error) {
-	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, store.pool, func(tx pgx.Tx) error {
 		counted := &counting{Tx: tx}
 		err := store.Evaluations.evaluate(ctx, counted, tenant, customers, nil, now)
 		n = counted.statements

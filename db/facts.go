@@ -9,13 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // readStreams reads all billing facts of the customer's billing schedules, by number. The number of
 // statements per schedule does not depend on the number of meters, periods or windows. In a transaction
 // with one snapshot, the facts are of one instant. It returns CodeNotFound if the customer does not exist.
-func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
+func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	all, err := newStreamReaders(ctx, q, read, tenant, customer, now)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering
 // readPeriods reads only the facts that decide where the billing periods of customers begin and end. It
 // returns the billing schedules of each customer by number. The number of statements depends on the number
 // of schedules of a customer, not on the number of customers.
-func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
+func readPeriods(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
 	readers, err := newFactReaders(ctx, q, price, tenant, customers, now)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant meterin
 
 // addReported reads the reported quantities of the schedules with one number, if the end of a period
 // depends on them.
-func addReported(ctx context.Context, q querier, tenant metering.TenantID, stream int, all []*billing.Facts) error {
+func addReported(ctx context.Context, q pg.Querier, tenant metering.TenantID, stream int, all []*billing.Facts) error {
 	var customers []int64
 	byCustomer := make(map[int64]*billing.Facts)
 	args := pgx.NamedArgs{"tenant": tenant, "connection": 0, "stream": stream}
@@ -118,12 +119,12 @@ func addReported(ctx context.Context, q querier, tenant metering.TenantID, strea
 
 // readStored queues the read of a billing schedule's stored periods, oldest first.
 func readStored(batch *pgx.Batch, args pgx.NamedArgs, add func(storedPeriod) error) {
-	readEach(batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, add)
+	pg.QueueEach(batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, add)
 }
 
 // newStreamReaders returns the readers of a customer's billing schedules, by number. They have read the
 // customer and its state at the provider.
-func newStreamReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
+func newStreamReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	first, err := newFactReaders(ctx, q, price, tenant, []int64{int64(customer)}, now)
 	if err != nil {
 		return nil, err
@@ -145,12 +146,12 @@ func (r *factReader) args() pgx.NamedArgs {
 
 // readReported queues the read of the schedule's reported quantities.
 func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
-	read(batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
+	pg.QueueRows(batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
 }
 
 type factReader struct {
 	ctx       context.Context
-	q         batcher
+	q         pg.Batcher
 	readPrice ReadPrice
 	tenant    metering.TenantID
 	customer  metering.CustomerID
@@ -173,8 +174,8 @@ func (r *factReader) catalogAndLedger() error {
 	args := r.args()
 	f.Prices = make(map[metering.MeterID][]billing.Price)
 	var batch pgx.Batch
-	read(&batch, selectMeters+`order by m.id`, []any{r.tenant}, scanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
-	read(&batch, selectPrices+ofCatalog, []any{r.tenant}, scanPrice, func(p billing.Price) {
+	pg.QueueRows(&batch, selectMeters+`order by m.id`, []any{r.tenant}, scanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
+	pg.QueueRows(&batch, selectPrices+ofCatalog, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
 	readStored(&batch, args, func(p storedPeriod) error {
@@ -182,12 +183,12 @@ func (r *factReader) catalogAndLedger() error {
 		f.Stored = append(f.Stored, period)
 		return err
 	})
-	readEach(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
-	read(&batch, selectInvoiceLines, []any{args}, scanInvoiceLine, r.addInvoiceLine)
-	read(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
+	pg.QueueEach(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
+	pg.QueueRows(&batch, selectInvoiceLines, []any{args}, scanInvoiceLine, r.addInvoiceLine)
+	pg.QueueRows(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
 	r.readReported(&batch, args)
-	read(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
-	read(&batch, selectOpen, []any{args}, scanOpen, r.addOpen)
+	pg.QueueRows(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
+	pg.QueueRows(&batch, selectOpen, []any{args}, scanOpen, r.addOpen)
 	return r.q.SendBatch(r.ctx, &batch).Close()
 }
 
@@ -592,7 +593,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 }
 
 // readUsage is usageOver or usageByHour.
-type readUsage func(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error)
+type readUsage func(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error)
 
 // closedAggregation returns the aggregation of the meter when the period closed; "" if the period is open.
 func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) metering.Aggregation {

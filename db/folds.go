@@ -8,11 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Folds move added usage from usage_added to the rollups. They change no total.
-type Folds struct{ pool *pool }
+type Folds struct{ pool *pg.Pool }
 
 // Bounds on one fold: the rows of usage_added, and the tallies in them. Single events make many rows of few
 // tallies, and a statement costs more than a row.
@@ -48,7 +49,7 @@ const foldLock = `hashtextextended('fold usage', $1)`
 func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 	for {
 		all := true
-		err := inTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
+		err := pg.InTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
 			var free bool
 			if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(`+foldLock+`)`, tenant).Scan(&free); err != nil || !free {
 				return err
@@ -69,14 +70,14 @@ func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 func (f Folds) All(ctx context.Context) error {
 	rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
 	if err != nil {
-		return fmt.Errorf("list usage that is not folded: %w", coded(err))
+		return fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
 	if err != nil {
-		return fmt.Errorf("list usage that is not folded: %w", coded(err))
+		return fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
 	}
 	for _, tenant := range tenants {
-		err = errors.Join(err, f.Tenant(For(ctx, tenant), tenant))
+		err = errors.Join(err, f.Tenant(pg.For(ctx, tenant), tenant))
 	}
 	return err
 }
@@ -102,7 +103,7 @@ func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (all boo
 }
 
 // Folder folds the usage of all tenants every foldEvery.
-type Folder struct{ repeater *repeater }
+type Folder struct{ repeater *pg.Repeater }
 
 const (
 	foldEvery   = time.Second
@@ -112,8 +113,8 @@ const (
 // NewFolder starts a Folder of store. It calls failed with the error if a fold fails; the next fold tries
 // again.
 func NewFolder(store *DB, failed func(error)) *Folder {
-	return &Folder{startRepeater(foldEvery, func(r *repeater) {
-		if r.isClosing() {
+	return &Folder{pg.StartRepeater(foldEvery, func(r *pg.Repeater) {
+		if r.IsClosing() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), foldsWithin)
@@ -125,4 +126,4 @@ func NewFolder(store *DB, failed func(error)) *Folder {
 }
 
 // Close waits until a running fold has ended. The next fold, of any process, folds the rest.
-func (f *Folder) Close() { f.repeater.close() }
+func (f *Folder) Close() { f.repeater.Close() }

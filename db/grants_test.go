@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -72,7 +72,7 @@ func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
 		"nobody_at_all": "names a role that does not exist",
 		"odometer":      "must not name the tables' owner",
 	} {
-		err := store.Migrate(t.Context(), db.Roles{API: dbtest.Roles.API, Worker: role})
+		err := store.Migrate(t.Context(), pg.Roles{API: dbtest.Roles.API, Worker: role})
 		var refused *metering.Error
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, "WORKER_ROLE", refused.Fields[0].Location)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -29,7 +30,7 @@ const keysAtOnce = 1 << 20
 // register adds groups to the dictionary, and returns the groups that are in it afterwards. A meter version
 // has at most MaxGroupsPerMeter groups, and a key at most MaxGroupKeyBytes. Two concurrent calls may exceed
 // the first bound by the groups that one of them adds.
-func register(ctx context.Context, q querier, tenant metering.TenantID, versions map[metering.MeterVersionID]metering.MeterVersion, met groupsMet) (map[groupName]bool, error) {
+func register(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions map[metering.MeterVersionID]metering.MeterVersion, met groupsMet) (map[groupName]bool, error) {
 	registered := make(map[groupName]bool)
 	if len(met) == 0 {
 		return registered, nil
@@ -71,7 +72,7 @@ func register(ctx context.Context, q querier, tenant metering.TenantID, versions
 }
 
 // readRegistered adds to registered the groups that are in the dictionary.
-func readRegistered(ctx context.Context, q querier, tenant metering.TenantID, names []groupName, registered map[groupName]bool) error {
+func readRegistered(ctx context.Context, q pg.Querier, tenant metering.TenantID, names []groupName, registered map[groupName]bool) error {
 	versions, ids := make([]int64, len(names)), make([][16]byte, len(names))
 	for i, name := range names {
 		versions[i], ids[i] = int64(name.version), name.group
@@ -89,7 +90,7 @@ func readRegistered(ctx context.Context, q querier, tenant metering.TenantID, na
 }
 
 // readRooms returns the number of further groups that each meter version may have.
-func readRooms(ctx context.Context, q querier, tenant metering.TenantID, versions []int64) (map[metering.MeterVersionID]int, error) {
+func readRooms(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions []int64) (map[metering.MeterVersionID]int, error) {
 	rows, err := q.Query(ctx, `
 		select version, (
 		  select greatest($3 - count(*), 0)
@@ -122,7 +123,7 @@ func (n *newGroups) add(name groupName, key json.RawMessage) {
 }
 
 // write inserts the entries and empties n.
-func (n *newGroups) write(ctx context.Context, q querier, tenant metering.TenantID) error {
+func (n *newGroups) write(ctx context.Context, q pg.Querier, tenant metering.TenantID) error {
 	if len(n.ids) == 0 {
 		return nil
 	}
@@ -137,7 +138,7 @@ func (n *newGroups) write(ctx context.Context, q querier, tenant metering.Tenant
 }
 
 // registerOther adds OtherGroup, the common entry of groups beyond the bound, to the meter versions.
-func registerOther(ctx context.Context, q querier, tenant metering.TenantID, versions []int64) error {
+func registerOther(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions []int64) error {
 	_, err := q.Exec(ctx, `
 		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
 		select distinct $1::bigint, version, $3::uuid, $4::jsonb from unnest($2::bigint[]) as version order by 2

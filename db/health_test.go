@@ -17,6 +17,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -40,7 +41,7 @@ func newFaulty(t *testing.T, s *server) *faulty {
 }
 
 // requireHealth waits until the probe reports a state.
-func (f *faulty) requireHealth(want db.Health) {
+func (f *faulty) requireHealth(want pg.Health) {
 	f.Helper()
 	dbtest.Eventually(f, func() error {
 		got, err := f.store.Health(f.Context())
@@ -71,7 +72,7 @@ func (f *faulty) requireFault() {
 // end waits until the database is healthy, and requires that every answered event is stored once.
 func (f *faulty) end() {
 	f.Helper()
-	f.requireHealth(db.Healthy)
+	f.requireHealth(pg.Healthy)
 	f.await(500)
 	conn := f.connect()
 	f.stop(conn)
@@ -99,17 +100,17 @@ func TestDrillAReadOnlyServerIsUnavailableUntilItAcceptsWrites(t *testing.T) {
 	f := newFaulty(t, newServer(t))
 
 	f.exec(`alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
-	f.requireHealth(db.ReadOnly)
+	f.requireHealth(pg.ReadOnly)
 	f.requireFault()
 	f.exec(`set default_transaction_read_only = off`, `alter system reset default_transaction_read_only`, `select pg_reload_conf()`)
-	f.requireHealth(db.Healthy)
+	f.requireHealth(pg.Healthy)
 	f.await(500)
 
 	standby := filepath.Join(f.server.data, "standby.signal")
 	f.server.run("stop", f.server.data)
 	require.NoError(t, os.WriteFile(standby, nil, 0o644))
 	f.server.start()
-	f.requireHealth(db.ReadOnly)
+	f.requireHealth(pg.ReadOnly)
 	f.requireFault()
 	f.exec(`select pg_promote()`)
 	f.end()
@@ -127,7 +128,7 @@ func TestDrillAFullDiskIsUnavailableUntilItHasRoom(t *testing.T) {
 	_, err = io.Copy(file, zeros{})
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.NoError(t, file.Close())
-	f.requireHealth(db.Full)
+	f.requireHealth(pg.Full)
 	f.requireFault()
 	require.NoError(t, os.Remove(full))
 	f.end()

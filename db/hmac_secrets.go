@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // HMACSecrets stores the sealed secrets with which tenants' services sign requests.
-type HMACSecrets struct{ pool beginner }
+type HMACSecrets struct{ pool pg.Beginner }
 
 // Signers is a tenant with its secrets that are not revoked, and the two that were revoked last. A secret
 // may have expired: the caller, which has the time, decides that.
@@ -37,8 +38,8 @@ func rotatedHMACSecretFields(h *metering.HMACSecret) []any {
 // Create stores a sealed secret. The default of Signatures is SignaturesV1AndV2. It returns CodeConflict if
 // the tenant has the maximum number of live secrets at now.
 func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
 		created, err = addHMACSecret(ctx, tx, tenant, actor, secret, now)
@@ -47,16 +48,16 @@ func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor
 	return created, err
 }
 
-var hmacSecretEntries = entries{
-	count: `select count(*) from hmac_secrets where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
-	most:  metering.MaxHMACSecrets, noun: "valid HMAC secrets", fix: "revoke one first",
+var hmacSecretEntries = pg.Entries{
+	Count: `select count(*) from hmac_secrets where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
+	Most:  metering.MaxHMACSecrets, Noun: "valid HMAC secrets", Fix: "revoke one first",
 }
 
 func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
-	if err := requireRoom(ctx, tx, tenant, hmacSecretEntries.at(now)); err != nil {
+	if err := pg.RequireRoom(ctx, tx, tenant, hmacSecretEntries.At(now)); err != nil {
 		return created, err
 	}
 	err = tx.QueryRow(ctx, `
@@ -87,7 +88,7 @@ func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (
 		    order by r.revoked_at desc
 		    limit 2))`, tenants)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	found := make(map[metering.TenantID]Signers, len(tenants))
 	var h metering.HMACSecret
@@ -96,7 +97,7 @@ func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (
 		found[t.ID] = Signers{t, append(found[t.ID].Secrets, h)}
 		return nil
 	})
-	return found, coded(err)
+	return found, pg.Coded(err)
 }
 
 // Get returns a secret, still sealed, or CodeNotFound.
@@ -106,14 +107,14 @@ func (s HMACSecrets) Get(ctx context.Context, tenant metering.TenantID, id meter
 	if errors.Is(err, pgx.ErrNoRows) {
 		return h, errNoHMACSecret
 	}
-	return h, coded(err)
+	return h, pg.Coded(err)
 }
 
 var errNoHMACSecret = metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
 
 // List returns the tenant's secrets before the given one, still sealed, newest first; 0 starts at the
 // newest.
-func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before metering.HMACSecretID, limit int) (page Page[metering.HMACSecret], err error) {
+func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before metering.HMACSecretID, limit int) (page pg.Page[metering.HMACSecret], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+rotatedHMACSecretColumns+` from hmac_secrets h
 		where h.tenant_id = $1
@@ -121,18 +122,18 @@ func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before 
 		order by h.id desc
 		limit $3`, tenant, before, limit+1)
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (h metering.HMACSecret, err error) {
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (h metering.HMACSecret, err error) {
 		return h, row.Scan(rotatedHMACSecretFields(&h)...)
 	})
-	return page, coded(err)
+	return page, pg.Coded(err)
 }
 
 // Revoke invalidates a secret as soon as it returns, and ends the secret's rotation. Revoking again changes
 // nothing.
 func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeHMACSecret(ctx, tx, tenant, actor, id) })
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeHMACSecret(ctx, tx, tenant, actor, id) })
 }
 
 func revokeHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {

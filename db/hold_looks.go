@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -28,7 +29,7 @@ type NewHold struct {
 // Begin records the hold of a draft, once, and plans the report that holds it. It returns 0 if the tenant
 // has holds disabled, the hold is already recorded, or the draft cannot be held.
 func (s Holds) Begin(ctx context.Context, tenant metering.TenantID, h NewHold, now time.Time) (id metering.HoldID, err error) {
-	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		id = 0
 		if err := takeTurn(ctx, tx, tenant, h.Customer); err != nil {
 			return err
@@ -152,7 +153,7 @@ type HoldLook struct {
 // Look reads the stored state of a held invoice, and of the sync that was requested for it, if any.
 func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.HoldID, sync *uuid.UUID, now time.Time) (l HoldLook, err error) {
 	if l.Hold, err = getHold(ctx, s.pool, tenant, id); err != nil {
-		return l, fmt.Errorf("look at hold: %w", coded(err))
+		return l, fmt.Errorf("look at hold: %w", pg.Coded(err))
 	}
 	l.Facts = billing.HoldFacts{
 		Now: now, GraceUntil: l.GraceUntil, Deadline: l.Deadline, Hold: l.Hold.Hold, Release: l.Release, Asked: l.ReleaseAskedAt != nil,
@@ -172,7 +173,7 @@ func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.H
 		l.Facts.Sync, err = s.syncOf(ctx, tenant, *sync)
 	}
 	if err != nil {
-		return l, fmt.Errorf("look at hold: %w", coded(err))
+		return l, fmt.Errorf("look at hold: %w", pg.Coded(err))
 	}
 	return l, nil
 }
@@ -214,7 +215,7 @@ func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *Hold
 		return err
 	}
 	if err = s.readLines(ctx, l, billed, of); err != nil {
-		return fmt.Errorf("read lines: %w", coded(err))
+		return fmt.Errorf("read lines: %w", pg.Coded(err))
 	}
 	streams, err := Ledger(s).streams(ctx, tenant, l.CustomerID, l.Facts.Now)
 	if err != nil {
@@ -285,7 +286,7 @@ func (s Holds) ReadCharges(ctx context.Context, tenant metering.TenantID, l *Hol
 		  and r.id = any($3)
 		  and r.state in ('accepted', 'counted')`, tenant, l.CustomerID, ids)
 	if err != nil {
-		return fmt.Errorf("read charges: %w", coded(err))
+		return fmt.Errorf("read charges: %w", pg.Coded(err))
 	}
 	l.Facts.Charges = map[uuid.UUID]metering.Decimal{}
 	var (
@@ -296,14 +297,14 @@ func (s Holds) ReadCharges(ctx context.Context, tenant metering.TenantID, l *Hol
 		l.Facts.Charges[id] = amount
 		return nil
 	})
-	return coded(err)
+	return pg.Coded(err)
 }
 
 // Decided stores a decision about a held invoice, and plans the report that releases it if the decision is
 // to release. send is the report to send now; the zero ID: none. It returns CodeConflict if the hold has
 // changed since it was read; the caller then evaluates it again.
 func (s Holds) Decided(ctx context.Context, tenant metering.TenantID, l HoldLook, d billing.HoldDecision, frame func() (billing.Framed, error), now time.Time) (send uuid.UUID, err error) {
-	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, l.CustomerID); err != nil {
 			return err
 		}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Holds are draft invoices that must not become final before they are compared with our usage. Reports of
 // the ledger hold and release them.
 type Holds struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice
 }
 
@@ -97,12 +98,12 @@ func scanHold(row pgx.CollectableRow) (h Hold, err error) {
 func (s Holds) Get(ctx context.Context, tenant metering.TenantID, id metering.HoldID) (Hold, error) {
 	h, err := getHold(ctx, s.pool, tenant, id)
 	if err != nil {
-		return Hold{}, fmt.Errorf("read hold: %w", coded(err))
+		return Hold{}, fmt.Errorf("read hold: %w", pg.Coded(err))
 	}
 	return h, nil
 }
 
-func getHold(ctx context.Context, q querier, tenant metering.TenantID, id metering.HoldID) (Hold, error) {
+func getHold(ctx context.Context, q pg.Querier, tenant metering.TenantID, id metering.HoldID) (Hold, error) {
 	rows, err := q.Query(ctx, selectHolds+` and h.id = @id`, pgx.NamedArgs{"tenant": tenant, "id": id})
 	if err != nil {
 		return Hold{}, err
@@ -122,7 +123,7 @@ type HoldFilter struct {
 }
 
 // List returns up to limit holds, newest first.
-func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter, limit int) (page Page[Hold], err error) {
+func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter, limit int) (page pg.Page[Hold], err error) {
 	if f.Before == 0 {
 		f.Before = math.MaxInt64
 	}
@@ -133,11 +134,11 @@ func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter,
 		order by h.id desc
 		limit @limit`, pgx.NamedArgs{"tenant": tenant, "before": f.Before, "customer": int64(f.Customer), "state": string(f.State), "limit": limit + 1})
 	if err != nil {
-		return page, fmt.Errorf("list holds: %w", coded(err))
+		return page, fmt.Errorf("list holds: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, scanHold)
+	page, err = pg.ReadPage(ctx, rows, limit, scanHold)
 	if err != nil {
-		return page, fmt.Errorf("list holds: %w", coded(err))
+		return page, fmt.Errorf("list holds: %w", pg.Coded(err))
 	}
 	return page, nil
 }
@@ -158,11 +159,11 @@ func (s Holds) Open(ctx context.Context, before time.Time) ([]OpenHold, error) {
 		  and recorded_at < $1
 		order by recorded_at`, before)
 	if err != nil {
-		return nil, fmt.Errorf("list open holds: %w", coded(err))
+		return nil, fmt.Errorf("list open holds: %w", pg.Coded(err))
 	}
 	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[OpenHold])
 	if err != nil {
-		return nil, fmt.Errorf("list open holds: %w", coded(err))
+		return nil, fmt.Errorf("list open holds: %w", pg.Coded(err))
 	}
 	return open, nil
 }
@@ -178,7 +179,7 @@ func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection 
 		    and invoice_id = $3
 		    and ended_at is null), 0)`, tenant, connection, invoice).Scan(&id)
 	if err != nil {
-		return 0, fmt.Errorf("find hold: %w", coded(err))
+		return 0, fmt.Errorf("find hold: %w", pg.Coded(err))
 	}
 	return id, nil
 }
@@ -187,7 +188,7 @@ func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection 
 // is no such hold, and CodeConflict if the hold cannot be released any more. Requesting it again changes
 // nothing.
 func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HoldID, note string, now time.Time) (h Hold, err error) {
-	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurnOf(ctx, tx, "billing_holds", tenant, int64(id)); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,7 +23,7 @@ type Claim struct {
 // concurrent calls with the same key, one runs create and the others wait for it. If create fails, the
 // key stays unused.
 func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, create func(within Creators) (answer []byte, err error)) (former []byte, err error) {
-	err = inTx(ctx, d.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, d.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			insert into idempotency_keys (tenant_id, key, operation, request_hash, answer)
 			values ($1, $2, $3, $4, 'null')

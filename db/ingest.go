@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -49,7 +50,7 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 			return attempt.outcomes, nil
 		}
 		if !repeatable(err) || wait(ctx, pause) != nil {
-			return nil, coded(err)
+			return nil, pg.Coded(err)
 		}
 	}
 }
@@ -99,15 +100,14 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 
 // repeatable reports whether the attempt was rolled back for a reason that may be transient.
 func repeatable(err error) bool {
-	state := sqlState(err)
-	return errors.Is(err, errErased) || state == stateDeadlock || state == stateSerialization || claimedMeanwhile(err) || isServerFault(err)
+	state := pg.SQLState(err)
+	return errors.Is(err, errErased) || state == pg.StateDeadlock || state == pg.StateSerialization || claimedMeanwhile(err) || pg.IsServerFault(err)
 }
 
 // claimedMeanwhile reports whether another transaction has claimed one of the idempotency keys after
 // the attempt looked them up.
 func claimedMeanwhile(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == stateUniqueViolation && pg.ConstraintName == "event_keys_pkey"
+	return pg.ViolatedUnique(err) == "event_keys_pkey"
 }
 
 func wait(ctx context.Context, pause time.Duration) error {
@@ -183,7 +183,7 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 
 	var batch pgx.Batch
 	batch.Queue(`begin`)
-	batch.Queue(`select pg_advisory_xact_lock_shared(`+tenantLock+`)`, a.tenant)
+	batch.Queue(`select pg_advisory_xact_lock_shared(`+pg.TenantLock+`)`, a.tenant)
 	batch.Queue(`select epoch, erasures, idempotency_conflicts, `+tenantBills+`, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&epoch, &erasures, &conflicts, &a.bills, &a.backend.at)
 	})
@@ -577,7 +577,7 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	}
 	// An error from the server has ended the transaction. After a lost connection, it is unknown whether
 	// COMMIT succeeded.
-	a.unanswered = a.witness != nil && (sqlState(err) == "" || disconnected(err))
+	a.unanswered = a.witness != nil && (pg.SQLState(err) == "" || pg.IsDisconnected(err))
 	return fmt.Errorf("store events and usage: %w", err)
 }
 

@@ -9,12 +9,13 @@ import (
 
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Invitations stores the links with which people become members, or reset how they sign in. Its
 // methods see pending invitations only: neither accepted, revoked nor expired.
-type Invitations struct{ pool beginner }
+type Invitations struct{ pool pg.Beginner }
 
 const invitationColumns = `i.id, i.tenant_id, i.member_id, i.email, i.name, i.role, i.last_four, i.created_at, i.created_by, i.expires_at`
 
@@ -25,8 +26,8 @@ func invitationFields(i *metering.Invitation) []any {
 // Create creates an invitation and revokes earlier ones for the same e-mail. It returns CodeConflict
 // if a member has the e-mail, or if the role is owner and the tenant has an owner.
 func (s Invitations) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := mayBeInvited(ctx, tx, tenant, i); err != nil {
@@ -57,8 +58,8 @@ func mayBeInvited(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, i me
 
 // OfMember creates an invitation with which an existing member resets how they sign in.
 func (s Invitations) OfMember(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID, lastFour string, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
 		m, err := lockMember(ctx, tx, tenant, member)
@@ -97,13 +98,13 @@ func endResets(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, members
 	return err
 }
 
-var memberEntries = entries{
-	count: `
+var memberEntries = pg.Entries{
+	Count: `
 		select
 		  (select count(*) from members where tenant_id = @tenant and removed_at is null) +
 		  (select count(*) from invitations
 		    where tenant_id = @tenant and member_id is null and accepted_at is null and revoked_at is null and expires_at > @now)`,
-	most: metering.MaxMembers, noun: "members and pending invitations", fix: "remove or revoke one first",
+	Most: metering.MaxMembers, Noun: "members and pending invitations", Fix: "remove or revoke one first",
 }
 
 func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
@@ -117,7 +118,7 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 		return created, err
 	}
 	if i.MemberID == nil {
-		if err := requireRoom(ctx, tx, tenant, memberEntries.at(now)); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, memberEntries.At(now)); err != nil {
 			return created, err
 		}
 	}
@@ -155,23 +156,23 @@ func orNoInvitation(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errNoInvitation.Because(err)
 	}
-	return coded(err)
+	return pg.Coded(err)
 }
 
 // List returns up to limit pending invitations with an id above after, ordered by id.
-func (s Invitations) List(ctx context.Context, tenant metering.TenantID, after metering.InvitationID, limit int, now time.Time) (page Page[metering.Invitation], err error) {
+func (s Invitations) List(ctx context.Context, tenant metering.TenantID, after metering.InvitationID, limit int, now time.Time) (page pg.Page[metering.Invitation], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+invitationColumns+` from invitations i
 		where i.tenant_id = $1 and i.id > $2 and `+isPending+`$4
 		order by i.id
 		limit $3`, tenant, after, limit+1, now)
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (i metering.Invitation, err error) {
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (i metering.Invitation, err error) {
 		return i, row.Scan(invitationFields(&i)...)
 	})
-	return page, coded(err)
+	return page, pg.Coded(err)
 }
 
 // Get returns a pending invitation, or CodeNotFound.
@@ -183,7 +184,7 @@ func (s Invitations) Get(ctx context.Context, tenant metering.TenantID, id meter
 
 // Renew replaces the token of a pending invitation, which then expires metering.InvitationLasts from now.
 func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.InvitationID, lastFour string, tokenHash []byte, now time.Time) (renewed metering.Invitation, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			update invitations i
 			set token_hash = $3, last_four = $4, expires_at = $5
@@ -203,7 +204,7 @@ func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor 
 // Revoke revokes a pending invitation, or returns CodeNotFound. The invitation is invalid once Revoke
 // returns.
 func (s Invitations) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.InvitationID, now time.Time) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var revoked metering.Invitation
 		err := tx.QueryRow(ctx, `
 			update invitations i
@@ -231,7 +232,7 @@ func (s Invitations) Find(ctx context.Context, tokenHash []byte, now time.Time) 
 // Accept accepts the invitation with the token and sets the password. It creates the member. A reset
 // instead changes the password of its member and ends the member's sessions. A token works once.
 func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte, now time.Time) (m metering.Member, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		i, err := take(ctx, tx, `i.token_hash = $1`, tokenHash, now)
 		if err != nil {
 			return err
@@ -256,7 +257,7 @@ func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte,
 // AcceptAt accepts an invitation with an account at the tenant's OIDC issuer. The account becomes the
 // member's, and replaces the member's previous account there. The member keeps any password.
 func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id metering.InvitationID, by metering.Identity, now time.Time) (m metering.Member, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		i, err := take(ctx, tx, `(i.tenant_id, i.id) = ($1, $3)`, tenant, now, id)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -45,11 +46,11 @@ func (s Invoices) DueLists(ctx context.Context, tenant metering.TenantID, connec
 		"tenant": tenant, "connection": connection, "limit": limit, "now": now, "again": again,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find lists of invoices: %w", coded(err))
+		return nil, fmt.Errorf("find lists of invoices: %w", pg.Coded(err))
 	}
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByPos[InvoiceList])
 	if err != nil {
-		return nil, fmt.Errorf("find lists of invoices: %w", coded(err))
+		return nil, fmt.Errorf("find lists of invoices: %w", pg.Coded(err))
 	}
 	return due, nil
 }
@@ -62,7 +63,7 @@ func (s Invoices) Listed(ctx context.Context, tenant metering.TenantID, list Inv
 		where tenant_id = $1
 		  and id = $2`, tenant, list.Destination, again)
 	if err != nil {
-		return fmt.Errorf("note list of invoices: %w", coded(err))
+		return fmt.Errorf("note list of invoices: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -70,7 +71,7 @@ func (s Invoices) Listed(ctx context.Context, tenant metering.TenantID, list Inv
 // SaveEnded stores that a customer's subscription has ended and that all invoices of its last period
 // are saved. If this is new, the next sync re-evaluates the customer.
 func (s Invoices) SaveEnded(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, of metering.EndedSubscription, readAt time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}

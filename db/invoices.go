@@ -9,18 +9,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Invoices stores the providers' invoices as they were last read. An invoice gets a new version, with
 // its own lines, each time that its content has changed.
-type Invoices struct{ pool *pool }
+type Invoices struct{ pool *pg.Pool }
 
 // Save stores a customer's invoice as it was read at readAt, unless a later reading is stored. If its
 // content has changed, it is a new version. A new version of a final invoice makes the next sync
 // re-evaluate the customer.
 func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, in metering.Invoice, readAt time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}

@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Links stores the customers' state at their billing provider (billing.Side), as it was last read.
 type Links struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice
 }
 
@@ -67,14 +68,14 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 		return Wanted{}, metering.Errorf(metering.CodeNotFound, "there is no such customer")
 	}
 	if err != nil {
-		return Wanted{}, fmt.Errorf("read customer: %w", coded(err))
+		return Wanted{}, fmt.Errorf("read customer: %w", pg.Coded(err))
 	}
 	if named != nil {
 		w.Customer = *named
 	}
 	w.Amounts = w.Amounts || w.Provider.Bills == metering.BillsAmounts || w.Provider.BillsBefore == metering.BillsAmounts
 	if w.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
-		return Wanted{}, fmt.Errorf("list meters: %w", coded(err))
+		return Wanted{}, fmt.Errorf("list meters: %w", pg.Coded(err))
 	}
 	return w, nil
 }
@@ -143,7 +144,7 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms, "runs": storedRuns(side.Runs),
 	})
 	if err != nil {
-		return fmt.Errorf("save link: %w", coded(err))
+		return fmt.Errorf("save link: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, custo
 		  and customer_id = $2
 		  and connection_id = $3`, tenant, customer, connection).Scan(&destinations, &others)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("read link: %w", coded(err))
+		return nil, fmt.Errorf("read link: %w", pg.Coded(err))
 	}
 	for _, other := range others {
 		for _, d := range other.Destinations {
@@ -193,13 +194,13 @@ func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, custo
 		group by 1, 2, 3
 		order by max(s.id) desc`, tenant, customer, connection)
 	if err != nil {
-		return nil, fmt.Errorf("read destinations: %w", coded(err))
+		return nil, fmt.Errorf("read destinations: %w", pg.Coded(err))
 	}
 	former, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d billing.Destination, err error) {
 		return d, row.Scan(&d.MeterID, &d.Target, &d.Method)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read destinations: %w", coded(err))
+		return nil, fmt.Errorf("read destinations: %w", pg.Coded(err))
 	}
 	return append(destinations, former...), nil
 }

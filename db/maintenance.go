@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Maintenance runs the periodic work on the database for all tenants.
-type Maintenance struct{ pool *pool }
+type Maintenance struct{ pool *pg.Pool }
 
 // MakeChunks creates the chunks of this week and the next two, so that no request has to create them.
 func (m Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
@@ -33,20 +34,20 @@ const compressAfter = 60 * 24 * time.Hour
 // the database has it; if not, Refresh does nothing.
 func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
 	if err := m.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
-		return community, coded(err)
+		return community, pg.Coded(err)
 	}
 	err = m.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		if _, err := conn.Exec(ctx, `set statement_timeout = '30min'`); err != nil {
 			return err
 		}
 		defer func() {
-			_, _ = conn.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`set statement_timeout = %d`, statementTimeout.Milliseconds()))
+			_, _ = conn.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`set statement_timeout = %d`, pg.StatementTimeout.Milliseconds()))
 		}()
 		var kept *time.Time // earlier days keep their totals, because their events are deleted
 		if err := conn.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept); err != nil {
 			return err
 		}
-		return asOwner(ctx, conn, func() error {
+		return pg.RunAsOwner(ctx, conn, func() error {
 			_, err := conn.Exec(ctx, `call refresh_continuous_aggregate('usage_daily', $1::timestamptz, $2::timestamptz)`, kept, now.Truncate(24*time.Hour))
 			if err != nil {
 				return fmt.Errorf("refresh usage_daily: %w", err)
@@ -54,7 +55,7 @@ func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool
 			return compressEvents(ctx, conn, now)
 		})
 	})
-	return community, coded(err)
+	return community, pg.Coded(err)
 }
 
 // compressEvents compresses one old chunk after another, because a chunk accepts no events while it is
@@ -120,7 +121,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		  where due_at <= $1
 		    or failures > 0) e`, now, discrepant(), openHolds()).Scan(
 		&s.Discrepancies, &s.Unfolded, &s.OpenSyncs, &s.OutstandingReports, &s.OldestReport, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.OldestMessage, &s.EvaluationsDue, &s.OldestEvaluation, &s.KeptFrom)
-	return s, coded(err)
+	return s, pg.Coded(err)
 }
 
 // openHolds returns the states of a hold in which the invoice is still a draft.

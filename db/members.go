@@ -8,16 +8,16 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Members stores the members of tenants. Removed members stay stored, because the audit log refers to
 // them, but its methods do not see them.
-type Members struct{ pool beginner }
+type Members struct{ pool pg.Beginner }
 
 const memberColumns = `m.id, m.tenant_id, m.email, m.name, m.role, m.person_id, m.created_at`
 
@@ -32,7 +32,7 @@ func (s Members) Create(ctx context.Context, tenant metering.TenantID, actor met
 	if err := m.Validate(); err != nil {
 		return metering.Member{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if m.PersonID, err = person(ctx, tx, m.Email, passwordHash); err != nil {
 			return err
 		}
@@ -63,11 +63,10 @@ var (
 )
 
 func memberConflict(err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != stateUniqueViolation {
+	switch pg.ViolatedUnique(err) {
+	case "":
 		return err
-	}
-	if pg.ConstraintName == "members_owner" {
+	case "members_owner":
 		return errOwnerExists.Because(err)
 	}
 	return errMemberExists.Because(err)
@@ -76,22 +75,22 @@ func memberConflict(err error) error {
 var errNoMember = metering.Errorf(metering.CodeNotFound, "there is no such member")
 
 // List returns up to limit members with an id above after, ordered by id.
-func (s Members) List(ctx context.Context, tenant metering.TenantID, after metering.MemberID, limit int) (page Page[metering.Member], err error) {
+func (s Members) List(ctx context.Context, tenant metering.TenantID, after metering.MemberID, limit int) (page pg.Page[metering.Member], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+memberColumns+` from members m
 		where m.tenant_id = $1 and m.id > $2 and m.removed_at is null
 		order by m.id
 		limit $3`, tenant, after, limit+1)
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
-	page, err = readPage(ctx, rows, limit, scanMember)
-	return page, coded(err)
+	page, err = pg.ReadPage(ctx, rows, limit, scanMember)
+	return page, pg.Coded(err)
 }
 
 func collectMembers(rows pgx.Rows) ([]metering.Member, error) {
 	members, err := pgx.CollectRows(rows, scanMember)
-	return members, coded(err)
+	return members, pg.Coded(err)
 }
 
 func scanMember(row pgx.CollectableRow) (m metering.Member, err error) {
@@ -107,7 +106,7 @@ type MemberChange struct {
 // Update changes a member. It returns CodeConflict for a change from or to the role owner, which only
 // MakeOwner makes.
 func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, change MemberChange) (updated metering.Member, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, err := lockMember(ctx, tx, tenant, id)
 		if err != nil {
 			return err
@@ -145,14 +144,14 @@ func orNoMember(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errNoMember.Because(err)
 	}
-	return coded(err)
+	return pg.Coded(err)
 }
 
 // Remove removes a member. It ends the member's sessions and revokes the pending invitations of and by
 // the member. It returns CodeConflict for the owner. It also does so if the member has created live
 // credentials and keys does not choose to revoke them or to hand them over.
 func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, keys metering.KeysChoice, now time.Time) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, err := lockMember(ctx, tx, tenant, id)
 		if err != nil {
 			return err
@@ -192,8 +191,8 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 
 // MakeOwner makes a member the tenant's owner. The previous owner, if any, becomes an admin.
 func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID) (made metering.Member, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil { // concurrent calls would each demote the same owner
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil { // concurrent calls would each demote the same owner
 			return err
 		}
 		former, err := lockMember(ctx, tx, tenant, id)
@@ -233,7 +232,7 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 // It ends the sessions of these members, except keep. It returns CodeConflict if the password was
 // changed meanwhile.
 func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHash []byte, keep uuid.UUID) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		same, err := samePerson(ctx, tx, m)
 		if err != nil {
 			return err
@@ -281,7 +280,7 @@ const resetsAreAsked = 10 * time.Minute
 // AskForReset publishes a password reset request for each member with one of these e-mails, in all
 // tenants, at most one each resetsAreAsked. The request is not authenticated.
 func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			update members m
 			set reset_asked_at = $2

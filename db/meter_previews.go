@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -79,7 +80,7 @@ func (s Meters) PreviewChange(ctx context.Context, tenant metering.TenantID, slu
 	}
 	latest, err := latestMeterVersion(ctx, s.pool, tenant, m.ID)
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	changed := m
 	change.applyTo(&changed)
@@ -131,11 +132,11 @@ func (r *previewRead) readLatest(ctx context.Context, s Events) error {
 	var known bool
 	err := s.pool.QueryRow(ctx, `select exists (select from event_types where tenant_id = $1 and event_type = $2)`, r.tenant, r.Definition.EventType).Scan(&known)
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	filter := EventFilter{EventType: r.Definition.EventType}
 	if filter.Start, err = s.KeptFrom(ctx); err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	filter.End, r.Range.Start = r.Range.End, r.Range.End
 	if !known || filter.Empty() {
@@ -156,7 +157,7 @@ func (r *previewRead) readLatest(ctx context.Context, s Events) error {
 }
 
 // requireCurrent returns CodeOverloaded if the meter's definition has changed since the preview began.
-func (r *previewRead) requireCurrent(ctx context.Context, q querier) error {
+func (r *previewRead) requireCurrent(ctx context.Context, q pg.Querier) error {
 	if r.Current == nil {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (r *previewRead) requireCurrent(ctx context.Context, q querier) error {
 	if err == nil && version != r.Current.Version.ID {
 		err = metering.Errorf(metering.CodeOverloaded, "the definition of the meter changed during the preview; try again")
 	}
-	return coded(err)
+	return pg.Coded(err)
 }
 
 var errLongPreview = metering.Invalid("body.start", "must be closer to end, because reading the events of the range takes too long")
@@ -175,7 +176,7 @@ const longestTurn = 250 * time.Millisecond
 
 // readRange reads all events of the range at one instant, in turns with other callers.
 func (r *previewRead) readRange(ctx context.Context, s Events) error {
-	err := Usage{s.pool}.consistent(ctx, func(q querier) error {
+	err := Usage{s.pool}.consistent(ctx, func(q pg.Querier) error {
 		if err := r.requireCurrent(ctx, q); err != nil {
 			return err
 		}
@@ -216,7 +217,7 @@ func (r *previewRead) readRange(ctx context.Context, s Events) error {
 
 // open opens the cursor of fetchPast. The last column reports whether the current definition counts
 // events that arrived when the event did.
-func (r *previewRead) open(ctx context.Context, q querier) error {
+func (r *previewRead) open(ctx context.Context, q pg.Querier) error {
 	var current metering.MeterVersionID
 	if r.Current != nil {
 		current = r.Current.Version.ID
@@ -286,7 +287,7 @@ func (r *previewRead) cutSample() {
 	r.sample = r.sample[:min(len(r.sample), r.Bounds.Sample)]
 }
 
-func (r *previewRead) preview(ctx context.Context, q querier) (MeterPreview, error) {
+func (r *previewRead) preview(ctx context.Context, q pg.Querier) (MeterPreview, error) {
 	r.cutSample()
 	p := MeterPreview{PreviewedUsage: r.usage(&r.whole), Range: r.Range, Uncounted: r.uncounted, Sample: r.sample}
 	p.Customers = make([]CustomerPreview, 0, len(r.customers))
@@ -321,7 +322,7 @@ func (u PreviewedUsage) difference() metering.Decimal {
 }
 
 // nameCustomers sets the external ids of the customers and of the sample.
-func (p *MeterPreview) nameCustomers(ctx context.Context, q querier, tenant metering.TenantID) error {
+func (p *MeterPreview) nameCustomers(ctx context.Context, q pg.Querier, tenant metering.TenantID) error {
 	var ids []int64
 	for _, c := range p.Customers {
 		ids = append(ids, int64(c.Customer))
@@ -331,7 +332,7 @@ func (p *MeterPreview) nameCustomers(ctx context.Context, q querier, tenant mete
 	}
 	rows, err := q.Query(ctx, `select id, external_id from customers where tenant_id = $1 and id = any($2)`, tenant, ids)
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	names := make(map[metering.CustomerID]string)
 	var id metering.CustomerID
@@ -343,5 +344,5 @@ func (p *MeterPreview) nameCustomers(ctx context.Context, q querier, tenant mete
 	for i := range p.Sample {
 		p.Sample[i].ExternalID = names[p.Sample[i].Customer]
 	}
-	return coded(err)
+	return pg.Coded(err)
 }

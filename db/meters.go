@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Meters stores meters and their versions.
-type Meters struct{ pool beginner }
+type Meters struct{ pool pg.Beginner }
 
 const meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.filters, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
 
@@ -29,13 +30,13 @@ func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
 	return m, row.Scan(append(fields, meterVersionFields(&m.Version)...)...)
 }
 
-func collectMeters(ctx context.Context, q querier, where string, args ...any) ([]metering.Meter, error) {
+func collectMeters(ctx context.Context, q pg.Querier, where string, args ...any) ([]metering.Meter, error) {
 	rows, err := q.Query(ctx, selectMeters+where, args...)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	meters, err := pgx.CollectRows(rows, scanMeter)
-	return meters, coded(err)
+	return meters, pg.Coded(err)
 }
 
 // Get returns the meter with that slug, or CodeNotFound.
@@ -43,7 +44,7 @@ func (s Meters) Get(ctx context.Context, tenant metering.TenantID, slug string) 
 	return meterBySlug(ctx, s.pool, tenant, slug)
 }
 
-func meterBySlug(ctx context.Context, q querier, tenant metering.TenantID, slug string) (metering.Meter, error) {
+func meterBySlug(ctx context.Context, q pg.Querier, tenant metering.TenantID, slug string) (metering.Meter, error) {
 	meters, err := collectMeters(ctx, q, `and m.slug = $2`, tenant, slug)
 	if err == nil && len(meters) == 0 {
 		err = metering.Errorf(metering.CodeNotFound, "there is no meter with this slug")
@@ -63,7 +64,7 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 		where g.tenant_id = $1
 		  and g.status = 'backfilling'`, tenant)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	next := make(map[metering.MeterID]metering.MeterVersion)
 	var g metering.MeterVersion
@@ -71,24 +72,24 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 		next[g.MeterID] = g
 		return nil
 	})
-	return next, coded(err)
+	return next, pg.Coded(err)
 }
 
 // List returns up to limit meters with an id above after, ordered by id. It includes archived meters only
 // if archived is true.
-func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) (page Page[metering.Meter], err error) {
+func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) (page pg.Page[metering.Meter], err error) {
 	rows, err := s.pool.Query(ctx, selectMeters+`and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
-	page, err = readPage(ctx, rows, limit, scanMeter)
-	return page, coded(err)
+	page, err = pg.ReadPage(ctx, rows, limit, scanMeter)
+	return page, pg.Coded(err)
 }
 
 // meterEntries includes archived meters, because ingest and billing read all meters, plans and prices of a tenant at once.
-var meterEntries = entries{
-	count: `select count(*) from meters where tenant_id = @tenant`,
-	most:  metering.MaxMeters, noun: "meters", fix: "change an existing meter, such as an archived one, instead",
+var meterEntries = pg.Entries{
+	Count: `select count(*) from meters where tenant_id = @tenant`,
+	Most:  metering.MaxMeters, Noun: "meters", Fix: "change an existing meter, such as an archived one, instead",
 }
 
 // Create creates a meter and publishes its first version. If events of its type exist, the version is
@@ -98,11 +99,11 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	if err := m.Validate(); err != nil {
 		return metering.Meter{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := lockTenant(ctx, tx, tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := requireRoom(ctx, tx, tenant, meterEntries); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, meterEntries); err != nil {
 			return err
 		}
 		if err := roomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {
@@ -113,7 +114,7 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		err := tx.QueryRow(ctx, `
 			insert into meters (tenant_id, slug, event_type, name, unit, usage_scale, meter_version_id) values ($1, $2, $3, $4, $5, $6, 0)
 			returning id`, tenant, m.Slug, m.EventType, m.Name, m.Unit, m.UsageScale).Scan(&id)
-		if sqlState(err) == stateUniqueViolation {
+		if pg.ViolatedUnique(err) != "" {
 			return metering.Errorf(metering.CodeConflict, "a meter with this slug exists already").Because(err)
 		}
 		if err != nil {
@@ -150,7 +151,7 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 // Events ingested before have a lower epoch. The backfill counts those, as far back as events are kept.
 // That limit does not change before COMMIT. The caller holds the tenant's lock.
 func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) (metering.MeterVersion, error) {
-	epoch, err := raiseEpoch(ctx, tx, tenant)
+	epoch, err := pg.RaiseEpoch(ctx, tx, tenant)
 	if err != nil {
 		return metering.MeterVersion{}, err
 	}
@@ -208,12 +209,12 @@ type MeterChange struct {
 // earlier events to count, Update returns it as backfilling and the caller starts the backfill. Reads
 // use the previous version until the backfill is complete.
 func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, change MeterChange) (updated metering.Meter, backfilling *metering.MeterVersion, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := lockTenant(ctx, tx, tenant); err != nil {
+		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
 		m, err := meterBySlug(ctx, tx, tenant, slug)
@@ -283,7 +284,7 @@ func (c MeterChange) applyTo(m *metering.Meter) {
 
 // latestMeterVersion returns the newest version of a meter, on which a change is based. It may still be
 // backfilling while reads use an earlier one.
-func latestMeterVersion(ctx context.Context, q querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
+func latestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
 	err = q.QueryRow(ctx, `
 		select `+meterVersionColumns+` from meter_versions g
 		where g.tenant_id = $1 and g.meter_id = $2

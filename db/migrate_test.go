@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/migrations"
 )
@@ -164,7 +165,7 @@ func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
 			before := schema(t, address)
 
 			err = store.Migrate(t.Context(), dbtest.Roles)
-			var other *db.OtherSchemaError
+			var other *pg.OtherSchemaError
 			require.ErrorAs(t, err, &other)
 			require.EqualError(t, err, "the database has the schema of another version of odometer: "+c.want+
 				". Nothing was changed. Use that version; or, in development, delete the data with make clean-dev")

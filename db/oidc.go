@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // OIDC stores the tenants' OIDC issuers, the sign-ins under way there, and the members' accounts there.
-type OIDC struct{ pool *pool }
+type OIDC struct{ pool *pg.Pool }
 
 const oidcColumns = `issuer, client_id, client_secret, updated_at`
 
@@ -22,7 +23,7 @@ func oidcFields(o *metering.OIDC) []any {
 
 // Save sets the tenant's issuer. It ends the sign-ins that are under way.
 func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, o metering.OIDC) (saved metering.OIDC, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1`, tenant); err != nil {
 			return err
 		}
@@ -67,13 +68,13 @@ func (s OIDC) Get(ctx context.Context, tenant metering.TenantID) (o metering.OID
 	if errors.Is(err, pgx.ErrNoRows) {
 		return o, errNoOIDC.Because(err)
 	}
-	return o, coded(err)
+	return o, pg.Coded(err)
 }
 
 // Delete deletes the tenant's issuer and the sign-ins that are under way. It returns CodeNotFound if
 // there is no issuer.
 func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := formerOIDC(ctx, tx, tenant)
 		if err != nil {
 			return err
@@ -91,7 +92,7 @@ func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor meteri
 // Begin stores a sign-in until the browser returns from the issuer, and deletes the tenant's expired
 // sign-ins. It writes no audit entry, because no member has signed in yet.
 func (s OIDC) Begin(ctx context.Context, in metering.SignIn, now time.Time) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1 and expires_at < $2`, in.TenantID, now); err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (s OIDC) Take(ctx context.Context, stateHash []byte) (in metering.SignIn, e
 	if errors.Is(err, pgx.ErrNoRows) {
 		return in, metering.Errorf(metering.CodeNotFound, "there is no such sign-in").Because(err)
 	}
-	return in, coded(err)
+	return in, pg.Coded(err)
 }
 
 // Member returns the member with an account at the issuer, or CodeNotFound.
@@ -135,7 +136,7 @@ func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identit
 	}
 	_, err := tx.Exec(ctx, `insert into oidc_identities (tenant_id, issuer, subject, member_id) values ($1, $2, $3, $4)`,
 		m.TenantID, to.Issuer, to.Subject, m.ID)
-	if sqlState(err) == stateUniqueViolation {
+	if pg.ViolatedUnique(err) != "" {
 		return metering.Errorf(metering.CodeConflict, "another member already uses this account at the issuer").Because(err)
 	}
 	return err

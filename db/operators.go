@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -24,7 +25,7 @@ type RunUpdate struct {
 // entry is metering.Operator, because the name in u.By is not verified. RecordUpdate returns
 // CodeNotFound if the tenant has no such meter.
 func (s AuditLog) RecordUpdate(ctx context.Context, tenant metering.TenantID, u RunUpdate) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		asked := audit.Fields{"by": u.By}
 		if u.Meter != 0 {
 			asked["meter_id"] = u.Meter.String()

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -39,7 +40,7 @@ func (l Ledger) OutOfSyncClosed(ctx context.Context, tenant metering.TenantID, a
 }
 
 func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, closed bool) (page CustomerPage, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		provider, err := activeProvider(ctx, tx, tenant)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,7 +28,7 @@ var errPaused = metering.Errorf(metering.CodePaused, "an operator has paused the
 // or leased. A report that is leased already may still be sent. A paused customer stays paused with the
 // first reason.
 func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, by.Customer); err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 // EndPause ends the customer's pause. The next sync reports the customer again. ended is false if the
 // customer is not paused, or is erased.
 func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
 			return err
 		}

@@ -5,12 +5,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // People stores the persons that sign in with an e-mail and a password. A row never changes: after a
 // change of the password, the member is another person.
-type People struct{ pool *pool }
+type People struct{ pool *pg.Pool }
 
 // maxMemberships is the maximum number of tenants that a person can choose from at sign-in.
 const maxMemberships = 200
@@ -30,12 +31,12 @@ func (s People) Memberships(ctx context.Context, tenant metering.TenantID, email
 		order by m.tenant_id
 		limit $4`, tenant, metering.FoldEmail(email), passwordHash, maxMemberships)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	memberships, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m metering.Membership, err error) {
 		return m, row.Scan(append(memberFields(&m.Member), tenantFields(&m.Tenant)...)...)
 	})
-	return memberships, coded(err)
+	return memberships, pg.Coded(err)
 }
 
 // person returns the id of the person with an e-mail and a password, and creates the person if necessary.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,21 +38,21 @@ type PeriodReportLine struct {
 }
 
 // reportsOf returns a page of the reports by which the period is billed, newest first.
-func (r *factReader) reportsOf(period billing.Period, page ReportPage) (Page[PeriodReport], error) {
+func (r *factReader) reportsOf(period billing.Period, page ReportPage) (pg.Page[PeriodReport], error) {
 	rows, err := r.q.Query(r.ctx, selectPeriodReports, pgx.NamedArgs{
 		"tenant": r.tenant, "customer": r.customer, "period": period.ID, "before": page.Before, "limit": page.Limit + 1,
 	})
 	if err != nil {
-		return Page[PeriodReport]{}, err
+		return pg.Page[PeriodReport]{}, err
 	}
 	reports, err := pgx.CollectRows(rows, scanPeriodReport)
 	if err == nil {
 		err = r.linesOf(reports)
 	}
 	if err != nil {
-		return Page[PeriodReport]{}, err
+		return pg.Page[PeriodReport]{}, err
 	}
-	return pageOf(r.ctx, reports, page.Limit, func(p PeriodReport) int { return len(p.Response) + len(p.Lines)*lineBytes }), nil
+	return pg.NewPage(r.ctx, reports, page.Limit, func(p PeriodReport) int { return len(p.Response) + len(p.Lines)*lineBytes }), nil
 }
 
 // selectPeriodReports looks up series by destination or period, and reports by series. So it reads

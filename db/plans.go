@@ -11,11 +11,12 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Plans stores the tenants' plans and their assignments to customers.
-type Plans struct{ pool beginner }
+type Plans struct{ pool pg.Beginner }
 
 var planColumns = `p.id, p.slug, p.name, p.created_at, ` + archivedAt("p") + `, p.features`
 
@@ -26,9 +27,9 @@ func scanPlan(row pgx.CollectableRow) (p metering.Plan, err error) {
 }
 
 // planEntries includes archived plans, because ingest and billing read all meters, plans and prices of a tenant at once.
-var planEntries = entries{
-	count: `select count(*) from plans where tenant_id = @tenant`,
-	most:  metering.MaxPlans, noun: "plans", fix: "change an existing plan, such as an archived one, instead",
+var planEntries = pg.Entries{
+	Count: `select count(*) from plans where tenant_id = @tenant`,
+	Most:  metering.MaxPlans, Noun: "plans", Fix: "change an existing plan, such as an archived one, instead",
 }
 
 // Create creates a plan. It returns CodeConflict if a plan with the slug exists.
@@ -36,11 +37,11 @@ func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor meter
 	if err := p.Validate(); err != nil {
 		return metering.Plan{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := requireRoom(ctx, tx, tenant, planEntries); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, planEntries); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `
@@ -50,7 +51,7 @@ func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor meter
 			return err
 		}
 		made, err = pgx.CollectExactlyOneRow(rows, scanPlan)
-		if sqlState(err) == stateUniqueViolation {
+		if pg.ViolatedUnique(err) != "" {
 			return metering.Errorf(metering.CodeConflict, "a plan with this slug exists already").Because(err)
 		}
 		if err != nil {
@@ -65,28 +66,28 @@ func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor meter
 func (s Plans) Get(ctx context.Context, tenant metering.TenantID, slug string) (metering.Plan, error) {
 	rows, err := s.pool.Query(ctx, selectPlans+`and slug = $2`, tenant, slug)
 	if err != nil {
-		return metering.Plan{}, fmt.Errorf("read plan: %w", coded(err))
+		return metering.Plan{}, fmt.Errorf("read plan: %w", pg.Coded(err))
 	}
 	p, err := pgx.CollectExactlyOneRow(rows, scanPlan)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Plan{}, metering.Errorf(metering.CodeNotFound, "there is no plan with this slug")
 	}
 	if err != nil {
-		return metering.Plan{}, fmt.Errorf("read plan: %w", coded(err))
+		return metering.Plan{}, fmt.Errorf("read plan: %w", pg.Coded(err))
 	}
 	return p, nil
 }
 
 // List returns up to limit plans with an id above after, ordered by id. It includes archived plans only if
 // archived is true.
-func (s Plans) List(ctx context.Context, tenant metering.TenantID, after metering.PlanID, limit int, archived bool) (page Page[metering.Plan], err error) {
+func (s Plans) List(ctx context.Context, tenant metering.TenantID, after metering.PlanID, limit int, archived bool) (page pg.Page[metering.Plan], err error) {
 	rows, err := s.pool.Query(ctx, selectPlans+`and id > $2 and ($4 or archived_at is null) order by id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {
-		return page, fmt.Errorf("list plans: %w", coded(err))
+		return page, fmt.Errorf("list plans: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, scanPlan)
+	page, err = pg.ReadPage(ctx, rows, limit, scanPlan)
 	if err != nil {
-		return page, fmt.Errorf("list plans: %w", coded(err))
+		return page, fmt.Errorf("list plans: %w", pg.Coded(err))
 	}
 	return page, nil
 }
@@ -96,21 +97,21 @@ func (s Plans) List(ctx context.Context, tenant metering.TenantID, after meterin
 func (s Plans) Of(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Plan, error) {
 	rows, err := s.pool.Query(ctx, selectPlans+`and p.id = `+planAt("$1", "$2", "$3"), tenant, customer, metering.Instant(now))
 	if err != nil {
-		return metering.Plan{}, fmt.Errorf("read plan: %w", coded(err))
+		return metering.Plan{}, fmt.Errorf("read plan: %w", pg.Coded(err))
 	}
 	p, err := pgx.CollectExactlyOneRow(rows, scanPlan)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Plan{Features: json.RawMessage("{}")}, nil
 	}
 	if err != nil {
-		return metering.Plan{}, fmt.Errorf("read plan: %w", coded(err))
+		return metering.Plan{}, fmt.Errorf("read plan: %w", pg.Coded(err))
 	}
 	return p, nil
 }
 
 // SetFeatures replaces the features of a plan.
 func (s Plans) SetFeatures(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.PlanID, features json.RawMessage) (changed metering.Plan, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `update plans p set features = $3 where p.tenant_id = $1 and p.id = $2 returning `+planColumns, tenant, id, features)
 		if err != nil {
 			return err
@@ -129,7 +130,7 @@ func (s Plans) SetFeatures(ctx context.Context, tenant metering.TenantID, actor 
 // Assign assigns a plan to a customer from an instant on; PlanID 0 ends the assignment of a plan. It
 // replaces an assignment from the same instant.
 func (s Plans) Assign(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, a billing.Assignment) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -172,13 +173,13 @@ func (s Plans) Assignments(ctx context.Context, tenant metering.TenantID, custom
 		  and a.customer_id = $2
 		order by a.effective_from`, tenant, customer)
 	if err != nil {
-		return nil, fmt.Errorf("list assignments: %w", coded(err))
+		return nil, fmt.Errorf("list assignments: %w", pg.Coded(err))
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Assignment, err error) {
 		return a, row.Scan(&a.PlanID, &a.EffectiveFrom, &a.Slug)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list assignments: %w", coded(err))
+		return nil, fmt.Errorf("list assignments: %w", pg.Coded(err))
 	}
 	return list, nil
 }

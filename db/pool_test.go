@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -31,10 +32,10 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	for range 100 {
-		waiting.Go(func() { _, _ = store.Meters.Get(db.For(ctx, busy.ID), busy.ID, meter.Slug) })
+		waiting.Go(func() { _, _ = store.Meters.Get(pg.For(ctx, busy.ID), busy.ID, meter.Slug) })
 		waiting.Go(func() {
 			groups := []string{"model"}
-			_, _, _ = store.Meters.Update(db.For(ctx, busy.ID), busy.ID, metering.Operator, meter.Slug, db.MeterChange{GroupBy: &groups})
+			_, _, _ = store.Meters.Update(pg.For(ctx, busy.ID), busy.ID, metering.Operator, meter.Slug, db.MeterChange{GroupBy: &groups})
 		})
 	}
 	dbtest.Eventually(t, func() error {
@@ -46,7 +47,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 		return err
 	})
 	for range 20 {
-		within, done := context.WithTimeout(db.For(t.Context(), calm.ID), dbtest.Deadline)
+		within, done := context.WithTimeout(pg.For(t.Context(), calm.ID), dbtest.Deadline)
 		_, err = dbtest.Items(store.Meters.List(within, calm.ID, 0, 10, false))
 		done()
 		require.NoError(t, err)
@@ -55,7 +56,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	waiting.Wait()
 	_, err = lock.Exec(t.Context(), `select pg_advisory_unlock($1)`, busy.ID)
 	require.NoError(t, err)
-	_, err = dbtest.Items(store.Meters.List(db.For(t.Context(), busy.ID), busy.ID, 0, 10, false))
+	_, err = dbtest.Items(store.Meters.List(pg.For(t.Context(), busy.ID), busy.ID, 0, 10, false))
 	require.NoError(t, err, "every turn has ended")
 }
 

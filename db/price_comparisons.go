@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -41,14 +42,14 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 		  where a.tenant_id = c.tenant_id
 		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &plans, &since, &customer, &own)
 	if err != nil {
-		return k, fmt.Errorf("read customer: %w", coded(err))
+		return k, fmt.Errorf("read customer: %w", pg.Coded(err))
 	}
 	for i := range plans {
 		k.Plans = append(k.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
 	k.Own = ownPricesOf(customer, own)
 	if k.Wanted.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
-		return k, fmt.Errorf("list meters: %w", coded(err))
+		return k, fmt.Errorf("list meters: %w", pg.Coded(err))
 	}
 	k.Linked.Meters = k.Wanted.Meters
 	if k.Prices, err = allPrices(ctx, l.pool, tenant); err != nil {
@@ -76,7 +77,7 @@ func (l Links) Linked(ctx context.Context, tenant metering.TenantID, c metering.
 		return k, nil
 	}
 	if err != nil {
-		return k, fmt.Errorf("read link: %w", coded(err))
+		return k, fmt.Errorf("read link: %w", pg.Coded(err))
 	}
 	prices := make(providerPrices)
 	if k.Side.Destinations, err = prices.destinations(stored, terms, l.read); err != nil {
@@ -136,7 +137,7 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 		order by count(distinct c.id) desc, t.hash
 		limit 100`, pgx.NamedArgs{"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "customer": int64(p.CustomerID), "at": at})
 	if err != nil {
-		return nil, fmt.Errorf("read providers' prices: %w", coded(err))
+		return nil, fmt.Errorf("read providers' prices: %w", pg.Coded(err))
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (of ProviderPriceOf, err error) {
 		var terms []byte

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -17,7 +18,7 @@ func (s Prices) RefuseDimensions(ctx context.Context, tenant metering.TenantID, 
 	return refuseDimensions(ctx, s.pool, tenant, meter, t)
 }
 
-func refuseDimensions(ctx context.Context, q querier, tenant metering.TenantID, meter metering.MeterID, t billing.Terms) error {
+func refuseDimensions(ctx context.Context, q pg.Querier, tenant metering.TenantID, meter metering.MeterID, t billing.Terms) error {
 	if t.Dimensions == nil {
 		return nil
 	}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Prices stores the versions of the prices of each meter: its own price, and prices of plans and customers.
-type Prices struct{ pool beginner }
+type Prices struct{ pool pg.Beginner }
 
 // PriceOwner is the plan or the customer that has prices. If both are 0, the prices are the meters' own.
 type PriceOwner struct {
@@ -58,13 +59,13 @@ const (
 			    and m.version = @price_version)`
 )
 
-func collectPrices(ctx context.Context, q querier, where string, args ...any) ([]billing.Price, error) {
+func collectPrices(ctx context.Context, q pg.Querier, where string, args ...any) ([]billing.Price, error) {
 	rows, err := q.Query(ctx, selectPrices+where, args...)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	prices, err := pgx.CollectRows(rows, scanPrice)
-	return prices, coded(err)
+	return prices, pg.Coded(err)
 }
 
 // Set adds a version to a meter's price: its own, a plan's or a customer's. It withdraws the version
@@ -74,7 +75,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 	if err := p.Validate(); err != nil {
 		return billing.Price{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -108,14 +109,14 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 	return p, err
 }
 
-var priceEntries = entries{
-	count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id is null and withdrawn_at is null`,
-	most:  metering.MaxPrices, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
+var priceEntries = pg.Entries{
+	Count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id is null and withdrawn_at is null`,
+	Most:  metering.MaxPrices, Noun: "versions of prices in force or scheduled", Fix: "withdraw a scheduled one first",
 }
 
-var customerPriceEntries = entries{
-	count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id = @of and withdrawn_at is null`,
-	owner: "customer", most: metering.MaxPricesOfCustomer, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
+var customerPriceEntries = pg.Entries{
+	Count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id = @of and withdrawn_at is null`,
+	Owner: "customer", Most: metering.MaxPricesOfCustomer, Noun: "versions of prices in force or scheduled", Fix: "withdraw a scheduled one first",
 }
 
 // storePrice stores a version and withdraws the version that it replaces.
@@ -136,9 +137,9 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 	}
 	room := priceEntries
 	if p.CustomerID != 0 {
-		room = customerPriceEntries.ofOwner(int64(p.CustomerID))
+		room = customerPriceEntries.OfOwner(int64(p.CustomerID))
 	}
-	if err := requireRoom(ctx, tx, tenant, room); err != nil {
+	if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
 		return err
 	}
 	if !p.Inherits {
@@ -161,7 +162,7 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 // such version. It returns CodeConflict if the version has taken effect, because it charges billing
 // periods that have begun.
 func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now time.Time) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -289,7 +290,7 @@ type MeterPrices struct {
 
 // List returns up to limit meters with an id above after for which the owner has prices, with these
 // prices.
-func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwner, after metering.MeterID, limit int) (page Page[MeterPrices], err error) {
+func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwner, after metering.MeterID, limit int) (page pg.Page[MeterPrices], err error) {
 	slugs := make(map[metering.MeterID]string)
 	var meter metering.MeterID
 	var slug string
@@ -309,10 +310,10 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwne
 		order by m.id
 		limit $4`, tenant, int64(of.Plan), after, limit+1, int64(of.Customer))
 	if err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
 	if _, err := pgx.ForEachRow(rows, []any{&meter, &slug}, func() error { slugs[meter] = slug; return nil }); err != nil {
-		return page, coded(err)
+		return page, pg.Coded(err)
 	}
 	prices, err := collectPrices(ctx, s.pool, `and p.meter_id = any($2) and coalesce(p.plan_id, 0) = $3 and coalesce(p.customer_id, 0) = $4 order by p.meter_id, p.version`,
 		tenant, slices.Collect(maps.Keys(slugs)), int64(of.Plan), int64(of.Customer))
@@ -324,7 +325,7 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, of PriceOwne
 		of := &list[len(list)-1]
 		of.Versions = append(of.Versions, p)
 	}
-	return pageOf(ctx, list, limit, MeterPrices.bytes), err
+	return pg.NewPage(ctx, list, limit, MeterPrices.bytes), err
 }
 
 func (p MeterPrices) bytes() int { return len(p.Versions) * priceBytes }
@@ -333,7 +334,7 @@ func (p MeterPrices) bytes() int { return len(p.Versions) * priceBytes }
 const priceBytes = 512
 
 // allPrices returns the prices of meters and plans, by meter. Prices of customers are not included.
-func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
+func allPrices(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
 	prices, err := collectPrices(ctx, q, ofCatalog, tenant)
 	byMeter := make(map[metering.MeterID][]billing.Price)
 	for _, p := range prices {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -36,7 +37,7 @@ func (s ProviderEvents) Walk(ctx context.Context, tenant metering.TenantID, conn
 		where k.tenant_id = $1
 		  and k.id = $2`, tenant, connection, listedAgain).Scan(&w.Since, &w.BeganAt, &w.After)
 	if err != nil {
-		return w, fmt.Errorf("read list of provider events: %w", coded(err))
+		return w, fmt.Errorf("read list of provider events: %w", pg.Coded(err))
 	}
 	return w, nil
 }
@@ -51,7 +52,7 @@ func (w EventWalk) Missed(from time.Time) bool {
 // them, it makes the invoice lists of the connection due now (DueLists).
 func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w EventWalk, from time.Time) (EventWalk, error) {
 	next := EventWalk{Connection: w.Connection, Since: from}
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `
 			update billing_destinations
 			set invoices_due_at = null
@@ -76,7 +77,7 @@ func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantI
 	if w.After = last; last == "" {
 		w = EventWalk{Connection: w.Connection, Since: w.BeganAt.Add(-listedAgain)}
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if kept, err = insertListed(ctx, tx, tenant, w.Connection, events, now); err != nil {
 			return err
 		}

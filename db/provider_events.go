@@ -8,11 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // ProviderEvents stores the events of billing providers, each once.
-type ProviderEvents struct{ pool *pool }
+type ProviderEvents struct{ pool *pg.Pool }
 
 // KeptEvent is a stored event with the tenant's customer that it concerns. Customer is 0 if the event
 // concerns none, or if its connection is no longer active.
@@ -46,7 +47,7 @@ func (s ProviderEvents) Store(ctx context.Context, tenant metering.TenantID, e m
 		"made": e.MadeAt, "now": now,
 	}).Scan(&kept.Tenant, &kept.Row, &kept.Customer, &handled)
 	if err != nil {
-		return KeptEvent{}, false, fmt.Errorf("store provider event: %w", coded(err))
+		return KeptEvent{}, false, fmt.Errorf("store provider event: %w", pg.Coded(err))
 	}
 	return kept, handled, nil
 }
@@ -63,7 +64,7 @@ func (s ProviderEvents) Get(ctx context.Context, tenant metering.TenantID, row m
 		return e, 0, metering.Errorf(metering.CodeNotFound, "there is no such event")
 	}
 	if err != nil {
-		return e, 0, fmt.Errorf("read provider event: %w", coded(err))
+		return e, 0, fmt.Errorf("read provider event: %w", pg.Coded(err))
 	}
 	return e, customer, nil
 }
@@ -77,7 +78,7 @@ func (s ProviderEvents) Handle(ctx context.Context, tenant metering.TenantID, ro
 		  and id = $2
 		  and handled_at is null`, tenant, row, now, outcome)
 	if err != nil {
-		return fmt.Errorf("record provider event: %w", coded(err))
+		return fmt.Errorf("record provider event: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -97,11 +98,11 @@ func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]KeptEvent
 		order by e.place, e.received_at
 		limit 1000`, before)
 	if err != nil {
-		return nil, fmt.Errorf("list open provider events: %w", coded(err))
+		return nil, fmt.Errorf("list open provider events: %w", pg.Coded(err))
 	}
 	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KeptEvent])
 	if err != nil {
-		return nil, fmt.Errorf("list open provider events: %w", coded(err))
+		return nil, fmt.Errorf("list open provider events: %w", pg.Coded(err))
 	}
 	return open, nil
 }

@@ -12,11 +12,12 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Providers stores the tenants' billing providers. Each tenant has at most one active provider.
-type Providers struct{ pool *pool }
+type Providers struct{ pool *pg.Pool }
 
 // Save makes provider the tenant's active provider and retires the previous one. The caller has
 // sealed the secrets. If the tenant was connected to the same account in the same mode before, Save
@@ -33,7 +34,7 @@ func (p Providers) Begin(ctx context.Context, tenant metering.TenantID, actor me
 }
 
 func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider, anew bool) (metering.Provider, error) {
-	err := inTx(ctx, p.pool, func(tx pgx.Tx) (err error) {
+	err := pg.InTx(ctx, p.pool, func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, `
 			select 1
 			from tenants
@@ -136,8 +137,8 @@ func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a
 // CodeNoProvider if there is no active provider. It returns CodeConflict while the provider has
 // unfinished work: reports being sent, closed periods that are not billed in full, or open holds.
 func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, now time.Time) error {
-	err := inTx(ctx, p.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+	err := pg.InTx(ctx, p.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
 		active, err := activeProvider(ctx, tx, tenant)
@@ -274,13 +275,13 @@ func formerProvider(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (a
 	return auditedProvider(p), err
 }
 
-func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (metering.Provider, error) {
+func activeProvider(ctx context.Context, q pg.Querier, tenant metering.TenantID) (metering.Provider, error) {
 	p, err := providerWhere(ctx, q, `retired_at is null`, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Provider{}, errNoProvider
 	}
 	if err != nil {
-		return metering.Provider{}, fmt.Errorf("read provider: %w", coded(err))
+		return metering.Provider{}, fmt.Errorf("read provider: %w", pg.Coded(err))
 	}
 	return p, nil
 }
@@ -295,12 +296,12 @@ func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind mete
 		return metering.Provider{}, metering.Errorf(metering.CodeNotFound, "no provider of this type was saved yet")
 	}
 	if err != nil {
-		return metering.Provider{}, fmt.Errorf("read provider: %w", coded(err))
+		return metering.Provider{}, fmt.Errorf("read provider: %w", pg.Coded(err))
 	}
 	return last, nil
 }
 
-func providerWhere(ctx context.Context, q querier, which string, args ...any) (p metering.Provider, err error) {
+func providerWhere(ctx context.Context, q pg.Querier, which string, args ...any) (p metering.Provider, err error) {
 	err = q.QueryRow(ctx, `
 		select id, kind, statements, invoices, account, livemode, address, secret, secret_last_four, webhook_secret, webhook_secret_last_four, mapping, bills, bills_before, bills_since, invoice_text, validated_at, created_at
 		from billing_connections

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,13 +28,13 @@ func lockBesideQuantities(ctx context.Context, tx pgx.Tx, tenant metering.Tenant
 	if !needsAmounts(t) {
 		return nil
 	}
-	if err := oneAtATime(ctx, tx, tenant); err != nil {
+	if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 		return err
 	}
 	return refuseBesideQuantities(ctx, tx, tenant, t)
 }
 
-func refuseBesideQuantities(ctx context.Context, q querier, tenant metering.TenantID, t billing.Terms) error {
+func refuseBesideQuantities(ctx context.Context, q pg.Querier, tenant metering.TenantID, t billing.Terms) error {
 	if !needsAmounts(t) {
 		return nil
 	}

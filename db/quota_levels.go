@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,7 +28,7 @@ type QuotaAmount struct {
 
 // Check returns a decision on each amount separately, all at one instant. It reserves nothing.
 func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
-	err = pgx.BeginTxFunc(ctx, s.pool, readLookUp, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, s.pool, pg.ReadLookUp, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
 		if err := read.find(checks); err != nil {
 			return err
@@ -48,13 +49,13 @@ func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []Qu
 		}
 		return nil
 	})
-	return decisions, coded(err)
+	return decisions, pg.Coded(err)
 }
 
 // OfCustomer returns the levels of all quotas of a customer, including the quotas of its plan, ordered by
 // meter, period and group.
 func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (levels []metering.QuotaLevel, err error) {
-	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.ReadAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
 		of, err := read.quotas([]int64{int64(customer)}, nil)
 		if err != nil {
@@ -72,7 +73,7 @@ func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, custom
 // levelRead reads quotas and their usage in a transaction that sees one state of the database.
 type levelRead struct {
 	ctx    context.Context
-	q      batcher
+	q      pg.Batcher
 	price  ReadPrice
 	tenant metering.TenantID
 	now    time.Time
@@ -82,7 +83,7 @@ type levelRead struct {
 	streams   map[metering.CustomerID][]billing.Facts // of customers with quotas of billing periods
 }
 
-func (s Quotas) levelRead(ctx context.Context, q batcher, tenant metering.TenantID, now time.Time) *levelRead {
+func (s Quotas) levelRead(ctx context.Context, q pg.Batcher, tenant metering.TenantID, now time.Time) *levelRead {
 	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now)}
 }
 
@@ -124,12 +125,12 @@ func (r *levelRead) find(checks []QuotaCheck) error {
 	}
 	r.customers, r.meters = make(map[string]metering.CustomerID), make(map[string]metering.Meter)
 	var batch pgx.Batch
-	read(&batch, `select id, external_id from customers where tenant_id = $1 and external_id = any($2)`, []any{r.tenant, externalIDs},
+	pg.QueueRows(&batch, `select id, external_id from customers where tenant_id = $1 and external_id = any($2)`, []any{r.tenant, externalIDs},
 		func(row pgx.CollectableRow) (c metering.Customer, err error) {
 			return c, row.Scan(&c.ID, &c.ExternalID)
 		},
 		func(c metering.Customer) { r.customers[c.ExternalID] = c.ID })
-	read(&batch, selectMeters+`and m.slug = any($2)`, []any{r.tenant, slugs}, scanMeter, func(m metering.Meter) { r.meters[m.Slug] = m })
+	pg.QueueRows(&batch, selectMeters+`and m.slug = any($2)`, []any{r.tenant, slugs}, scanMeter, func(m metering.Meter) { r.meters[m.Slug] = m })
 	if err := r.q.SendBatch(r.ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("find customers and meters: %w", err)
 	}

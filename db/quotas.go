@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Quotas stores quotas, which limit usage, and reservations.
 type Quotas struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice // decodes the prices of billing periods
 }
 
@@ -70,25 +71,25 @@ func storedGroup(id *[16]byte, key json.RawMessage) *metering.Group {
 
 var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota")
 
-var customerQuotaEntries = entries{
-	count: `select count(*) from quotas where tenant_id = @tenant and customer_id = @of`,
-	owner: "customer", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
+var customerQuotaEntries = pg.Entries{
+	Count: `select count(*) from quotas where tenant_id = @tenant and customer_id = @of`,
+	Owner: "customer", Most: metering.MaxQuotas, Noun: "quotas", Fix: "delete one first",
 }
 
-var planQuotaEntries = entries{
-	count: `select count(*) from quotas where tenant_id = @tenant and plan_id = @of`,
-	owner: "plan", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
+var planQuotaEntries = pg.Entries{
+	Count: `select count(*) from quotas where tenant_id = @tenant and plan_id = @of`,
+	Owner: "plan", Most: metering.MaxQuotas, Noun: "quotas", Fix: "delete one first",
 }
 
 // Set stores the quota, or replaces the limit and mode of the one with the same customer or plan,
 // meter, group and period. It returns CodeConflict if the customer or plan has the maximum number of
 // quotas.
 func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := lockTenantShared(ctx, tx, tenant); err != nil { // keeps meters unchanged
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil { // keeps meters unchanged
 			return err
 		}
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := registerGroup(ctx, tx, tenant, q.Meter.ID, q.Group); err != nil {
@@ -99,11 +100,11 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			return err
 		}
 		if former == nil {
-			room := customerQuotaEntries.ofOwner(int64(q.CustomerID))
+			room := customerQuotaEntries.OfOwner(int64(q.CustomerID))
 			if q.PlanID != 0 {
-				room = planQuotaEntries.ofOwner(int64(q.PlanID))
+				room = planQuotaEntries.OfOwner(int64(q.PlanID))
 			}
-			if err := requireRoom(ctx, tx, tenant, room); err != nil {
+			if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
 				return err
 			}
 		}
@@ -177,16 +178,16 @@ func storeQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 	return getQuota(ctx, tx, tenant, id)
 }
 
-func getQuota(ctx context.Context, q querier, tenant metering.TenantID, id metering.QuotaID) (StoredQuota, error) {
+func getQuota(ctx context.Context, q pg.Querier, tenant metering.TenantID, id metering.QuotaID) (StoredQuota, error) {
 	rows, err := q.Query(ctx, selectQuotas+`and q.id = $2`, tenant, id)
 	if err != nil {
-		return StoredQuota{}, coded(err)
+		return StoredQuota{}, pg.Coded(err)
 	}
 	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (StoredQuota, error) { return scanQuota(row) })
 	if errors.Is(err, pgx.ErrNoRows) {
 		return StoredQuota{}, errNoQuota
 	}
-	return found, coded(err)
+	return found, pg.Coded(err)
 }
 
 // QuotaFilter selects quotas. Zero fields select all.
@@ -196,23 +197,23 @@ type QuotaFilter struct {
 }
 
 // List returns up to limit quotas with an id above after, ordered by id.
-func (s Quotas) List(ctx context.Context, tenant metering.TenantID, filter QuotaFilter, after metering.QuotaID, limit int) (page Page[StoredQuota], err error) {
+func (s Quotas) List(ctx context.Context, tenant metering.TenantID, filter QuotaFilter, after metering.QuotaID, limit int) (page pg.Page[StoredQuota], err error) {
 	rows, err := s.pool.Query(ctx, selectQuotas+`
 		and q.id > $2 and ($4 = 0 or q.customer_id = $4) and ($5 = 0 or q.plan_id = $5) order by q.id limit $3`,
 		tenant, after, limit+1, filter.Customer, filter.Plan)
 	if err != nil {
-		return page, fmt.Errorf("list quotas: %w", coded(err))
+		return page, fmt.Errorf("list quotas: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (StoredQuota, error) { return scanQuota(row) })
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (StoredQuota, error) { return scanQuota(row) })
 	if err != nil {
-		return page, fmt.Errorf("list quotas: %w", coded(err))
+		return page, fmt.Errorf("list quotas: %w", pg.Coded(err))
 	}
 	return page, nil
 }
 
 // Delete deletes a quota, or returns CodeNotFound. Reservations are kept.
 func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.QuotaID) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := getQuota(ctx, tx, tenant, id)
 		if err != nil {
 			return err

@@ -12,12 +12,13 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Reconciliations compares the totals of closed periods with the amounts that the provider's final invoices
 // bill for them, by meter.
-type Reconciliations struct{ pool *pool }
+type Reconciliations struct{ pool *pg.Pool }
 
 // Reconciled is a meter's total of a closed period, with the figures that the provider has of it.
 type Reconciled struct {
@@ -77,7 +78,7 @@ type ReconciliationFilter struct {
 }
 
 // List returns up to limit reconciliations, newest periods first.
-func (s Reconciliations) List(ctx context.Context, tenant metering.TenantID, f ReconciliationFilter, limit int) (page Page[Reconciled], err error) {
+func (s Reconciliations) List(ctx context.Context, tenant metering.TenantID, f ReconciliationFilter, limit int) (page pg.Page[Reconciled], err error) {
 	if f.Before == (ReconciliationKey{}) {
 		f.Before = ReconciliationKey{math.MaxInt64, math.MaxInt64}
 	}
@@ -86,16 +87,16 @@ func (s Reconciliations) List(ctx context.Context, tenant metering.TenantID, f R
 		"before_period": f.Before.Period, "before_meter": f.Before.Meter, "limit": limit + 1,
 	})
 	if err != nil {
-		return page, fmt.Errorf("list reconciliations: %w", coded(err))
+		return page, fmt.Errorf("list reconciliations: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, scanReconciled)
+	page, err = pg.ReadPage(ctx, rows, limit, scanReconciled)
 	if err != nil {
-		return page, fmt.Errorf("list reconciliations: %w", coded(err))
+		return page, fmt.Errorf("list reconciliations: %w", pg.Coded(err))
 	}
 	return page, nil
 }
 
-func readReconciled(ctx context.Context, q querier, sql string, args pgx.NamedArgs) ([]Reconciled, error) {
+func readReconciled(ctx context.Context, q pg.Querier, sql string, args pgx.NamedArgs) ([]Reconciled, error) {
 	rows, err := q.Query(ctx, sql, args)
 	if err != nil {
 		return nil, err

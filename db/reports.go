@@ -11,13 +11,14 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Ledger stores the reports to the billing providers. Each report is stored before it is sent. After
 // retries, duplicate runs and crashes, a provider's last total equals ours. A number never has two bodies.
 type Ledger struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice
 }
 
@@ -57,7 +58,7 @@ type Pass struct {
 // Plan plans the customer's billing from one snapshot and stores the reports. It fails with CodeNoProvider
 // if the tenant has no provider, and with CodePaused while an operator pauses the customer's reports.
 func (l Ledger) Plan(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass Pass, frame Frame, now time.Time) (planned Planned, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.After, f.Excluded = pass.After, pass.Excluded })
 		if err != nil {
 			return err
@@ -105,7 +106,7 @@ func (b Busy) Error() string {
 //     restore: the caller must plan again,
 //   - CodePaused while an operator pauses the customer's reports.
 func (l Ledger) Lease(ctx context.Context, tenant metering.TenantID, report uuid.UUID, now time.Time, length time.Duration) (leased Leased, err error) {
-	err = inTx(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
 		leased, err = lease(ctx, tx, tenant, report, now, length)
 		return err
 	})
@@ -188,7 +189,7 @@ func (l Ledger) Release(ctx context.Context, tenant metering.TenantID, report uu
 		  and attempts = $3
 		  and state = 'sending'`, tenant, report, attempt, response, newKey)
 	if err != nil {
-		return fmt.Errorf("release report: %w", coded(err))
+		return fmt.Errorf("release report: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -198,12 +199,12 @@ func (l Ledger) Release(ctx context.Context, tenant metering.TenantID, report uu
 // was reported again in between may then have to be credited.
 func (l Ledger) Complete(ctx context.Context, tenant metering.TenantID, report uuid.UUID, state billing.State, response string, now time.Time) error {
 	if err := complete(ctx, l.pool, tenant, report, state, response, now); err != nil {
-		return fmt.Errorf("complete report: %w", coded(err))
+		return fmt.Errorf("complete report: %w", pg.Coded(err))
 	}
 	return nil
 }
 
-func complete(ctx context.Context, q querier, tenant metering.TenantID, report uuid.UUID, state billing.State, response string, now time.Time) error {
+func complete(ctx context.Context, q pg.Querier, tenant metering.TenantID, report uuid.UUID, state billing.State, response string, now time.Time) error {
 	_, err := q.Exec(ctx, completeReports, tenant, []uuid.UUID{report}, state, response, now)
 	return err
 }
@@ -219,7 +220,7 @@ func (l Ledger) KeepObject(ctx context.Context, tenant metering.TenantID, report
 		  and s.tenant_id = r.tenant_id
 		  and s.id = r.series_id`, tenant, report, object)
 	if err != nil {
-		return fmt.Errorf("store the provider object of a series: %w", coded(err))
+		return fmt.Errorf("store the provider object of a series: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -268,7 +269,7 @@ type Resolution struct {
 // Resolve records an operator's decision about a report. It fails with CodeNotFound if there is no such
 // report, and with CodeConflict if its state is not in_doubt.
 func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, r Resolution, now time.Time) error {
-	err := inTx(ctx, l.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
 		var is billing.State
 		err := tx.QueryRow(ctx, `select state from billing_reports where tenant_id = $1 and id = $2 for update`, tenant, r.Report).Scan(&is)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -300,7 +301,7 @@ func (l Ledger) LastNumbers(ctx context.Context, tenant metering.TenantID, custo
 		  and customer_id = any($2)
 		group by customer_id`, tenant, customers)
 	if err != nil {
-		return nil, fmt.Errorf("read numbers of reports: %w", coded(err))
+		return nil, fmt.Errorf("read numbers of reports: %w", pg.Coded(err))
 	}
 	numbers := make(map[metering.CustomerID]int64, len(customers))
 	var customer metering.CustomerID
@@ -309,7 +310,7 @@ func (l Ledger) LastNumbers(ctx context.Context, tenant metering.TenantID, custo
 		numbers[customer] = number
 		return nil
 	})
-	return numbers, coded(err)
+	return numbers, pg.Coded(err)
 }
 
 // lastNumber returns the SQL of a customer's highest report number, or 0.

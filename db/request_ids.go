@@ -4,11 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // RequestIDs stores the ids of signed requests, so that no request is accepted twice.
-type RequestIDs struct{ pool *pool }
+type RequestIDs struct{ pool *pg.Pool }
 
 // Claim claims the id until expires, and reports whether it was free at now. The clock that checks the age
 // of a request also provides now. So no repeat is accepted by replicas with different clocks.
@@ -18,10 +19,10 @@ func (s RequestIDs) Claim(ctx context.Context, tenant metering.TenantID, id stri
 		values ($1, $2, $3)
 		on conflict (tenant_id, request_id) do update set expires_at = excluded.expires_at
 		where r.expires_at < $4`, tenant, id, expires, now)
-	return tag.RowsAffected() == 1, coded(err)
+	return tag.RowsAffected() == 1, pg.Coded(err)
 }
 
 // Sweep deletes up to limit ids, of any tenant, that expired before an instant.
 func (s RequestIDs) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	return oldRows{table: "request_ids", key: "tenant_id, request_id", by: "expires_at", noun: "request ids"}.sweep(ctx, s.pool, before, limit)
+	return pg.OldRows{Table: "request_ids", Key: "tenant_id, request_id", By: "expires_at", Noun: "request ids"}.Sweep(ctx, s.pool, before, limit)
 }

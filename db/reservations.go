@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -52,8 +53,8 @@ const quotaLock = `hashtextextended('quotas of ' || $2::text, $1)`
 
 // alone runs fn on one snapshot of the database while no other transaction grants usage to the customer.
 func (s Quotas) alone(ctx context.Context, tenant metering.TenantID, customer string, fn func(tx pgx.Tx) error) error {
-	return s.pool.AcquireFunc(For(ctx, tenant), func(conn *pgxpool.Conn) error {
-		return holding(ctx, conn, quotaLock, []any{tenant, customer}, func() error { return atOneInstantOn(ctx, conn, s.pool, lookUp, fn) })
+	return s.pool.AcquireFunc(pg.For(ctx, tenant), func(conn *pgxpool.Conn) error {
+		return pg.WithLock(ctx, conn, quotaLock, []any{tenant, customer}, func() error { return pg.AtOneInstantOn(ctx, conn, s.pool, pg.LookUp, fn) })
 	})
 }
 
@@ -217,7 +218,7 @@ var errNoReservation = metering.Errorf(metering.CodeNotFound, "there is no such 
 // Extend sets the expiry of a reservation to by after now. It fails with CodeConflict if the reservation is
 // settled, released or expired, because its amount may be granted again.
 func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, by time.Duration, now time.Time) (extended Reservation, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		extended = Reservation{ID: id}
 		err := tx.QueryRow(ctx, `
 			update quota_reservations
@@ -246,10 +247,10 @@ type Grant struct {
 
 // Granted returns the grant of a reservation, or CodeNotFound.
 func (s Quotas) Granted(ctx context.Context, tenant metering.TenantID, id string) (Grant, error) {
-	return granted(For(ctx, tenant), s.pool, tenant, id)
+	return granted(pg.For(ctx, tenant), s.pool, tenant, id)
 }
 
-func granted(ctx context.Context, q querier, tenant metering.TenantID, id string) (g Grant, err error) {
+func granted(ctx context.Context, q pg.Querier, tenant metering.TenantID, id string) (g Grant, err error) {
 	err = q.QueryRow(ctx, `
 		select c.external_id, r.granted_at
 		from quota_reservations r
@@ -258,13 +259,13 @@ func granted(ctx context.Context, q querier, tenant metering.TenantID, id string
 	if errors.Is(err, pgx.ErrNoRows) {
 		return g, errNoReservation
 	}
-	return g, coded(err)
+	return g, pg.Coded(err)
 }
 
 // Release frees the amounts of a reservation. It has no effect on a released or expired reservation. It
 // fails with CodeConflict if the reservation is settled.
 func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var settled bool
 		err := tx.QueryRow(ctx, `
 			update quota_reservations
@@ -287,5 +288,5 @@ func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string
 
 // Sweep deletes up to limit reservations, of any tenant, that expired before an instant.
 func (s Quotas) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	return oldRows{table: "quota_reservations", key: "tenant_id, id", by: "expires_at", noun: "reservations"}.sweep(ctx, s.pool, before, limit)
+	return pg.OldRows{Table: "quota_reservations", Key: "tenant_id, id", By: "expires_at", Noun: "reservations"}.Sweep(ctx, s.pool, before, limit)
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Restores recovers a ledger that was restored from a backup. Such a ledger lacks the reports that were
 // sent after the backup was made.
 type Restores struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice
 }
 
@@ -49,7 +50,7 @@ type Restored struct {
 // Raise begins a new epoch of the ledger. An operator calls it after each restore, before any worker runs.
 // The numbers of later reports are higher than all earlier ones, and no id is used twice.
 func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := skipIDs(ctx, tx); err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err err
 		return err
 	})
 	if err != nil {
-		return Restored{}, fmt.Errorf("raise epoch of ledger: %w", coded(err))
+		return Restored{}, fmt.Errorf("raise epoch of ledger: %w", pg.Coded(err))
 	}
 	return r, nil
 }
@@ -154,9 +155,9 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		    and c.id = $2
 		    and `+isUnread+`)`, tenant, customer).Scan(&unread)
 	if err != nil || !unread {
-		return Reading{}, false, coded(err)
+		return Reading{}, false, pg.Coded(err)
 	}
-	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		streams, err := Ledger(s).regrouped(ctx, tx, tenant, customer, now)
 		if err != nil {
 			return err
@@ -196,7 +197,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 // Read stores the totals and charges that were read at the customer's destination. The ledger lacks the
 // reports that were sent after the backup; Read adds a report for each difference.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
-	err := atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		streams, err := Ledger(s).planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -64,7 +65,7 @@ const neededFrom = `
 // all events are kept. The row lock conflicts with the lock of a new meter version, so that no events are
 // dropped that its backfill counts.
 func (m Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge time.Time, err error) {
-	err = inTx(ctx, m.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
 		if err := tx.QueryRow(ctx, `select kept_from from event_retention for update`).Scan(&kept); err != nil {
 			return err
@@ -107,10 +108,10 @@ func (m Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]meteri
 		  and range_end <= $1
 		order by range_start`, edge)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	chunks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[metering.Range])
-	return chunks, coded(err)
+	return chunks, pg.Coded(err)
 }
 
 // awaitIngest waits until all transactions that read the previous edge have ended. Ingest holds its
@@ -121,7 +122,7 @@ func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, erro
 		return nil, err
 	}
 	for _, tenant := range tenants {
-		if err := inTx(ctx, m.pool, func(tx pgx.Tx) error { return lockTenant(ctx, tx, tenant) }); err != nil {
+		if err := pg.InTx(ctx, m.pool, func(tx pgx.Tx) error { return pg.LockTenant(ctx, tx, tenant) }); err != nil {
 			return nil, fmt.Errorf("wait for ingest: %w", err)
 		}
 	}
@@ -145,11 +146,11 @@ func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error 
 		  and t.late_count is null
 		order by 1, 2`, edge)
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	payees, err := pgx.CollectRows(rows, pgx.RowToStructByPos[payee])
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	var failed error
 	for _, p := range payees {
@@ -161,7 +162,7 @@ func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error 
 }
 
 func (m Maintenance) settleLate(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
-	return atOneInstant(ctx, m.pool, func(tx pgx.Tx) error {
+	return pg.AtOneInstant(ctx, m.pool, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
@@ -243,29 +244,29 @@ func (m Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chun
 		}
 	}
 	err := m.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		return asOwner(ctx, conn, func() error {
+		return pg.RunAsOwner(ctx, conn, func() error {
 			_, err := conn.Exec(ctx, `select drop_chunks('events', older_than => $2::timestamptz, newer_than => $1::timestamptz)`, chunk.Start, chunk.End)
 			return err
 		})
 	})
 	if err != nil {
-		return coded(err)
+		return pg.Coded(err)
 	}
 	_, err = m.pool.Exec(ctx, `
 		delete from forgotten_days
 		where day >= ($1::timestamptz at time zone 'UTC')::date
 		  and day < ($2::timestamptz at time zone 'UTC')::date`, chunk.Start, chunk.End)
-	return coded(err)
+	return pg.Coded(err)
 }
 
 // forgetKeys deletes the keys of a day's events with a timestamp. It does so once per day.
 func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
-	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `insert into forgotten_days (tenant_id, day) values ($1, $2) on conflict do nothing`, tenant, day)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		if err := allowLongStatements(ctx, tx); err != nil {
+		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `
@@ -282,11 +283,11 @@ func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, d
 }
 
 // keptFrom returns the instant from which events are kept. Zero means that all are.
-func keptFrom(ctx context.Context, q querier) (time.Time, error) {
+func keptFrom(ctx context.Context, q pg.Querier) (time.Time, error) {
 	var kept *time.Time
 	err := q.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept)
 	if err != nil || kept == nil {
-		return time.Time{}, coded(err)
+		return time.Time{}, pg.Coded(err)
 	}
 	return kept.UTC(), nil
 }
@@ -303,7 +304,7 @@ func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 
 // requireKept returns CodeInvalid if events of a range are no longer kept. The caller reads the events
 // first, because events are dropped only after the edge was raised.
-func requireKept(ctx context.Context, q querier, r metering.Range, location string) error {
+func requireKept(ctx context.Context, q pg.Querier, r metering.Range, location string) error {
 	edge, err := keptFrom(ctx, q)
 	if err != nil || !r.Start.Before(edge) {
 		return err
@@ -315,7 +316,7 @@ func requireKept(ctx context.Context, q querier, r metering.Range, location stri
 // hour are no longer kept. The caller reads the range first. Billing, which reads in a transaction, is
 // exempt: the events of its periods are kept until they are closed.
 func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) error {
-	pool, ok := u.q.(*pool)
+	pool, ok := u.q.(*pg.Pool)
 	ragged := metering.Split(r, metering.Location(zone)).Ragged
 	if !ok || len(ragged) == 0 {
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -61,11 +62,11 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (
 		order by retired_at
 		limit $2`, now.Add(-retiredFor), most)
 	if err != nil {
-		return 0, fmt.Errorf("find retired meter versions: %w", coded(err))
+		return 0, fmt.Errorf("find retired meter versions: %w", pg.Coded(err))
 	}
 	retired, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retiredVersion])
 	if err != nil {
-		return 0, fmt.Errorf("find retired meter versions: %w", coded(err))
+		return 0, fmt.Errorf("find retired meter versions: %w", pg.Coded(err))
 	}
 	dropped := 0
 	var failures []error
@@ -85,8 +86,8 @@ const customersDropped = 100
 func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time.Time) error {
 	// No transaction adds usage to a retired version, so folding moves the rest of its usage to the
 	// rollups.
-	err := inTx(ctx, m.pool, func(tx pgx.Tx) error {
-		if err := lockTenant(ctx, tx, g.Tenant); err != nil {
+	err := pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
+		if err := pg.LockTenant(ctx, tx, g.Tenant); err != nil {
 			return err
 		}
 		return foldAll(ctx, tx, g.Tenant)
@@ -102,21 +103,21 @@ func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time
 			order by id
 			limit $3`, g.Tenant, after, customersDropped)
 		if err != nil {
-			return coded(err)
+			return pg.Coded(err)
 		}
 		customers, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
 		if err != nil {
-			return coded(err)
+			return pg.Coded(err)
 		}
 		if len(customers) == 0 {
 			break
 		}
-		if err := inTx(ctx, m.pool, func(tx pgx.Tx) error { return deleteRollups(ctx, tx, g.Tenant, g.Version, customers) }); err != nil {
+		if err := pg.InTx(ctx, m.pool, func(tx pgx.Tx) error { return deleteRollups(ctx, tx, g.Tenant, g.Version, customers) }); err != nil {
 			return err
 		}
 		after = customers[len(customers)-1]
 	}
-	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
 		for _, statement := range []string{
 			`delete from usage_groups where tenant_id = $1 and meter_version_id = $2`,
 			`delete from backfill_hours where tenant_id = $1 and meter_version_id = $2`,

@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Retries requests syncs of many customers at once.
-type Retries struct{ pool beginner }
+type Retries struct{ pool pg.Beginner }
 
 // RetryFilter selects customers by their failed last sync. Zero fields do not restrict.
 type RetryFilter struct {
@@ -34,7 +35,7 @@ const maxRetried = 10_000
 // Failed requests a sync of each selected customer with a failed last sync. Those that have failed for
 // longest come first.
 func (s Retries) Failed(ctx context.Context, tenant metering.TenantID, actor metering.Actor, f RetryFilter, now time.Time) (r Retried, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := activeProvider(ctx, tx, tenant); err != nil {
 			return err
 		}

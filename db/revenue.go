@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -31,7 +32,7 @@ func (r Revenue) Amount() metering.Decimal { return r.Billed.Add(r.Estimated).Ad
 // Closed periods count with their stored charges and later adjustments. Charges of open periods are
 // computed as in their statements. All figures are from one snapshot.
 func (l Ledger) Revenue(ctx context.Context, tenant metering.TenantID, since, now time.Time) (months []Revenue, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), sums: make(map[revenueKey]*Revenue), theirs: make(providerPrices), read: l.read}
 		for _, read := range []func() error{r.catalog, func() error { return r.monthsSince(since) }, r.closed, r.adjusted, r.open} {
 			if err := read(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,7 +26,7 @@ func WithYield(ctx context.Context, others func(context.Context) error) context.
 
 // longestYield bounds the wait for other callers, because PostgreSQL ends a transaction that is idle for
 // idleTxTimeout.
-const longestYield = idleTxTimeout / 2
+const longestYield = pg.IdleTxTimeout / 2
 
 var errYielded = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are in progress; try again")
 

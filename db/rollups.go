@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/fair"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -164,7 +165,7 @@ func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.
 
 // settle registers the groups that are not known, and returns the newly registered ones. The usage of
 // groups that cannot be registered, which remain in r.groups, moves to OtherGroup.
-func (r *rollups) settle(ctx context.Context, q querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
+func (r *rollups) settle(ctx context.Context, q pg.Querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
 	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool { return known(name) })
 	registered, err := register(ctx, q, tenant, r.versions, r.groups)
 	if err != nil {
@@ -217,7 +218,7 @@ func (r *rollups) queue(batch *pgx.Batch, tenant metering.TenantID) {
 }
 
 // write stores the collected usage in the transaction, and releases the memory.
-func (r *rollups) write(ctx context.Context, q batcher, tenant metering.TenantID) error {
+func (r *rollups) write(ctx context.Context, q pg.Batcher, tenant metering.TenantID) error {
 	var batch pgx.Batch
 	r.queue(&batch, tenant)
 	r.hours, r.groups, r.held = make(map[bucket]*tally), make(groupsMet), 0
@@ -271,7 +272,7 @@ func moveGroup(rollup, start string) string {
 
 // deleteRollups deletes the rollup rows of some customers for a meter version.
 func deleteRollups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersionID, customers []metering.CustomerID) error {
-	if err := allowLongStatements(ctx, tx); err != nil {
+	if err := pg.AllowLongStatements(ctx, tx); err != nil {
 		return err
 	}
 	for _, table := range []string{"usage_hourly", "usage_monthly"} {

@@ -6,12 +6,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Secrets rewraps the sealed secrets of all tenants.
-type Secrets struct{ pool *pool }
+type Secrets struct{ pool *pg.Pool }
 
 // sealedColumns is the columns with secrets. A purpose has the name of its column.
 var sealedColumns = []struct {
@@ -40,7 +41,7 @@ func (s Secrets) Rewrap(ctx context.Context, ring seal.Keyring) (done Rewrapping
 		for {
 			found, err := s.foreign(ctx, place.table, place.column, ring.First(), after)
 			if err != nil {
-				return done, fmt.Errorf("rewrap %s: %w", place.table, coded(err))
+				return done, fmt.Errorf("rewrap %s: %w", place.table, pg.Coded(err))
 			}
 			if len(found) == 0 {
 				break
@@ -90,5 +91,5 @@ func (s Secrets) rewrap(ctx context.Context, table, column string, purpose seal.
 	tag, err := s.pool.Exec(ctx, `update `+table+` set `+column+` = $3 where tenant_id = $1 and `+column+` = $2`,
 		secret.Tenant, secret.Sealed, sealed)
 	done.Sealed += int(tag.RowsAffected())
-	return coded(err)
+	return pg.Coded(err)
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Sessions stores the sessions of signed-in members.
-type Sessions struct{ pool *pool }
+type Sessions struct{ pool *pg.Pool }
 
 // SessionName is the content of a session token: tenant, member and id of the session.
 type SessionName struct {
@@ -41,7 +42,7 @@ func sessionFields(s *metering.Session) []any {
 // with CodeUnauthorized if the member was removed or its password changed since the sign-in was checked.
 func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionName, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			with unchanged as (
 			  select from members
@@ -89,7 +90,7 @@ func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionNam
 		join tenants t on t.id = s.tenant_id
 		where m.removed_at is null`, tenants, members, ids)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	found := make(map[SessionName]*SignedIn, len(names))
 	for rows.Next() {
@@ -97,11 +98,11 @@ func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionNam
 		fields := append(sessionFields(&in.Session), memberFields(&in.Member)...)
 		if err := rows.Scan(append(fields, tenantFields(&in.Tenant)...)...); err != nil {
 			rows.Close()
-			return nil, coded(err)
+			return nil, pg.Coded(err)
 		}
 		found[SessionName{in.Tenant.ID, in.Member.ID, in.Session.ID}] = in
 	}
-	return found, coded(rows.Err())
+	return found, pg.Coded(rows.Err())
 }
 
 // Live returns a member's sessions that have neither ended nor expired at now, newest first.
@@ -111,18 +112,18 @@ func (s Sessions) Live(ctx context.Context, tenant metering.TenantID, member met
 		where s.tenant_id = $1 and s.member_id = $2 and s.ended_at is null and s.expires_at > $3
 		order by s.created_at desc, s.id`, tenant, member, now)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	live, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one metering.Session, err error) {
 		return one, row.Scan(sessionFields(&one)...)
 	})
-	return live, coded(err)
+	return live, pg.Coded(err)
 }
 
 // End ends a session of a member, with effect when it returns. It fails with CodeNotFound if the member has
 // no such session, or the session has ended.
 func (s Sessions) End(ctx context.Context, actor metering.Actor, name SessionName) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		ended, err := endSession(ctx, tx, actor, name)
 		if err == nil && !ended {
 			return metering.Errorf(metering.CodeNotFound, "there is no such session, or it has ended")
@@ -143,7 +144,7 @@ func endSession(ctx context.Context, tx pgx.Tx, actor metering.Actor, name Sessi
 
 // EndAll ends all sessions of a member, with effect when it returns.
 func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID) error {
-	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		// A concurrent sign-in has committed its session already, or begins it after this transaction.
 		if _, err := lockMember(ctx, tx, tenant, member); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -46,7 +47,7 @@ func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservati
 	for _, e := range events {
 		digest.Write(slices.Concat([]byte(e.IdempotencyKey), []byte{0}, e.Hash[:])) // no key contains NUL
 	}
-	ctx, cancel := context.WithTimeout(For(context.WithoutCancel(ctx), tenant), w.options.Deadline)
+	ctx, cancel := context.WithTimeout(pg.For(context.WithoutCancel(ctx), tenant), w.options.Deadline)
 	defer cancel()
 	s := &settlement{reservation, digest.Sum(nil), now}
 	outcomes, err = w.persist(ctx, tenant, events, s, func() {})

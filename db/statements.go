@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // streams reads the billing facts of each of the customer's billing schedules from one snapshot.
 func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []*factReader, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err = readStreams(ctx, tx, l.read, tenant, customer, now)
 		return err
 	})
@@ -28,8 +29,8 @@ const lineBytes = 512
 // Statements returns up to limit of the customer's billing periods before a place, with their totals,
 // newest first. Of periods with the same start, the one with the highest stream number comes first. Open
 // periods are computed as of now.
-func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list Page[billing.Statement], err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list pg.Page[billing.Statement], err error) {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
@@ -47,7 +48,7 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 		if err != nil {
 			return err
 		}
-		list = pageOf(ctx, statements, limit, func(s billing.Statement) int { return len(s.Lines) * lineBytes })
+		list = pg.NewPage(ctx, statements, limit, func(s billing.Statement) int { return len(s.Lines) * lineBytes })
 		return nil
 	})
 	if err != nil {
@@ -59,7 +60,7 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 // StatementsEnding returns the customer's billing periods that end in a month, with their totals, oldest
 // first. A period that ends at the first instant of a month belongs to the month before.
 func (l Ledger) StatementsEnding(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, month metering.Range, now time.Time) (statements []billing.Statement, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err
@@ -107,7 +108,7 @@ func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.St
 // Besides the periods of Statements, it considers the current calendar period before the first period has
 // begun. It fails with CodeNotFound if there is none.
 func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, is, now)
 		return err
 	})
@@ -118,7 +119,7 @@ func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, custo
 }
 
 // statementOf is StatementOf, and also returns the facts of the schedule.
-func statementOf(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, of *factReader, err error) {
+func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, of *factReader, err error) {
 	streams, err := readStreams(ctx, q, read, tenant, customer, now)
 	if err != nil {
 		return s, nil, err
@@ -158,7 +159,7 @@ type PeriodStatement struct {
 	CustomerID metering.CustomerID
 	ExternalID string
 	billing.Statement
-	Reports Page[PeriodReport]
+	Reports pg.Page[PeriodReport]
 }
 
 // ReportPage selects up to Limit reports with numbers below Before, newest first.
@@ -170,7 +171,7 @@ type ReportPage struct {
 // Statement returns the statement of a stored period, with a page of the reports that bill it, or
 // CodeNotFound.
 func (l Ledger) Statement(ctx context.Context, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		s, err = readStatement(ctx, tx, l.read, tenant, period, page, now)
 		return err
 	})
@@ -180,7 +181,7 @@ func (l Ledger) Statement(ctx context.Context, tenant metering.TenantID, period 
 	return s, nil
 }
 
-func readStatement(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
+func readStatement(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
 	err = q.QueryRow(ctx, `select customer_id from billing_periods where tenant_id = $1 and id = $2`, tenant, period).Scan(&s.CustomerID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, errNoPeriod
@@ -211,7 +212,7 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 // Preview returns the lines of the customer's bill as if its current periods ended now, over all billing
 // schedules. It includes the additions of late usage to closed periods. All figures are from one snapshot.
 func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
-	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -30,7 +31,7 @@ func (s Syncs) Tried(ctx context.Context, tenant metering.TenantID, customers []
 		  and period_id is not null
 		order by customer_id, lease_until desc nulls last, number`, tenant, customers)
 	if err != nil {
-		return nil, fmt.Errorf("read attempts: %w", coded(err))
+		return nil, fmt.Errorf("read attempts: %w", pg.Coded(err))
 	}
 	var (
 		all      = map[metering.CustomerID]Tried{}
@@ -42,7 +43,7 @@ func (s Syncs) Tried(ctx context.Context, tenant metering.TenantID, customers []
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read attempts: %w", coded(err))
+		return nil, fmt.Errorf("read attempts: %w", pg.Coded(err))
 	}
 	return all, nil
 }
@@ -57,11 +58,11 @@ func (s Syncs) OpenOf(ctx context.Context, tenant metering.TenantID, customer me
 		  and status in ('requested', 'running')
 		order by id`, tenant, customer)
 	if err != nil {
-		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+		return nil, fmt.Errorf("list open syncs: %w", pg.Coded(err))
 	}
 	open, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
-		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+		return nil, fmt.Errorf("list open syncs: %w", pg.Coded(err))
 	}
 	return open, nil
 }
@@ -85,7 +86,7 @@ func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steerin
 	if !answered {
 		asked.Resource += " unanswered"
 	}
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		return audit.RecordDecision(ctx, tx, tenant, asked, nil, audit.Fields{"customer_id": by.Customer.String(), "answered": answered})
 	})
 	if err != nil {
@@ -99,7 +100,7 @@ func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steerin
 // pass can take them. The next run then finds only later requests. An error of cancelRun is returned, and
 // nothing changes.
 func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering, open []uuid.UUID, failure string, now time.Time, cancelRun func() error) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := endPause(ctx, tx, tenant, by, now); err != nil {
 			return err
 		}

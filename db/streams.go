@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -85,7 +86,7 @@ func feedsOf(stored []storedFeed) (feeds []billing.Feed) {
 }
 
 // feedsOfOne returns a customer's number of billing schedules, and the meters that feed each.
-func feedsOfOne(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID) (streams int, feeds []billing.Feed, err error) {
+func feedsOfOne(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) (streams int, feeds []billing.Feed, err error) {
 	var stored []storedFeed
 	err = q.QueryRow(ctx, `
 		select c.streams, `+feedsOfCustomer+`

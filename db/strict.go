@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -96,7 +97,7 @@ func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events [
 		return err
 	})
 	err := w.store.pool.SendBatch(ctx, &batch).Close()
-	return Unknown{customers, types, contents, meters}, coded(err)
+	return Unknown{customers, types, contents, meters}, pg.Coded(err)
 }
 
 func namesIn(set map[string]bool) (names []string) {

@@ -14,12 +14,13 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Syncs are the requests to report customers' usage to the billing provider. A pass takes all requests of a
 // customer, then reads its totals, then answers the requests.
-type Syncs struct{ pool *pool }
+type Syncs struct{ pool *pg.Pool }
 
 // Request requests a sync, or joins a waiting request and returns that sync. It commits the request before
 // the caller starts the workflow.
@@ -28,7 +29,7 @@ func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor mete
 		return metering.Sync{}, err
 	}
 	var sync metering.Sync
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) (err error) {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		if sync, err = requestSync(ctx, tx, tenant, actor, customer, trigger, now); err != nil {
 			return err
 		}
@@ -46,7 +47,7 @@ const joinsWaiting = `on conflict (tenant_id, customer_id) where status = 'reque
 
 // requestSync inserts a request or joins the waiting one. It locks the row until commit, so that a pass
 // that takes the request begins after the commit.
-func requestSync(ctx context.Context, q querier, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
+func requestSync(ctx context.Context, q pg.Querier, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return metering.Sync{}, err
@@ -66,7 +67,7 @@ func requestSync(ctx context.Context, q querier, tenant metering.TenantID, actor
 // Withdraw withdraws one caller's request, because its workflow could not be started. The request remains
 // if a pass has taken it or other callers share it.
 func (s Syncs) Withdraw(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `
 			update billing_syncs
 			set callers = callers - 1
@@ -111,7 +112,7 @@ func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, custom
 		"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler, "now": metering.Instant(now),
 	})
 	if err != nil {
-		return fmt.Errorf("request sync: %w", coded(err))
+		return fmt.Errorf("request sync: %w", pg.Coded(err))
 	}
 	return nil
 }
@@ -121,14 +122,14 @@ func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, custom
 func (s Syncs) RequestByProvider(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (uuid.UUID, error) {
 	sync, err := requestSync(ctx, s.pool, tenant, metering.Scheduler, customer, metering.ByProvider, now)
 	if err != nil {
-		return uuid.UUID{}, fmt.Errorf("request sync: %w", coded(err))
+		return uuid.UUID{}, fmt.Errorf("request sync: %w", pg.Coded(err))
 	}
 	return sync.ID, nil
 }
 
 // Record stores a scheduled sync that succeeded without a request.
 func (s Syncs) Record(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, began, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return record(ctx, tx, tenant, customer, a, began, now) })
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return record(ctx, tx, tenant, customer, a, began, now) })
 	if err != nil {
 		return fmt.Errorf("record sync: %w", err)
 	}
@@ -143,7 +144,7 @@ type Accepted struct {
 
 // RecordAccepted stores a scheduled sync that succeeded, and completes its last report, in one transaction.
 func (s Syncs) RecordAccepted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, last Accepted, a Answer, began, now time.Time) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := complete(ctx, tx, tenant, last.Report, billing.Accepted, last.Response, now); err != nil {
 			return err
 		}
@@ -244,7 +245,7 @@ func (s Syncs) ReportedSince(ctx context.Context, tenant metering.TenantID, sinc
 		  where status = 'succeeded'
 		    and finished_at >= $2)`, tenant, since).Scan(&reported)
 	if err != nil {
-		return false, fmt.Errorf("read newest syncs: %w", coded(err))
+		return false, fmt.Errorf("read newest syncs: %w", pg.Coded(err))
 	}
 	return reported, nil
 }
@@ -265,7 +266,7 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 	if b.PassID, err = uuid.NewV7(); err != nil {
 		return Begun{}, fmt.Errorf("begin sync: %w", err)
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			update billing_syncs
 			set status = 'running', started_at = coalesce(started_at, $3), pass_id = $4
@@ -310,7 +311,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 	if a.Error != "" {
 		status = metering.SyncFailed
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		taken, err := takenBy(ctx, tx, tenant, customer, pass)
 		if err != nil {
 			return err
@@ -390,7 +391,7 @@ func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, customer m
 	if len(meters) == 0 {
 		return nil
 	}
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		syncs, err := takenBy(ctx, tx, tenant, customer, pass)
 		if err != nil {
 			return err
@@ -446,20 +447,20 @@ func scanSync(row pgx.CollectableRow) (s metering.Sync, err error) {
 func (s Syncs) Get(ctx context.Context, tenant metering.TenantID, id uuid.UUID) (metering.Sync, error) {
 	rows, err := s.pool.Query(ctx, selectSyncs+` and s.id = @id`, pgx.NamedArgs{"tenant": tenant, "id": id})
 	if err != nil {
-		return metering.Sync{}, fmt.Errorf("read sync: %w", coded(err))
+		return metering.Sync{}, fmt.Errorf("read sync: %w", pg.Coded(err))
 	}
 	sync, err := pgx.CollectExactlyOneRow(rows, scanSync)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Sync{}, metering.Errorf(metering.CodeNotFound, "there is no such sync")
 	}
 	if err != nil {
-		return metering.Sync{}, fmt.Errorf("read sync: %w", coded(err))
+		return metering.Sync{}, fmt.Errorf("read sync: %w", pg.Coded(err))
 	}
 	if sync.Lines, err = s.lines(ctx, tenant, id); err != nil {
-		return metering.Sync{}, fmt.Errorf("read lines of sync: %w", coded(err))
+		return metering.Sync{}, fmt.Errorf("read lines of sync: %w", pg.Coded(err))
 	}
 	if sync.Excluded, err = s.excluded(ctx, tenant, id); err != nil {
-		return metering.Sync{}, fmt.Errorf("read excluded meters: %w", coded(err))
+		return metering.Sync{}, fmt.Errorf("read excluded meters: %w", pg.Coded(err))
 	}
 	return sync, nil
 }
@@ -514,7 +515,7 @@ type SyncFilter struct {
 }
 
 // List returns up to limit syncs, newest first, without their lines.
-func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter, limit int) (page Page[metering.Sync], err error) {
+func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter, limit int) (page pg.Page[metering.Sync], err error) {
 	rows, err := s.pool.Query(ctx, selectSyncs+`
 		  and (@customer = 0 or s.customer_id = @customer)
 		  and (@status = '' or s.status = @status)
@@ -524,11 +525,11 @@ func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter,
 		"tenant": tenant, "customer": int64(f.Customer), "status": string(f.Status), "before": f.Before, "limit": limit + 1,
 	})
 	if err != nil {
-		return page, fmt.Errorf("list syncs: %w", coded(err))
+		return page, fmt.Errorf("list syncs: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, scanSync)
+	page, err = pg.ReadPage(ctx, rows, limit, scanSync)
 	if err != nil {
-		return page, fmt.Errorf("list syncs: %w", coded(err))
+		return page, fmt.Errorf("list syncs: %w", pg.Coded(err))
 	}
 	return page, nil
 }
@@ -550,11 +551,11 @@ func (s Syncs) Open(ctx context.Context, before time.Time) ([]OpenSyncs, error) 
 		  and not `+isPaused("s.tenant_id", "s.customer_id")+`
 		order by s.tenant_id, s.customer_id`, before)
 	if err != nil {
-		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+		return nil, fmt.Errorf("list open syncs: %w", pg.Coded(err))
 	}
 	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[OpenSyncs])
 	if err != nil {
-		return nil, fmt.Errorf("list open syncs: %w", coded(err))
+		return nil, fmt.Errorf("list open syncs: %w", pg.Coded(err))
 	}
 	return open, nil
 }

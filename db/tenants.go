@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Tenants reads, creates and updates tenants.
-type Tenants struct{ pool beginner }
+type Tenants struct{ pool pg.Beginner }
 
 const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.idempotency_conflicts, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
 
@@ -27,7 +28,7 @@ func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Te
 	if err := t.Validate(); err != nil {
 		return metering.Tenant{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			insert into tenants as t (name, timezone, currency, requests_per_minute, strict, idempotency_conflicts) values ($1, $2, $3, $4, $5, $6)
 			returning `+tenantColumns, t.Name, t.Timezone, t.Currency, cmp.Or(t.RequestsPerMinute, metering.DefaultRequestsPerMinute), t.Strict, t.KeyConflicts).Scan(tenantFields(&created)...)
@@ -42,17 +43,17 @@ func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Te
 // Get returns a tenant, or CodeNotFound.
 func (s Tenants) Get(ctx context.Context, tenant metering.TenantID) (t metering.Tenant, err error) {
 	err = s.pool.QueryRow(ctx, `select `+tenantColumns+` from tenants t where t.id = $1`, tenant).Scan(tenantFields(&t)...)
-	return t, coded(err)
+	return t, pg.Coded(err)
 }
 
 // After returns the ids of up to limit tenants with an id above after, in order.
 func (s Tenants) After(ctx context.Context, after metering.TenantID, limit int) ([]metering.TenantID, error) {
 	rows, err := s.pool.Query(ctx, `select id from tenants where id > $1 order by id limit $2`, after, limit)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
-	return tenants, coded(err)
+	return tenants, pg.Coded(err)
 }
 
 // TenantChange is the set of fields to change; nil fields keep their values.
@@ -96,14 +97,14 @@ func change[T any](field, to *T) {
 // is complete. Update fails with CodeConflict for a new time zone once a customer has a billing period,
 // because the periods follow the months of one zone.
 func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, backfilling []metering.MeterVersionID, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
 		if change.Timezone != nil {
 			if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
 				return err
 			}
 		}
-		if err := lockTenant(ctx, tx, tenant); err != nil {
+		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
 		var former metering.Tenant

@@ -11,13 +11,14 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // UncountedEvents stores references to the stored events that a meter cannot count, because their value is
 // not usable. Like EventCounts, the references are written asynchronously to ingest. A process that stops
 // loses the references that it has not written.
-type UncountedEvents struct{ pool *pool }
+type UncountedEvents struct{ pool *pg.Pool }
 
 const (
 	maxUncounted        = 1_000  // references per meter and hour of receipt, in UTC
@@ -53,7 +54,7 @@ func (e UncountedEvent) Cursor() UncountedCursor { return UncountedCursor{e.Inge
 
 // List returns up to limit uncounted events, last received first. With a cursor, it begins after the
 // cursor's position. It skips events that retention has deleted.
-func (u UncountedEvents) List(ctx context.Context, tenant metering.TenantID, f UncountedFilter, before *UncountedCursor, limit int) (page Page[UncountedEvent], err error) {
+func (u UncountedEvents) List(ctx context.Context, tenant metering.TenantID, f UncountedFilter, before *UncountedCursor, limit int) (page pg.Page[UncountedEvent], err error) {
 	if before == nil {
 		before = &UncountedCursor{ReceivedAt: f.End}
 	}
@@ -62,14 +63,14 @@ func (u UncountedEvents) List(ctx context.Context, tenant metering.TenantID, f U
 		"before": before.ReceivedAt, "before_id": [16]byte(before.ID), "before_rule": before.Rule, "limit": limit + 1,
 	})
 	if err != nil {
-		return page, fmt.Errorf("list uncounted events: %w", coded(err))
+		return page, fmt.Errorf("list uncounted events: %w", pg.Coded(err))
 	}
-	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (e UncountedEvent, err error) {
+	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (e UncountedEvent, err error) {
 		e.ListedEvent, err = scanListed(row, &e.Rule)
 		return e, err
 	})
 	if err != nil {
-		return page, fmt.Errorf("list uncounted events: %w", coded(err))
+		return page, fmt.Errorf("list uncounted events: %w", pg.Coded(err))
 	}
 	return page, nil
 }
@@ -111,7 +112,7 @@ func selectUncounted(f UncountedFilter) string {
 
 // Sweep deletes up to limit references, of any tenant, to events that were received before an instant.
 func (u UncountedEvents) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	return oldRows{table: "uncounted_events", key: "tenant_id, meter_id, received_at, event_id, rule", by: "received_at", noun: "references to uncounted events"}.sweep(ctx, u.pool, before, limit)
+	return pg.OldRows{Table: "uncounted_events", Key: "tenant_id, meter_id, received_at, event_id, rule", By: "received_at", Noun: "references to uncounted events"}.Sweep(ctx, u.pool, before, limit)
 }
 
 // uncountedReference is a row of uncounted_events, without its tenant.
@@ -135,8 +136,8 @@ func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, refe
 		meters[i], received[i], events[i], rules[i] = int64(r.meter), r.received, r.event, string(r.rule)
 		customers[i], instants[i] = int64(r.customer), r.at
 	}
-	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock_shared(`+tenantLock+`)`, tenant).Scan(&stored); err != nil || !stored {
+	err = pg.InTx(ctx, u.pool, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock_shared(`+pg.TenantLock+`)`, tenant).Scan(&stored); err != nil || !stored {
 			return err
 		}
 		var batch pgx.Batch
@@ -175,7 +176,7 @@ func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, refe
 // them. It writes them to UncountedEvents every few seconds.
 type UncountedSampler struct {
 	events  UncountedEvents
-	flusher *repeater
+	flusher *pg.Repeater
 
 	writing sync.Mutex // serializes Write
 
@@ -200,7 +201,7 @@ func NewUncountedSampler(store *DB, failed func(error)) *UncountedSampler {
 		events: store.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
 		held: make(map[metering.TenantID]int),
 	}
-	s.flusher = startFlusher(s.Write, failed)
+	s.flusher = pg.StartFlusher(s.Write, failed)
 	return s
 }
 
@@ -255,4 +256,4 @@ func (s *UncountedSampler) Write(ctx context.Context) (err error) {
 }
 
 // Close writes the remaining references.
-func (s *UncountedSampler) Close() { s.flusher.close() }
+func (s *UncountedSampler) Close() { s.flusher.Close() }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,7 +20,7 @@ import (
 // periods, and in closed periods that no provider bills. It is computed from rollups and the ledger, and
 // never stored.
 type Unrated struct {
-	pool *pool
+	pool *pg.Pool
 	read ReadPrice
 }
 
@@ -186,7 +187,7 @@ const tenantBills = `(exists (select from meter_prices where tenant_id = $1 and 
 var errOnlyMeters = errors.New("the tenant only meters")
 
 func (s Unrated) reading(ctx context.Context, tenant metering.TenantID, since, now time.Time, use func(*unratedReader) error) error {
-	err := atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		r := &unratedReader{revenueReader: &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), theirs: make(providerPrices), read: s.read}}
 		r.periodsOf = func(f billing.Facts) []billing.Period { return r.unrated(f).Periods() }
 		for _, step := range []func() error{r.requireBilling, r.catalog, func() error { return r.monthsSince(since) }} {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -139,7 +140,7 @@ func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (
 		where p.tenant_id = $1
 		  and t.terms ? 'dimensions'`, tenant)
 	if err != nil {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	terms := make(map[metering.MeterID][]billing.Terms)
 	var meter metering.MeterID
@@ -149,7 +150,7 @@ func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (
 		return nil
 	})
 	if err != nil || len(terms) == 0 {
-		return nil, coded(err)
+		return nil, pg.Coded(err)
 	}
 	meters, err := collectMeters(ctx, s.pool, `order by m.id`, tenant)
 	for _, m := range meters {

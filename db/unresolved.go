@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -43,13 +44,13 @@ func (s Reconciliations) Unresolved(ctx context.Context, tenant metering.TenantI
 		order by p.starts_at desc, t.meter_id
 		limit @limit`, pgx.NamedArgs{"tenant": tenant, "customer": customer, "limit": limit})
 	if err != nil {
-		return nil, fmt.Errorf("list unresolved reconciliations: %w", coded(err))
+		return nil, fmt.Errorf("list unresolved reconciliations: %w", pg.Coded(err))
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u Unresolved, err error) {
 		return u, row.Scan(&u.PeriodID, &u.Period.Start, &u.Period.End, &u.MeterID, &u.MeterSlug, &u.State, &u.Reason, &u.Units, &u.Invoiced)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list unresolved reconciliations: %w", coded(err))
+		return nil, fmt.Errorf("list unresolved reconciliations: %w", pg.Coded(err))
 	}
 	return list, nil
 }

@@ -10,20 +10,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Usage reads usage from the rollups. A range costs its months, its hours, and the raw events of at most
 // two partial hours.
-type Usage struct{ q querier }
+type Usage struct{ q pg.Querier }
 
 // consistent runs fn on one snapshot of the database.
-func (u Usage) consistent(ctx context.Context, fn func(q querier) error) error {
-	pool, ok := u.q.(*pool)
+func (u Usage) consistent(ctx context.Context, fn func(q pg.Querier) error) error {
+	pool, ok := u.q.(*pg.Pool)
 	if !ok {
 		return fn(u.q) // u.q is a transaction already
 	}
-	return readAtOneInstant(ctx, pool, func(tx pgx.Tx) error { return fn(tx) })
+	return pg.ReadAtOneInstant(ctx, pool, func(tx pgx.Tx) error { return fn(tx) })
 }
 
 // MeterTotal is a customer's usage of one meter. Late usage is part of it.
@@ -37,7 +38,7 @@ type MeterTotal struct {
 
 // MeterTotals returns one item per meter of the tenant, by id, including meters without usage.
 func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range) (totals []MeterTotal, err error) {
-	err = u.consistent(ctx, func(q querier) error {
+	err = u.consistent(ctx, func(q pg.Querier) error {
 		meters, err := collectMeters(ctx, q, `order by m.id`, tenant)
 		if err != nil {
 			return err
@@ -56,7 +57,7 @@ func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, custom
 	return totals, nil
 }
 
-func totalsOf(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range) ([]MeterTotal, error) {
+func totalsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, r metering.Range) ([]MeterTotal, error) {
 	totals := make([]MeterTotal, len(meters))
 	for i, m := range meters {
 		totals[i] = MeterTotal{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
@@ -86,7 +87,7 @@ type rangeUsage struct {
 
 // usageOver reads the usage of meters in each of some ranges, in one statement. It skips a meter in ranges
 // without usage of it.
-func usageOver(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
+func usageOver(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.separate(meters, by)
 	for no, r := range ranges {
@@ -97,7 +98,7 @@ func usageOver(ctx context.Context, q querier, tenant metering.TenantID, custome
 
 // usageByHour is usageOver for each hour. A partial hour of a range counts only the events within the
 // range. If the range starts within the hour, the hour starts with the range.
-func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
+func usageByHour(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.separate(meters, by)
 	for no, r := range ranges {
@@ -106,7 +107,7 @@ func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, custo
 	return readRanges(ctx, q, s, meters, ranges, "start")
 }
 
-func readRanges(ctx context.Context, q querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) ([]rangeUsage, error) {
+func readRanges(ctx context.Context, q pg.Querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) ([]rangeUsage, error) {
 	counted, err := s.rows(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)
@@ -216,7 +217,7 @@ func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query Wind
 	if err != nil {
 		return WindowPage{}, err
 	}
-	err = u.consistent(ctx, func(q querier) error {
+	err = u.consistent(ctx, func(q pg.Querier) error {
 		read.q = q
 		page, err = read.page(ctx)
 		return err

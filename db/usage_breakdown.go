@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -50,7 +51,7 @@ type BreakdownRow struct {
 
 // Breakdown is a page of rows, and the total of all rows.
 type Breakdown struct {
-	Page[BreakdownRow]
+	pg.Page[BreakdownRow]
 	Total metering.Decimal
 	FilterGaps
 }
@@ -65,7 +66,7 @@ func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query Br
 }
 
 func (u Usage) breakdown(ctx context.Context, read *breakdownRead) (b Breakdown, err error) {
-	err = u.consistent(ctx, func(q querier) error {
+	err = u.consistent(ctx, func(q pg.Querier) error {
 		read.events.q = q
 		b, err = read.page(ctx)
 		return err
@@ -112,7 +113,7 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 }
 
 func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
-	r.Limit = min(r.Limit, pageBytes/rowBytes)
+	r.Limit = min(r.Limit, pg.PageBytes/pg.RowBytes)
 	if r.byGroup() || len(r.events.ragged) > 0 {
 		if err := r.events.loadGroups(ctx); err != nil {
 			return b, fmt.Errorf("groups: %w", err)
@@ -134,7 +135,7 @@ func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	if b.FilterGaps, err = r.events.filterGaps(ctx); err != nil {
 		return b, fmt.Errorf("read the other groups: %w", err)
 	}
-	b.Page = pageOf(ctx, rows, r.Limit, func(row BreakdownRow) int { return len(row.ExternalID) + len(row.PlanSlug) + len(row.GroupKey) })
+	b.Page = pg.NewPage(ctx, rows, r.Limit, func(row BreakdownRow) int { return len(row.ExternalID) + len(row.PlanSlug) + len(row.GroupKey) })
 	return b, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -104,7 +105,7 @@ func (u rangeUsage) byDimension(a metering.Aggregation) (all, late []billing.Dim
 }
 
 // closedDimensions returns the properties by which prices may have charged closed periods of the tenant.
-func closedDimensions(ctx context.Context, q querier, tenant metering.TenantID) (billing.ByDimension, error) {
+func closedDimensions(ctx context.Context, q pg.Querier, tenant metering.TenantID) (billing.ByDimension, error) {
 	rows, err := q.Query(ctx, `
 		select distinct p.meter_id, t.terms -> 'dimensions' -> 'by'
 		from meter_prices p

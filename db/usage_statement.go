@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -183,7 +184,7 @@ func (s *usageStatement) part(in place, no int, r metering.Range, versions []int
 // not read by group, because only Go computes their group. The SQL has few variants, however many ranges
 // there are. rows reads events that it has to measure through q, which is the repeatable-read transaction
 // of the statement.
-func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
+func (s *usageStatement) rows(ctx context.Context, q pg.Querier) (string, error) {
 	places := s.wholeParts()
 	if len(s.places[raw].from) > 0 {
 		places = append(places, s.events())
@@ -306,7 +307,7 @@ type measuredKey struct {
 }
 
 // measure streams the events of the place measured and returns their tallies.
-func (s *usageStatement) measure(ctx context.Context, q querier) (map[measuredKey]*tally, error) {
+func (s *usageStatement) measure(ctx context.Context, q pg.Querier) (map[measuredKey]*tally, error) {
 	rows, err := q.Query(ctx, s.eventsIn(measured, `x.no, e.customer_id, g.id, x.from_at, e.value, e.properties, e.erased is not null, l.late`), s.args)
 	if err != nil {
 		return nil, fmt.Errorf("measure events: %w", err)

@@ -13,11 +13,12 @@ import (
 
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // Webhooks manages the endpoints to which tenants' messages are delivered.
-type Webhooks struct{ pool beginner }
+type Webhooks struct{ pool pg.Beginner }
 
 const endpointColumns = `e.tenant_id, e.id, e.url, e.description, e.event_types, e.secret, e.secret_last_four, e.former_secret, e.former_until,
 	e.created_at, e.disabled_at, coalesce(e.disabled_because, ''), e.failing_since`
@@ -31,7 +32,7 @@ func endpointFields(e *metering.Endpoint) []any {
 
 // sameURL turns a unique violation into CodeConflict for a URL that another webhook has.
 func sameURL(err error) error {
-	if sqlState(err) != stateUniqueViolation {
+	if pg.ViolatedUnique(err) == "" {
 		return err
 	}
 	return metering.Errorf(metering.CodeConflict, "another webhook of the tenant has this URL").Because(err)
@@ -39,19 +40,19 @@ func sameURL(err error) error {
 
 var errNoEndpoint = metering.Errorf(metering.CodeNotFound, "there is no such webhook")
 
-var webhookEntries = entries{
-	count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
-	most:  metering.MaxEndpoints, noun: "webhooks", fix: "delete one first",
+var webhookEntries = pg.Entries{
+	Count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
+	Most:  metering.MaxEndpoints, Noun: "webhooks", Fix: "delete one first",
 }
 
 // Create stores an endpoint with a secret that the caller has sealed. It fails with CodeConflict if the
 // tenant has the maximum of endpoints, or one with this URL.
 func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := oneAtATime(ctx, tx, tenant); err != nil {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := requireRoom(ctx, tx, tenant, webhookEntries); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, webhookEntries); err != nil {
 			return err
 		}
 		err := tx.QueryRow(ctx, `
@@ -83,14 +84,14 @@ func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id m
 	return getEndpoint(ctx, tx, tenant, id, "for no key update")
 }
 
-func getEndpoint(ctx context.Context, q querier, tenant metering.TenantID, id metering.EndpointID, lock string) (e metering.Endpoint, err error) {
+func getEndpoint(ctx context.Context, q pg.Querier, tenant metering.TenantID, id metering.EndpointID, lock string) (e metering.Endpoint, err error) {
 	err = q.QueryRow(ctx, `select `+endpointColumns+` from webhook_endpoints e where e.tenant_id = $1 and e.id = $2 `+lock,
 		tenant, id).Scan(endpointFields(&e)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return e, errNoEndpoint
 	}
 	if err != nil {
-		return e, fmt.Errorf("read webhook: %w", coded(err))
+		return e, fmt.Errorf("read webhook: %w", pg.Coded(err))
 	}
 	return e, nil
 }
@@ -99,13 +100,13 @@ func getEndpoint(ctx context.Context, q querier, tenant metering.TenantID, id me
 func (s Webhooks) List(ctx context.Context, tenant metering.TenantID) ([]metering.Endpoint, error) {
 	rows, err := s.pool.Query(ctx, `select `+endpointColumns+` from webhook_endpoints e where e.tenant_id = $1 order by e.id`, tenant)
 	if err != nil {
-		return nil, fmt.Errorf("list webhooks: %w", coded(err))
+		return nil, fmt.Errorf("list webhooks: %w", pg.Coded(err))
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.Endpoint, err error) {
 		return e, row.Scan(endpointFields(&e)...)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list webhooks: %w", coded(err))
+		return nil, fmt.Errorf("list webhooks: %w", pg.Coded(err))
 	}
 	return list, nil
 }
@@ -142,7 +143,7 @@ func hostOf(address string) string {
 // Update changes an endpoint. Disabling it fails its pending deliveries. A new URL, or enabling it, resets
 // its failures and makes its pending deliveries due.
 func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := lockEndpoint(ctx, tx, tenant, id)
 		if err != nil {
 			return err
@@ -226,7 +227,7 @@ func startAnew(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id mete
 
 // Delete deletes an endpoint and its deliveries.
 func (s Webhooks) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID) error {
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := lockEndpoint(ctx, tx, tenant, id)
 		if err != nil {
 			return err

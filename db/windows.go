@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,7 +20,7 @@ import (
 type windowRead struct {
 	WindowQuery
 	tenant metering.TenantID
-	q      querier
+	q      pg.Querier
 	zone   *time.Location // time zone of the windows
 	hours  *time.Location // time zone of the meter's hours
 	ragged []metering.Range
@@ -92,7 +93,7 @@ const mostEdges = 200_000
 var errManyEdges = metering.Invalid("query.start", "and query.end must be at full hours in the tenant's time zone, because too many customers have usage in the partial hours of the range")
 
 func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
-	r.Limit = min(r.Limit, pageBytes/rowBytes)
+	r.Limit = min(r.Limit, pg.PageBytes/pg.RowBytes)
 	if err := r.loadGroups(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read groups: %w", err)
 	}
@@ -181,10 +182,10 @@ func (r *windowRead) withKeys(ctx context.Context, windows []Window, more bool) 
 		return nil, false, err
 	}
 	defer rows.Close()
-	room := roomOf(ctx)
+	room := pg.RoomOf(ctx)
 	for i := range windows {
 		if i > 0 && windows[i].GroupID == windows[i-1].GroupID {
-			if !room.fits(0) {
+			if !room.Fits(0) {
 				return windows[:i], true, nil
 			}
 			windows[i].GroupKey = windows[i-1].GroupKey
@@ -193,7 +194,7 @@ func (r *windowRead) withKeys(ctx context.Context, windows []Window, more bool) 
 		if !rows.Next() {
 			return nil, false, cmp.Or(rows.Err(), errNoGroup)
 		}
-		if !room.fits(keyCopies * bytesOf(rows)) {
+		if !room.Fits(keyCopies * pg.BytesOf(rows)) {
 			return windows[:i], true, nil
 		}
 		if windows[i].GroupKey, err = r.shownKey(rows); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -277,7 +278,7 @@ func (w *Writer) next(l *lane) []*request {
 // storeGroup answers every request of a group. If a group fails with CodeInternal, it stores each request
 // in a transaction of its own, so that an invalid request does not fail the others.
 func (w *Writer) storeGroup(tenant metering.TenantID, group []*request, written func()) {
-	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), w.options.Deadline)
+	ctx, cancel := context.WithTimeout(pg.For(context.Background(), tenant), w.options.Deadline)
 	defer cancel()
 	var events []metering.Event
 	for _, r := range group {

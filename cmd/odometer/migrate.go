@@ -4,10 +4,11 @@ import (
 	"context"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/pg"
 )
 
 func migrate(ctx context.Context, env *environment) error {
-	url, roles := env.databaseURL(), db.Roles{API: env.get("API_ROLE"), Worker: env.get("WORKER_ROLE")}
+	url, roles := env.databaseURL(), pg.Roles{API: env.get("API_ROLE"), Worker: env.get("WORKER_ROLE")}
 	if err := env.err(); err != nil {
 		return err
 	}

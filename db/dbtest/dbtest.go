@@ -20,6 +20,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -67,7 +68,7 @@ func Connect(ctx context.Context, address string) (*db.DB, error) {
 }
 
 // Roles are the roles of the API and the worker on each server that tests use.
-var Roles = db.Roles{API: "odometer_api", Worker: "odometer_worker"}
+var Roles = pg.Roles{API: "odometer_api", Worker: "odometer_worker"}
 
 // service has the privileges of both roles, because a test uses its store as either.
 const service = "odometer_service"
@@ -420,4 +421,4 @@ func Within(t testing.TB, deadline time.Duration, check func() error) {
 }
 
 // Items returns the items of a page.
-func Items[T any](page db.Page[T], err error) ([]T, error) { return page.Items, err }
+func Items[T any](page pg.Page[T], err error) ([]T, error) { return page.Items, err }

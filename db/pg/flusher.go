@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"context"
@@ -10,10 +10,10 @@ const (
 	flushWithin = 10 * time.Second
 )
 
-// startFlusher calls write every flushEvery, and once more when it is closed. write stores data that the
+// StartFlusher calls write every flushEvery, and once more when it is closed. write stores data that the
 // process holds in memory. failed receives the error of each write that fails.
-func startFlusher(write func(context.Context) error, failed func(error)) *repeater {
-	return startRepeater(flushEvery, func(*repeater) {
+func StartFlusher(write func(context.Context) error, failed func(error)) *Repeater {
+	return StartRepeater(flushEvery, func(*Repeater) {
 		ctx, cancel := context.WithTimeout(context.Background(), flushWithin)
 		defer cancel()
 		if err := write(ctx); err != nil {

@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"context"
@@ -20,21 +20,21 @@ const (
 	Full        Health = "full"         // its disk is full
 )
 
-// health probes the database with a small write. err is the reason if it is not healthy.
-func (p *pool) health(ctx context.Context) (h Health, err error) {
-	migrated, err := p.migrated(ctx)
+// Health probes the database with a small write. err is the reason if it is not healthy.
+func (p *Pool) Health(ctx context.Context) (h Health, err error) {
+	migrated, err := p.Migrated(ctx)
 	if err == nil && !migrated {
 		return NotMigrated, errors.New("the database lacks a migration of this binary; run odometer migrate")
 	}
 	if err == nil {
-		err = inTx(ctx, p, func(tx pgx.Tx) error { return probeWrites(ctx, tx) })
+		err = InTx(ctx, p, func(tx pgx.Tx) error { return probeWrites(ctx, tx) })
 	}
 	switch {
 	case err == nil:
 		return Healthy, nil
-	case sqlState(err) == stateReadOnly:
+	case SQLState(err) == stateReadOnly:
 		return ReadOnly, err
-	case sqlState(err) == stateDiskFull:
+	case SQLState(err) == stateDiskFull:
 		return Full, err
 	}
 	return Unavailable, err
@@ -59,7 +59,7 @@ func probeWrites(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// readClock returns the database's time.
-func (p *pool) readClock(ctx context.Context) (now time.Time, err error) {
-	return now, coded(p.QueryRow(ctx, `select clock_timestamp()`).Scan(&now))
+// ReadClock returns the database's time.
+func (p *Pool) ReadClock(ctx context.Context) (now time.Time, err error) {
+	return now, Coded(p.QueryRow(ctx, `select clock_timestamp()`).Scan(&now))
 }

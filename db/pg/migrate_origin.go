@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (e *OtherSchemaError) Error() string {
 func refuseOther(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
-		return fmt.Errorf("read the applied migrations: %w", coded(err))
+		return fmt.Errorf("read the applied migrations: %w", Coded(err))
 	}
 	for _, version := range applied {
 		digest, known := digests[version]
@@ -44,7 +44,7 @@ func refuseOther(ctx context.Context, pool *sql.DB, digests map[int64]string) er
 func recordOrigin(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
-		return fmt.Errorf("read the applied migrations: %w", coded(err))
+		return fmt.Errorf("read the applied migrations: %w", Coded(err))
 	}
 	now := make(map[int64]string, len(applied))
 	for _, version := range applied {
@@ -58,7 +58,7 @@ func recordOrigin(ctx context.Context, pool *sql.DB, digests map[int64]string) e
 		return err
 	}
 	_, err = pool.ExecContext(ctx, fmt.Sprintf(`comment on table goose_db_version is '%s'`, text)) // numbers and hexadecimal digits
-	return coded(err)
+	return Coded(err)
 }
 
 // appliedMigrations returns the versions that goose has applied, in order, and the digests that

@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"context"
@@ -15,8 +15,8 @@ type Page[T any] struct {
 
 // Bounds of a page.
 const (
-	pageBytes = 1 << 20 // maximum size of the rows
-	rowBytes  = 256     // overhead of each row
+	PageBytes = 1 << 20 // maximum size of the rows
+	RowBytes  = 256     // overhead of each row
 )
 
 type roomKey struct{}
@@ -26,25 +26,25 @@ func WithRoom(ctx context.Context, take func(bytes int64) bool) context.Context 
 	return context.WithValue(ctx, roomKey{}, take)
 }
 
-// pageRoom is the room for the rows of a page.
-type pageRoom struct {
+// PageRoom is the room for the rows of a page.
+type PageRoom struct {
 	take func(bytes int64) bool
 	held int
 }
 
-func roomOf(ctx context.Context) *pageRoom {
+func RoomOf(ctx context.Context) *PageRoom {
 	take, limited := ctx.Value(roomKey{}).(func(int64) bool)
 	if !limited {
 		take = func(int64) bool { return true }
 	}
-	return &pageRoom{take: take}
+	return &PageRoom{take: take}
 }
 
-// fits reports whether a row with so many bytes fits, and takes room for it. The first row always fits.
-func (r *pageRoom) fits(bytes int) bool {
-	bytes += rowBytes
+// Fits reports whether a row with so many bytes fits, and takes room for it. The first row always fits.
+func (r *PageRoom) Fits(bytes int) bool {
+	bytes += RowBytes
 	first := r.held == 0
-	if !first && r.held+bytes > pageBytes {
+	if !first && r.held+bytes > PageBytes {
 		return false
 	}
 	if taken := r.take(int64(bytes)); !taken && !first {
@@ -54,13 +54,13 @@ func (r *pageRoom) fits(bytes int) bool {
 	return true
 }
 
-// readPage reads a page from rows, which have up to limit+1 items, until the page is full. It holds no
+// ReadPage reads a page from rows, which have up to limit+1 items, until the page is full. It holds no
 // row in memory beyond the page.
-func readPage[T any](ctx context.Context, rows pgx.Rows, limit int, scan pgx.RowToFunc[T]) (page Page[T], err error) {
+func ReadPage[T any](ctx context.Context, rows pgx.Rows, limit int, scan pgx.RowToFunc[T]) (page Page[T], err error) {
 	defer rows.Close()
-	room := roomOf(ctx)
+	room := RoomOf(ctx)
 	for rows.Next() {
-		if len(page.Items) == limit || !room.fits(bytesOf(rows)) {
+		if len(page.Items) == limit || !room.Fits(BytesOf(rows)) {
 			page.More = true
 			return page, nil
 		}
@@ -73,18 +73,18 @@ func readPage[T any](ctx context.Context, rows pgx.Rows, limit int, scan pgx.Row
 	return page, rows.Err()
 }
 
-func bytesOf(rows pgx.Rows) (bytes int) {
+func BytesOf(rows pgx.Rows) (bytes int) {
 	for _, column := range rows.RawValues() {
 		bytes += len(column)
 	}
 	return bytes
 }
 
-// pageOf returns a page of items, of which there are up to limit+1. bytes returns the size of an item.
-func pageOf[T any](ctx context.Context, items []T, limit int, bytes func(T) int) Page[T] {
-	room := roomOf(ctx)
+// NewPage returns a page of items, of which there are up to limit+1. bytes returns the size of an item.
+func NewPage[T any](ctx context.Context, items []T, limit int, bytes func(T) int) Page[T] {
+	room := RoomOf(ctx)
 	for i, item := range items {
-		if i == limit || !room.fits(bytes(item)) {
+		if i == limit || !room.Fits(bytes(item)) {
 			return Page[T]{items[:i], true}
 		}
 	}

@@ -1,4 +1,8 @@
-package db
+// Package pg connects the stores to PostgreSQL: the pool of connections with its shares by tenant, transactions with
+// their audit entries, coded errors, pages, and the schema's migrations and grants.
+//
+// It owns no table.
+package pg
 
 import (
 	"context"
@@ -18,19 +22,19 @@ import (
 // turnTimeout is the maximum time for which a request waits for its tenant's turn.
 const turnTimeout = 10 * time.Second
 
-// pool is a pool of connections to the database. Statements for a tenant wait for the tenant's share of
+// Pool is a pool of connections to the database. Statements for a tenant wait for the tenant's share of
 // the connections, so that one tenant cannot block the others.
-type pool struct {
+type Pool struct {
 	*pgxpool.Pool
 
 	shares *fair.Shares[metering.TenantID]
 	audit  audit.Key
 
-	stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
+	Stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
 }
 
 // AuditKey returns the key of the audit log, or nil if the pool was opened without the service's secret.
-func (p *pool) AuditKey() audit.Key { return p.audit }
+func (p *Pool) AuditKey() audit.Key { return p.audit }
 
 // shared returns the number of connections that the tenants share: half of the pool. The other half is
 // for statements without a tenant. More busy connections would slow each other down. If only one tenant
@@ -47,7 +51,7 @@ func For(ctx context.Context, tenant metering.TenantID) context.Context {
 
 // turn waits until the tenant of ctx may use one more connection. The caller calls end to give it back.
 // It returns CodeOverloaded after turnTimeout.
-func (p *pool) turn(ctx context.Context) (end func(), err error) {
+func (p *Pool) turn(ctx context.Context) (end func(), err error) {
 	tenant, known := ctx.Value(tenantKey{}).(metering.TenantID)
 	if !known {
 		return func() {}, nil
@@ -61,7 +65,7 @@ func (p *pool) turn(ctx context.Context) (end func(), err error) {
 }
 
 // Exec runs a statement in its tenant's turn.
-func (p *pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	end, err := p.turn(ctx)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -71,7 +75,7 @@ func (p *pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 }
 
 // AcquireFunc calls fn with a connection, in its tenant's turn.
-func (p *pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) error {
+func (p *Pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) error {
 	end, err := p.turn(ctx)
 	if err != nil {
 		return err
@@ -80,15 +84,15 @@ func (p *pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) er
 	return p.Pool.AcquireFunc(ctx, fn)
 }
 
-// errOneConnection is the error of AcquireTwo if the pool is too small.
-var errOneConnection = errors.New("the pool has only one connection; two are needed")
+// ErrOneConnection is the error of AcquireTwo if the pool is too small.
+var ErrOneConnection = errors.New("the pool has only one connection; two are needed")
 
 // AcquireTwo calls fn with two connections, in the tenant's turn. There are turns for half of the
 // connections, so every caller with a turn can get a second connection. Callers that hold their first
 // connection therefore do not wait for each other.
-func (p *pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func(first, second *pgxpool.Conn) error) error {
+func (p *Pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func(first, second *pgxpool.Conn) error) error {
 	if p.Stat().MaxConns() < 2 {
-		return errOneConnection
+		return ErrOneConnection
 	}
 	return p.AcquireFunc(For(ctx, tenant), func(first *pgxpool.Conn) error {
 		return p.Pool.AcquireFunc(ctx, func(second *pgxpool.Conn) error { return fn(first, second) })
@@ -96,7 +100,7 @@ func (p *pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func
 }
 
 // Query runs a statement in its tenant's turn, which lasts until the rows are closed.
-func (p *pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	end, err := p.turn(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +114,7 @@ func (p *pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 }
 
 // QueryRow is Query for one row; the turn ends when it is scanned.
-func (p *pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	end, err := p.turn(ctx)
 	if err != nil {
 		return noRow{err}
@@ -119,12 +123,12 @@ func (p *pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 }
 
 // Begin begins a transaction in its tenant's turn, which lasts until the transaction ends.
-func (p *pool) Begin(ctx context.Context) (pgx.Tx, error) {
+func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) {
 	return p.BeginTx(ctx, pgx.TxOptions{})
 }
 
 // BeginTx is Begin with options.
-func (p *pool) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
+func (p *Pool) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
 	end, err := p.turn(ctx)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"context"
@@ -31,9 +31,9 @@ var (
 )
 
 // grant gives the roles exactly the privileges that they need.
-func (p *pool) grant(ctx context.Context, roles Roles) error {
-	return inTx(ctx, p, func(tx pgx.Tx) error {
-		if err := lockTenant(ctx, tx, 0); err != nil { // concurrent migrations take turns
+func (p *Pool) grant(ctx context.Context, roles Roles) error {
+	return InTx(ctx, p, func(tx pgx.Tx) error {
+		if err := LockTenant(ctx, tx, 0); err != nil { // concurrent migrations take turns
 			return err
 		}
 		for _, of := range []struct {
@@ -126,15 +126,15 @@ func keepValuesOutOfLog(ctx context.Context, tx pgx.Tx, role string) error {
 		_, err := tx.Exec(ctx, set)
 		return err
 	})
-	if sqlState(err) == stateInsufficientPrivilege {
+	if SQLState(err) == stateInsufficientPrivilege {
 		return nil
 	}
 	return err
 }
 
-// asOwner runs fn as the owner of the tables. Only maintenance needs that: to drop and compress chunks, and
+// RunAsOwner runs fn as the owner of the tables. Only maintenance needs that: to drop and compress chunks, and
 // to refresh the daily aggregate.
-func asOwner(ctx context.Context, conn querier, fn func() error) (err error) {
+func RunAsOwner(ctx context.Context, conn Querier, fn func() error) (err error) {
 	var owner string
 	if err := conn.QueryRow(ctx, `select tableowner from pg_tables where schemaname = current_schema and tablename = 'events'`).Scan(&owner); err != nil {
 		return err

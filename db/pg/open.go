@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 // every connection, so that no query can block the service.
 const (
 	lockTimeout      = 5 * time.Second
-	statementTimeout = 30 * time.Second
-	idleTxTimeout    = 30 * time.Second
+	StatementTimeout = 30 * time.Second
+	IdleTxTimeout    = 30 * time.Second
 )
 
 // defaultConnections is the maximum size of a process's pool, unless the URL sets it.
@@ -32,20 +32,20 @@ const defaultConnections = 16
 // lifetimeJitter spreads the replacement of connections that were opened at the same time.
 const lifetimeJitter = 15 * time.Minute
 
-// tuning adapts the configuration of a pool to its use.
-type tuning func(*pgxpool.Config)
+// Tuning adapts the configuration of a pool to its use.
+type Tuning func(*pgxpool.Config)
 
-// keepWarm keeps the connections that tenants share open all the time.
-func keepWarm(config *pgxpool.Config) { config.MinConns = shared(config) }
+// KeepWarm keeps the connections that tenants share open all the time.
+func KeepWarm(config *pgxpool.Config) { config.MinConns = shared(config) }
 
-// avoidBitmapScans is for statements that look up many rows by full key.
-func avoidBitmapScans(config *pgxpool.Config) {
+// AvoidBitmapScans is for statements that look up many rows by full key.
+func AvoidBitmapScans(config *pgxpool.Config) {
 	config.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off"
 }
 
-// planOncePerStatement opens exactly most connections, and plans each statement once for all arguments, with an index
+// PlanOncePerStatement opens exactly most connections, and plans each statement once for all arguments, with an index
 // even while its table is small.
-func planOncePerStatement(most int32) tuning {
+func PlanOncePerStatement(most int32) Tuning {
 	return func(config *pgxpool.Config) {
 		config.MaxConns, config.MinConns = most, most
 		config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
@@ -53,17 +53,17 @@ func planOncePerStatement(most int32) tuning {
 	}
 }
 
-// openPool connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns in it bounds the pool. key is
+// Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns in it bounds the pool. key is
 // the key of the audit log; with nil, audited transactions fail.
-func openPool(ctx context.Context, url string, key audit.Key, tunings ...tuning) (*pool, error) {
+func Open(ctx context.Context, url string, key audit.Key, tunings ...Tuning) (*Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("DATABASE_URL is not a PostgreSQL connection URL") // the cause may echo the password
 	}
 	for name, limit := range map[string]time.Duration{
 		"lock_timeout":                        lockTimeout,
-		"statement_timeout":                   statementTimeout,
-		"idle_in_transaction_session_timeout": idleTxTimeout,
+		"statement_timeout":                   StatementTimeout,
+		"idle_in_transaction_session_timeout": IdleTxTimeout,
 	} {
 		if config.ConnConfig.RuntimeParams[name] == "" {
 			config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
@@ -92,7 +92,7 @@ func openPool(ctx context.Context, url string, key audit.Key, tunings ...tuning)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	return &pool{Pool: opened, shares: fair.NewShares[metering.TenantID](int64(shared(config))), audit: key, stopwatch: stopwatch}, nil
+	return &Pool{Pool: opened, shares: fair.NewShares[metering.TenantID](int64(shared(config))), audit: key, Stopwatch: stopwatch}, nil
 }
 
 // unmarshal copies raw JSON unchanged, because PostgreSQL has validated it, and decodes all other JSON.

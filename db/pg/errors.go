@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"context"
@@ -18,12 +18,12 @@ import (
 const (
 	stateUniqueViolation       = "23505"
 	stateReadOnly              = "25006"
-	stateSerialization         = "40001"
-	stateDeadlock              = "40P01"
+	StateSerialization         = "40001"
+	StateDeadlock              = "40P01"
 	stateInsufficientPrivilege = "42501"
 	stateLockNotAvailable      = "55P03"
 	stateDiskFull              = "53100"
-	stateQueryCanceled         = "57014"
+	StateQueryCanceled         = "57014"
 	stateInternal              = "XX000"
 )
 
@@ -37,7 +37,17 @@ var faultClasses = []string{
 	"XX", // internal error: corrupted data
 }
 
-func sqlState(err error) string {
+// ViolatedUnique returns the name of the unique constraint or index that err reports as violated, or "".
+func ViolatedUnique(err error) string {
+	var violation *pgconn.PgError
+	if errors.As(err, &violation) && violation.Code == stateUniqueViolation {
+		return violation.ConstraintName
+	}
+	return ""
+}
+
+// SQLState returns the SQLSTATE of err, or "".
+func SQLState(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code
@@ -48,11 +58,11 @@ func sqlState(err error) string {
 // overtakenByDrop reports whether a chunk was dropped between the planning and the execution of a
 // statement.
 func overtakenByDrop(err error) bool {
-	return sqlState(err) == stateInternal && strings.Contains(err.Error(), "could not open relation with OID")
+	return SQLState(err) == stateInternal && strings.Contains(err.Error(), "could not open relation with OID")
 }
 
-// coded converts a driver error to a metering.Error. It returns coded errors and nil unchanged.
-func coded(err error) error {
+// Coded converts a driver error to a metering.Error. It returns coded errors and nil unchanged.
+func Coded(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -63,8 +73,8 @@ func coded(err error) error {
 	if overtakenByDrop(err) {
 		return metering.Errorf(metering.CodeOverloaded, "the database is busy; try again").Because(err)
 	}
-	switch sqlState(err) {
-	case stateLockNotAvailable, stateQueryCanceled, stateDeadlock, stateSerialization:
+	switch SQLState(err) {
+	case stateLockNotAvailable, StateQueryCanceled, StateDeadlock, StateSerialization:
 		return metering.Errorf(metering.CodeOverloaded, "the database is busy; try again").Because(err)
 	case stateReadOnly:
 		return metering.Errorf(metering.CodeUnavailable, "the database accepts no writes; try again").Because(err)
@@ -75,21 +85,21 @@ func coded(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return metering.Errorf(metering.CodeUnavailable, "the database did not answer in time; try again").Because(err)
 	}
-	if isServerFault(err) {
+	if IsServerFault(err) {
 		return metering.Errorf(metering.CodeUnavailable, "the database is not available; try again").Because(err)
 	}
 	return err
 }
 
-// isServerFault reports whether err is a fault of the database server and not of the request.
-func isServerFault(err error) bool {
-	state := sqlState(err)
+// IsServerFault reports whether err is a fault of the database server and not of the request.
+func IsServerFault(err error) bool {
+	state := SQLState(err)
 	ofFaults := func(class string) bool { return strings.HasPrefix(state, class) }
-	return disconnected(err) || state == stateReadOnly || state != stateQueryCanceled && slices.ContainsFunc(faultClasses, ofFaults)
+	return IsDisconnected(err) || state == stateReadOnly || state != StateQueryCanceled && slices.ContainsFunc(faultClasses, ofFaults)
 }
 
-// disconnected reports whether err means that the connection was lost or never made.
-func disconnected(err error) bool {
+// IsDisconnected reports whether err means that the connection was lost or never made.
+func IsDisconnected(err error) bool {
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
 		return true

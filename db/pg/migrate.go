@@ -1,4 +1,4 @@
-package db
+package pg
 
 import (
 	"context"
@@ -15,17 +15,17 @@ import (
 	"github.com/odometer-metering/odometer/migrations"
 )
 
-// migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants
+// Migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants
 // privileges to the roles. It is idempotent, and concurrent calls wait for each other. It returns
 // OtherSchemaError, and changes nothing, if other migrations than this binary's were applied.
-func (p *pool) migrate(ctx context.Context, roles Roles) (err error) {
+func (p *Pool) Migrate(ctx context.Context, roles Roles) (err error) {
 	config := p.Config().ConnConfig.Copy()
 	delete(config.RuntimeParams, "statement_timeout") // a migration may run long, but its lock timeout stays
 	pool := stdlib.OpenDB(*config)
 	defer pool.Close()
 	conn, err := pool.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", coded(err))
+		return fmt.Errorf("migrate: %w", Coded(err))
 	}
 	defer func() { _ = conn.Close() }()
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // every second, up to 300 times
@@ -65,8 +65,8 @@ func applyMigrations(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// migrated reports whether every migration of this binary was applied, with the same content.
-func (p *pool) migrated(ctx context.Context) (bool, error) {
+// Migrated reports whether every migration of this binary was applied, with the same content.
+func (p *Pool) Migrated(ctx context.Context) (bool, error) {
 	digests, err := migrations.Digests()
 	if err != nil {
 		return false, fmt.Errorf("read migrations: %w", err)
@@ -75,7 +75,7 @@ func (p *pool) migrated(ctx context.Context) (bool, error) {
 	defer pool.Close()
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
-		return false, coded(err)
+		return false, Coded(err)
 	}
 	for version, digest := range digests {
 		if !slices.Contains(applied, version) || recorded[version] != digest {
@@ -93,9 +93,9 @@ const dailyUsage = `
 // fitEdition creates usage_daily. In TimescaleDB's Community edition it is a real-time continuous
 // aggregate. In the Apache edition it is a plain view with the same columns and rows. If a database has
 // moved to the Community edition, the aggregate replaces the view.
-func (p *pool) fitEdition(ctx context.Context) error {
-	return inTx(ctx, p, func(tx pgx.Tx) error {
-		if err := lockTenant(ctx, tx, 0); err != nil { // the lock of no tenant: concurrent calls wait for each other
+func (p *Pool) fitEdition(ctx context.Context) error {
+	return InTx(ctx, p, func(tx pgx.Tx) error {
+		if err := LockTenant(ctx, tx, 0); err != nil { // the lock of no tenant: concurrent calls wait for each other
 			return err
 		}
 		return fitEdition(ctx, tx)

@@ -1,0 +1,52 @@
+package pg
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// WithLock runs fn while a connection holds an advisory lock. lock is SQL; its first argument is the tenant.
+func WithLock(ctx context.Context, conn *pgxpool.Conn, lock string, args []any, fn func() error) error {
+	if _, err := conn.Exec(ctx, `select pg_advisory_lock(`+lock+`)`, args...); err != nil {
+		return Coded(err)
+	}
+	err := fn()
+	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock(`+lock+`)`, args...); unlocked != nil {
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // closing the connection releases the lock as well
+	}
+	return err
+}
+
+// LockTenant locks the tenant exclusively until the end of the transaction. Ingest holds the same lock
+// shared, so only this transaction can change how the tenant's events are counted.
+func LockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(`+TenantLock+`)`, tenant)
+	return err
+}
+
+// LockTenantShared blocks LockTenant of other transactions until the end of this one.
+func LockTenantShared(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+TenantLock+`)`, tenant)
+	return err
+}
+
+// TenantLock is the SQL of the advisory lock key of LockTenant.
+const TenantLock = `$1`
+
+// LockAccess serializes the transactions that change access to a tenant, or its billing connection. It does
+// not block ingest.
+func LockAccess(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
+	return err
+}
+
+// RaiseEpoch separates the events ingested before this transaction from later ones. The caller holds the
+// tenant's lock.
+func RaiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {
+	err = tx.QueryRow(ctx, `update tenants set epoch = epoch + 1 where id = $1 returning epoch`, tenant).Scan(&epoch)
+	return epoch, err
+}

@@ -64,7 +64,7 @@ func (a *Activities) SweepEventCounts(ctx context.Context) error {
 // ReportExpiringCredentials publishes messages about API keys and HMAC secrets that expire soon.
 func (a *Activities) ReportExpiringCredentials(ctx context.Context) error {
 	defer alive(ctx)()
-	return inParts(reportedAtOnce, func(most int) (int, error) { return a.store.Maintenance.ReportExpiring(ctx, a.now(), most) })
+	return inParts(reportedAtOnce, func(most int) (int, error) { return a.store.Credentials.ReportExpiring(ctx, a.now(), most) })
 }
 
 // RefreshDaily updates the independent count of usage and compresses old events. Both require

@@ -18,17 +18,10 @@ import (
 type DB struct {
 	pool *pg.Pool
 
+	accessStores
+
 	Tenants         Tenants
-	APIKeys         APIKeys
-	HMACSecrets     HMACSecrets
-	RequestIDs      RequestIDs
-	People          People
-	Members         Members
-	Invitations     Invitations
-	Sessions        Sessions
-	OIDC            OIDC
 	Erasures        Erasures
-	AuditLog        AuditLog
 	Customers       Customers
 	Meters          Meters
 	Prices          Prices
@@ -52,13 +45,9 @@ type DB struct {
 	Reconciliations Reconciliations
 	Holds           Holds
 	ProviderEvents  ProviderEvents
-	Rotations       Rotations
 	AutoSyncs       AutoSyncs
 	Discrepancies   Discrepancies
 	Maintenance     Maintenance
-	Secrets         Secrets
-	Webhooks        Webhooks
-	Deliveries      Deliveries
 	Alerts          Alerts
 	Evaluations     Evaluations
 }
@@ -103,16 +92,8 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 	}
 	return &DB{
 		pool:            pool,
+		accessStores:    newAccess(pool),
 		Tenants:         Tenants{pool},
-		APIKeys:         APIKeys{pool},
-		HMACSecrets:     HMACSecrets{pool},
-		RequestIDs:      RequestIDs{pool},
-		People:          People{pool},
-		Members:         Members{pool},
-		Invitations:     Invitations{pool},
-		Sessions:        Sessions{pool},
-		OIDC:            OIDC{pool},
-		AuditLog:        AuditLog{pool},
 		Customers:       Customers{pool},
 		Erasures:        Erasures{pool, read},
 		Meters:          Meters{pool},
@@ -137,13 +118,9 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 		Reconciliations: Reconciliations{pool},
 		Holds:           Holds{pool, read},
 		ProviderEvents:  ProviderEvents{pool},
-		Rotations:       Rotations{pool},
 		AutoSyncs:       AutoSyncs{pool},
 		Discrepancies:   Discrepancies{pool},
 		Maintenance:     Maintenance{pool},
-		Secrets:         Secrets{pool},
-		Webhooks:        Webhooks{pool},
-		Deliveries:      Deliveries{pool},
 		Alerts:          Alerts{pool},
 		Evaluations:     Evaluations{pool, read},
 	}, nil

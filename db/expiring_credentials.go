@@ -12,6 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// Credentials are the API keys and HMAC secrets of all tenants.
+type Credentials struct{ pool *pg.Pool }
+
 // expiringCredential is a credential that its tenant has to replace soon.
 type expiringCredential struct {
 	Tenant    metering.TenantID
@@ -23,8 +26,8 @@ type expiringCredential struct {
 // expires within metering.ExpiryNotice. It returns the number of credentials, at most
 // limit of each kind. A credential is not reported if it was created within the notice, is
 // revoked or is being replaced.
-func (m Maintenance) ReportExpiring(ctx context.Context, now time.Time, limit int) (reported int, err error) {
-	err = pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
+func (s Credentials) ReportExpiring(ctx context.Context, now time.Time, limit int) (reported int, err error) {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		for kind, stored := range map[metering.CredentialKind]struct{ table, prefix string }{
 			metering.APIKeyCredential:     {"api_keys", "key_"},
 			metering.HMACSecretCredential: {"hmac_secrets", "sec_"},

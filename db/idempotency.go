@@ -35,7 +35,7 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 			former, err = formerAnswer(ctx, tx, tenant, claim)
 			return err
 		}
-		answer, err := create(Creators{Customers{tx}, Meters{tx}, Plans{tx}, APIKeys{tx}, HMACSecrets{tx}, Invitations{tx}, Webhooks{tx}, Rotations{tx}, Retries{tx}, Alerts{tx}})
+		answer, err := create(creatorsWithin(tx))
 		if err != nil {
 			return err
 		}
@@ -47,21 +47,22 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 
 // Creators are the stores of the resources that a request can create, within one transaction.
 type Creators struct {
-	Customers   Customers
-	Meters      Meters
-	Plans       Plans
-	APIKeys     APIKeys
-	HMACSecrets HMACSecrets
-	Invitations Invitations
-	Webhooks    Webhooks
-	Rotations   Rotations
-	Retries     Retries
-	Alerts      Alerts
+	accessCreators
+
+	Customers Customers
+	Meters    Meters
+	Plans     Plans
+	Retries   Retries
+	Alerts    Alerts
 }
 
 // Creators returns the stores of the pool: each call of a method is a transaction of its own.
 func (d *DB) Creators() Creators {
-	return Creators{d.Customers, d.Meters, d.Plans, d.APIKeys, d.HMACSecrets, d.Invitations, d.Webhooks, d.Rotations, Retries{d.pool}, d.Alerts}
+	return creatorsWithin(d.pool)
+}
+
+func creatorsWithin(tx pg.Beginner) Creators {
+	return Creators{newAccessCreators(tx), Customers{tx}, Meters{tx}, Plans{tx}, Retries{tx}, Alerts{tx}}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

@@ -15,12 +15,6 @@ import (
 // Tenants reads, creates and updates tenants.
 type Tenants struct{ pool pg.Beginner }
 
-const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.idempotency_conflicts, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
-
-func tenantFields(t *metering.Tenant) []any {
-	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.Strict, &t.KeyConflicts, &t.V1BodylessWrites, &t.InvoiceHold.Enabled, &t.InvoiceHold.Deadline, &t.CreatedAt}
-}
-
 // Create creates a tenant. Grace and LatePolicy have the schema's defaults. A zero RequestsPerMinute
 // becomes DefaultRequestsPerMinute, and an empty KeyConflicts becomes AcceptConflicts.
 func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Tenant) (created metering.Tenant, err error) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -116,7 +116,7 @@ func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*meter
 	return &attempt, a.metrics.delivered(attempt.Problem, err)
 }
 
-func (a *Activities) sendMessage(ctx context.Context, c db.ClaimedDelivery) (webhook.Answer, error) {
+func (a *Activities) sendMessage(ctx context.Context, c access.ClaimedDelivery) (webhook.Answer, error) {
 	secrets, err := a.secretsOf(c.Endpoint)
 	if err != nil {
 		return webhook.Answer{}, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -42,7 +42,7 @@ type auditLogInput struct {
 	End       SentTime `query:"end" doc:"Entries before this time"`
 }
 
-func (in *auditLogInput) filter() (f db.AuditFilter, err error) {
+func (in *auditLogInput) filter() (f access.AuditFilter, err error) {
 	for _, q := range []struct{ name, text string }{
 		{"actor", in.Actor}, {"action", in.Action}, {"resource", in.Resource}, {"request_id", in.RequestID},
 	} {
@@ -50,7 +50,7 @@ func (in *auditLogInput) filter() (f db.AuditFilter, err error) {
 			return f, metering.Invalid("query."+q.name, "must be UTF-8 without NUL")
 		}
 	}
-	return db.AuditFilter{
+	return access.AuditFilter{
 		Actor: metering.Actor(in.Actor), Action: in.Action, Resource: in.Resource, RequestID: in.RequestID, Start: in.Start.pointer(), End: in.End.pointer(),
 	}, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -168,7 +168,7 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 }
 
 // noteUses records the last use of API keys.
-func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]struct{}, error) {
+func (s *server) noteUses(ctx context.Context, uses []access.KeyUse) (map[access.KeyUse]struct{}, error) {
 	err := s.Credentials.APIKeys.Used(ctx, uses, s.Now())
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot record the last use of API keys", "error", err)
@@ -177,7 +177,7 @@ func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]
 }
 
 // noteSecretUses records the last use of HMAC secrets.
-func (s *server) noteSecretUses(ctx context.Context, uses []db.SecretUse) (map[db.SecretUse]struct{}, error) {
+func (s *server) noteSecretUses(ctx context.Context, uses []access.SecretUse) (map[access.SecretUse]struct{}, error) {
 	err := s.Credentials.HMACSecrets.Used(ctx, uses, s.Now())
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot record the last use of HMAC secrets", "error", err)
@@ -220,7 +220,7 @@ func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
 		return Principal{}, errUnauthorized
 	}
 	if used := found.Key.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		s.uses.board(ctx, db.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // not awaited
+		s.uses.board(ctx, access.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // not awaited
 	}
 	return Principal{Tenant: found.Tenant, Actor: metering.Actor(found.Key.ID.String()), Scope: found.Key.Scope}, nil
 }

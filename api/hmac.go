@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
@@ -163,7 +163,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 		s.sweeps.board(ctx, struct{}{}) // not awaited
 	}
 	if used := secret.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		s.secretUses.board(ctx, db.SecretUse{Tenant: signed.tenant, Secret: secret.ID}) // not awaited
+		s.secretUses.board(ctx, access.SecretUse{Tenant: signed.tenant, Secret: secret.ID}) // not awaited
 	}
 	return who, nil
 }
@@ -178,7 +178,7 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 
 // signerOf returns the live secret that made the signature. It tries every secret, so that the time does not
 // depend on which secret matches. The use of a revoked or expired secret is audited.
-func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers db.Signers) (signer metering.HMACSecret, err error) {
+func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers access.Signers) (signer metering.HMACSecret, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
 		signed.by(nil, body) // so that an unknown tenant cannot be told by the duration

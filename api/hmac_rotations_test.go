@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -32,7 +32,7 @@ func (s signer) accepted(t testing.TB, b *bundle) bool {
 
 func (b *bundle) auditActions(t testing.TB) (lines []string) {
 	t.Helper()
-	log, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, db.AuditFilter{}, 0, 100))
+	log, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, access.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
 	for _, e := range log {
 		lines = append(lines, string(e.Actor)+" "+e.Action+" "+e.Resource)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -99,7 +99,7 @@ func (s *server) updateMember(ctx context.Context, in *updateMemberInput) (*memb
 			return nil, err
 		}
 	}
-	m, err := s.Store.Members.Update(ctx, who.Tenant.ID, who.Actor, id, db.MemberChange{Name: in.Body.Name, Role: (*metering.Role)(in.Body.Role)})
+	m, err := s.Store.Members.Update(ctx, who.Tenant.ID, who.Actor, id, access.MemberChange{Name: in.Body.Name, Role: (*metering.Role)(in.Body.Role)})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -63,7 +63,7 @@ func (s *server) endSession(ctx context.Context, in *endSessionInput) (*endedOut
 	if err != nil {
 		return nil, metering.Errorf(metering.CodeNotFound, "there is no such session")
 	}
-	if err := s.Store.Sessions.End(ctx, who.Actor, db.SessionName{Tenant: who.Tenant.ID, Member: who.Member.ID, Session: id}); err != nil {
+	if err := s.Store.Sessions.End(ctx, who.Actor, access.SessionName{Tenant: who.Tenant.ID, Member: who.Member.ID, Session: id}); err != nil {
 		return nil, err
 	}
 	out := new(endedOutput)

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 func (b *bundle) audited(t testing.TB, action string) []metering.AuditEntry {
 	t.Helper()
-	entries, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, db.AuditFilter{Action: action}, 0, 200))
+	entries, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, access.AuditFilter{Action: action}, 0, 200))
 	require.NoError(t, err)
 	return entries
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -36,8 +37,8 @@ func (s *server) watch(ctx context.Context, r metering.Rotation) {
 	}
 }
 
-func (s *server) rotating(who Principal, overlap time.Duration) db.Rotating {
-	return db.Rotating{Tenant: who.Tenant.ID, Actor: who.Actor, Now: s.Now(), Overlap: overlap}
+func (s *server) rotating(who Principal, overlap time.Duration) access.Rotating {
+	return access.Rotating{Tenant: who.Tenant.ID, Actor: who.Actor, Now: s.Now(), Overlap: overlap}
 }
 
 // KeyOverlap is the optional body of a request that rotates an API key.

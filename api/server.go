@@ -22,6 +22,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
@@ -70,11 +71,11 @@ type server struct {
 	mux           *http.ServeMux
 	screen        http.HandlerFunc // the dashboard's page
 	api           huma.API
-	decimals      map[string]map[string]*decimalPlan // of responses, by operation and status
-	apiKeys       *coalescer[string, *db.Credential] // by their hash
-	signers       *coalescer[metering.TenantID, db.Signers]
-	uses          *coalescer[db.KeyUse, struct{}]
-	secretUses    *coalescer[db.SecretUse, struct{}]
+	decimals      map[string]map[string]*decimalPlan     // of responses, by operation and status
+	apiKeys       *coalescer[string, *access.Credential] // by their hash
+	signers       *coalescer[metering.TenantID, access.Signers]
+	uses          *coalescer[access.KeyUse, struct{}]
+	secretUses    *coalescer[access.SecretUse, struct{}]
 	sweeps        *coalescer[struct{}, struct{}] // of request ids
 	resets        *coalescer[string, struct{}]   // requested password resets, by e-mail
 	claims        atomic.Int64                   // number of claimed request ids
@@ -132,10 +133,10 @@ func New(deps Deps) (http.Handler, error) {
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
 	}
-	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Credentials.APIKeys.Credentials, timeout: credentialTimeout}
-	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}
-	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
-	s.secretUses = &coalescer[db.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
+	s.apiKeys = &coalescer[string, *access.Credential]{run: deps.Credentials.APIKeys.Credentials, timeout: credentialTimeout}
+	s.signers = &coalescer[metering.TenantID, access.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}
+	s.uses = &coalescer[access.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
+	s.secretUses = &coalescer[access.SecretUse, struct{}]{run: s.noteSecretUses, timeout: credentialTimeout}
 	s.notSignedIn = &coalescer[refusedSignIn, struct{}]{run: s.auditSignIns, timeout: auditTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	s.resets = &coalescer[string, struct{}]{run: s.noteResets, timeout: credentialTimeout}

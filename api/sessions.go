@@ -14,7 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -34,7 +34,7 @@ const (
 
 // people holds the state behind the sign-in of members: sessions, passwords, invitations and issuers.
 type people struct {
-	sessions    *coalescer[db.SessionName, *db.SignedIn]
+	sessions    *coalescer[access.SessionName, *access.SignedIn]
 	tokens      *tokens
 	passwords   *hashing
 	invitations invitationTokens
@@ -46,7 +46,7 @@ type people struct {
 
 func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 	p = &people{
-		sessions: &coalescer[db.SessionName, *db.SignedIn]{run: deps.Credentials.Sessions.Find, timeout: credentialTimeout},
+		sessions: &coalescer[access.SessionName, *access.SignedIn]{run: deps.Credentials.Sessions.Find, timeout: credentialTimeout},
 		signIns:  signIns,
 		issuers:  newIssuers(deps.Guard.Client(issuerTimeout)),
 	}
@@ -215,7 +215,7 @@ func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.
 
 // replaced returns the session of the request's cookie, or nil. It needs no CSRF token, because the response
 // replaces the cookie of that session too.
-func (s *server) replaced(ctx context.Context, now time.Time) *db.SessionName {
+func (s *server) replaced(ctx context.Context, now time.Time) *access.SessionName {
 	cookie, err := exchangeOf(ctx).request.Cookie(s.cookieName(sessionCookie))
 	if err != nil {
 		return nil
@@ -327,7 +327,7 @@ func (s *server) logOut(ctx context.Context, _ *struct{}) (*logOutOutput, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Sessions.End(ctx, who.Actor, db.SessionName{Tenant: who.Tenant.ID, Member: who.Member.ID, Session: who.Session.ID}); err != nil {
+	if err := s.Store.Sessions.End(ctx, who.Actor, access.SessionName{Tenant: who.Tenant.ID, Member: who.Member.ID, Session: who.Session.ID}); err != nil {
 		return nil, err
 	}
 	return s.loggedOut(), nil

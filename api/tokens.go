@@ -9,7 +9,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -54,7 +54,7 @@ func (t *tokens) make(s metering.Session) (string, error) {
 func isToken(text string) bool { return strings.Count(text, ".") == 2 }
 
 // read returns the session that a token names. ok is false if the token is invalid or expired.
-func (t *tokens) read(text string, now time.Time) (name db.SessionName, ok bool) {
+func (t *tokens) read(text string, now time.Time) (name access.SessionName, ok bool) {
 	if len(text) > maxToken {
 		return name, false
 	}
@@ -70,5 +70,5 @@ func (t *tokens) read(text string, now time.Time) (name db.SessionName, ok bool)
 	}
 	member, known := metering.ParseMemberID(registered.Subject)
 	tenant, ours := metering.ParseTenantID(session.Tenant)
-	return db.SessionName{Tenant: tenant, Member: member, Session: session.Session}, known && ours
+	return access.SessionName{Tenant: tenant, Member: member, Session: session.Session}, known && ours
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -202,7 +203,7 @@ func (s *server) updateWebhook(ctx context.Context, in *updateWebhookInput) (*we
 	if err := s.checkWebhook(in.Body.URL, in.Body.Description); err != nil {
 		return nil, err
 	}
-	e, err := s.Store.Webhooks.Update(ctx, who.Tenant.ID, who.Actor, id, db.EndpointChange(in.Body), s.Now())
+	e, err := s.Store.Webhooks.Update(ctx, who.Tenant.ID, who.Actor, id, access.EndpointChange(in.Body), s.Now())
 	if err != nil {
 		return nil, err
 	}

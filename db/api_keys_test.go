@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -51,7 +51,7 @@ func TestNoMoreKeysAreLiveThanMayBe(t *testing.T) {
 
 	newest, err := dbtest.Items(store.APIKeys.List(t.Context(), tenant, 0, 1))
 	require.NoError(t, err)
-	by := db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now}
+	by := access.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now}
 	_, _, err = store.Rotations.APIKey(t.Context(), by, newest[0].ID, metering.APIKey{LastFour: "ijkl"}, hash(100))
 	require.NoError(t, err, "one takes the place of another")
 	newest, err = dbtest.Items(store.APIKeys.List(t.Context(), tenant, 0, 1))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -19,7 +20,7 @@ func TestTheLogTellsWhatChangedAndNothingElse(t *testing.T) {
 	store, ctx := dbtest.Open(t), t.Context()
 	tenant := dbtest.Tenant(t, store).ID
 	newest := func(action string) metering.AuditEntry {
-		entries, err := dbtest.Items(store.AuditLog.List(ctx, tenant, db.AuditFilter{Action: action}, 0, 1))
+		entries, err := dbtest.Items(store.AuditLog.List(ctx, tenant, access.AuditFilter{Action: action}, 0, 1))
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		return entries[0]
@@ -56,7 +57,7 @@ func TestTheLogTellsWhatChangedAndNothingElse(t *testing.T) {
 	require.JSONEq(t, `{"name":"s","scope":"admin","signatures":"v1_and_v2","last_four":"abcd","expires_at":null,"secret":{"set":true}}`,
 		string(newest("hmac_secret.create").After))
 
-	all, err := dbtest.Items(store.AuditLog.List(ctx, tenant, db.AuditFilter{}, 0, 100))
+	all, err := dbtest.Items(store.AuditLog.List(ctx, tenant, access.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
 	for _, e := range all {
 		require.NotContains(t, string(e.Before)+string(e.After), "CANARY", e.Action)

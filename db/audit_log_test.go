@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -180,25 +181,25 @@ func TestTheLogIsFiltered(t *testing.T) {
 			require.NoError(t, store.AuditLog.Record(ctx, tenant, e))
 		}
 	}
-	all, err := dbtest.Items(store.AuditLog.List(t.Context(), ours, db.AuditFilter{}, 0, 100))
+	all, err := dbtest.Items(store.AuditLog.List(t.Context(), ours, access.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
 	require.Len(t, all, 5) // with the entry of the tenant's creation
 	require.Equal(t, "192.0.2.7", all[0].Address)
 	for name, c := range map[string]struct {
-		filter db.AuditFilter
+		filter access.AuditFilter
 		want   []metering.AuditID
 	}{
-		"actor":                {db.AuditFilter{Actor: "key_2"}, []metering.AuditID{3}},
-		"action":               {db.AuditFilter{Action: "meter.update"}, []metering.AuditID{3}},
-		"how an action begins": {db.AuditFilter{Action: "meter."}, []metering.AuditID{3, 2}},
-		"resource":             {db.AuditFilter{Resource: "mtr_1"}, []metering.AuditID{3, 2}},
-		"the first of several": {db.AuditFilter{Resource: "per_1"}, []metering.AuditID{4}},
-		"request":              {db.AuditFilter{RequestID: "req-3"}, []metering.AuditID{5}},
-		"start":                {db.AuditFilter{Start: &all[1].At}, []metering.AuditID{5, 4}},
-		"end":                  {db.AuditFilter{End: &all[1].At}, []metering.AuditID{3, 2, 1}},
-		"both":                 {db.AuditFilter{Actor: "key_1", Action: "price"}, []metering.AuditID{5}},
-		"nothing":              {db.AuditFilter{Actor: "key_3"}, nil},
-		"no pattern":           {db.AuditFilter{Action: "%"}, nil},
+		"actor":                {access.AuditFilter{Actor: "key_2"}, []metering.AuditID{3}},
+		"action":               {access.AuditFilter{Action: "meter.update"}, []metering.AuditID{3}},
+		"how an action begins": {access.AuditFilter{Action: "meter."}, []metering.AuditID{3, 2}},
+		"resource":             {access.AuditFilter{Resource: "mtr_1"}, []metering.AuditID{3, 2}},
+		"the first of several": {access.AuditFilter{Resource: "per_1"}, []metering.AuditID{4}},
+		"request":              {access.AuditFilter{RequestID: "req-3"}, []metering.AuditID{5}},
+		"start":                {access.AuditFilter{Start: &all[1].At}, []metering.AuditID{5, 4}},
+		"end":                  {access.AuditFilter{End: &all[1].At}, []metering.AuditID{3, 2, 1}},
+		"both":                 {access.AuditFilter{Actor: "key_1", Action: "price"}, []metering.AuditID{5}},
+		"nothing":              {access.AuditFilter{Actor: "key_3"}, nil},
+		"no pattern":           {access.AuditFilter{Action: "%"}, nil},
 	} {
 		entries, err := dbtest.Items(store.AuditLog.List(t.Context(), ours, c.filter, 0, 100))
 		require.NoError(t, err)

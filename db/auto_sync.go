@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -92,7 +93,7 @@ func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a mete
 // returns every tenant's settings, to check the schedules.
 func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, error) {
 	rows, err := s.pool.Query(ctx, `
-		select `+tenantColumns+`, `+autoSyncColumns+`
+		select `+access.TenantColumns+`, `+autoSyncColumns+`
 		from auto_syncs a
 		join tenants t on t.id = a.tenant_id
 		where $1 or a.applied_at is null or a.applied_at < a.updated_at
@@ -102,7 +103,7 @@ func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, err
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (x TenantAutoSync, err error) {
 		a := &x.AutoSync
-		err = row.Scan(append(tenantFields(&x.Tenant), &a.TenantID, &a.Enabled, &a.Schedule, &a.Paused, &a.UpdatedAt, &a.AppliedAt)...)
+		err = row.Scan(append(access.TenantFields(&x.Tenant), &a.TenantID, &a.Enabled, &a.Schedule, &a.Paused, &a.UpdatedAt, &a.AppliedAt)...)
 		return x, err
 	})
 	if err != nil {

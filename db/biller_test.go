@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -157,7 +158,7 @@ func (b *biller) state(report uuid.UUID) (state billing.State, response string) 
 // audited returns the resources of the audit log entries with an action.
 func (b *biller) audited(action string) (resources []string) {
 	b.Helper()
-	entries, err := dbtest.Items(b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100))
+	entries, err := dbtest.Items(b.store.AuditLog.List(b.Context(), b.tenant, access.AuditFilter{}, 0, 100))
 	require.NoError(b, err)
 	for _, e := range entries {
 		if e.Action == action {

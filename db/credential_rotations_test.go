@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -45,7 +46,7 @@ func (r *rotated) hash() []byte {
 }
 
 func (r *rotated) rotate(kind metering.CredentialKind, overlap time.Duration) (begun metering.Rotation, err error) {
-	by := db.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now, Overlap: overlap}
+	by := access.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now, Overlap: overlap}
 	switch old := r.ids[kind]; kind {
 	case metering.APIKeyCredential:
 		_, begun, err = r.store.Rotations.APIKey(r.Context(), by, metering.KeyID(old), metering.APIKey{LastFour: "efgh"}, r.hash())
@@ -84,7 +85,7 @@ func (r *rotated) valid(rotation metering.Rotation, at time.Time) (valid [2]bool
 
 func (r *rotated) audited() string {
 	r.Helper()
-	log, err := dbtest.Items(r.store.AuditLog.List(r.Context(), r.tenant, db.AuditFilter{}, 0, 1))
+	log, err := dbtest.Items(r.store.AuditLog.List(r.Context(), r.tenant, access.AuditFilter{}, 0, 1))
 	require.NoError(r, err)
 	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Resource
 }
@@ -246,13 +247,13 @@ func TestARotationWithoutARunIsFoundByOneWorkerAtATime(t *testing.T) {
 	r := newRotated(t, store)
 	begun, err := r.rotate(metering.APIKeyCredential, time.Hour)
 	require.NoError(t, err)
-	find := func(at time.Time) []db.UnwatchedRotation {
+	find := func(at time.Time) []access.UnwatchedRotation {
 		found, err := store.Rotations.Unwatched(t.Context(), at)
 		require.NoError(t, err)
 		return found
 	}
 	require.Empty(t, find(r.now.Add(59*time.Second)), "its start may be under way")
-	require.Equal(t, []db.UnwatchedRotation{{Tenant: r.tenant, ID: begun.ID}}, find(r.now.Add(time.Minute)))
+	require.Equal(t, []access.UnwatchedRotation{{Tenant: r.tenant, ID: begun.ID}}, find(r.now.Add(time.Minute)))
 	require.Empty(t, find(r.now.Add(time.Minute)))
 	require.Len(t, find(r.now.Add(2*time.Minute)), 1, "that worker has died")
 	_, err = store.Rotations.Watch(t.Context(), r.tenant, begun.ID)
@@ -269,10 +270,10 @@ func TestAWarningIsGivenOnceWhereTheOldCredentialIsStillUsed(t *testing.T) {
 		require.NoError(t, err)
 		use := func(at time.Time) {
 			if kind == metering.APIKeyCredential {
-				require.NoError(t, r.store.APIKeys.Used(t.Context(), []db.KeyUse{{Tenant: r.tenant, Key: metering.KeyID(begun.OldID)}}, at))
+				require.NoError(t, r.store.APIKeys.Used(t.Context(), []access.KeyUse{{Tenant: r.tenant, Key: metering.KeyID(begun.OldID)}}, at))
 				return
 			}
-			require.NoError(t, r.store.HMACSecrets.Used(t.Context(), []db.SecretUse{{Tenant: r.tenant, Secret: metering.HMACSecretID(begun.OldID)}}, at))
+			require.NoError(t, r.store.HMACSecrets.Used(t.Context(), []access.SecretUse{{Tenant: r.tenant, Secret: metering.HMACSecretID(begun.OldID)}}, at))
 		}
 		warn := func(at time.Time) *time.Time {
 			warned, err := r.store.Rotations.Warn(t.Context(), r.tenant, begun.ID, at)
@@ -328,7 +329,7 @@ func TestOfTwoRotationsAtOnceOneIsRefused(t *testing.T) {
 	r := newRotated(t, dbtest.Open(t))
 	var made, refused atomic.Int64
 	var all sync.WaitGroup
-	by := db.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now}
+	by := access.Rotating{Tenant: r.tenant, Actor: metering.Operator, Now: r.now}
 	hashes := [][]byte{r.hash(), r.hash(), r.hash(), r.hash()}
 	for _, hash := range hashes {
 		all.Go(func() {

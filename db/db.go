@@ -10,8 +10,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/pg"
+)
+
+// The stores of each package, under a name that differs from the others'.
+type (
+	accessStores   = access.Stores
+	accessCreators = access.Creators
 )
 
 // DB is a pool of connections, and one store per noun that uses it.
@@ -92,7 +99,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 	}
 	return &DB{
 		pool:            pool,
-		accessStores:    newAccess(pool),
+		accessStores:    access.New(pool),
 		Tenants:         Tenants{pool},
 		Customers:       Customers{pool},
 		Erasures:        Erasures{pool, read},

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -42,7 +43,7 @@ func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
 		h.happen("")
 		c := h.claim()
 		url := "https://example.com/other"
-		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{URL: &url}, h.now)
 		require.NoError(t, err)
 		h.settle(*c, status, 0)
 		require.Nil(t, h.read().DisabledAt)
@@ -144,7 +145,7 @@ func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 	disabled := make(chan error, 1)
 	go func() {
 		off := false
-		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &off}, h.now)
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{Enabled: &off}, h.now)
 		disabled <- err
 	}()
 	awaitBlocked(t, tx)
@@ -226,7 +227,7 @@ func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
 		h.now = h.now.Add(time.Minute)
 		h.happen("")
 		h.happen("")
-		var claimed []db.ClaimedDelivery
+		var claimed []access.ClaimedDelivery
 		for _, e := range failing {
 			h.hook = e
 			claimed = append(claimed, *h.claim(), *h.claim())
@@ -252,7 +253,7 @@ func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		for _, e := range failing {
-			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, e.ID, db.EndpointChange{Enabled: new(true)}, h.now)
+			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, e.ID, access.EndpointChange{Enabled: new(true)}, h.now)
 			require.NoError(t, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -20,13 +20,13 @@ func (h *hooked) reportExpiring() {
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
-			if _, err := h.store.Maintenance.ReportExpiring(h.Context(), h.now, 1); err != nil {
+			if _, err := h.store.Credentials.ReportExpiring(h.Context(), h.now, 1); err != nil {
 				h.Error(err)
 			}
 		})
 	}
 	workers.Wait()
-	n, err := h.store.Maintenance.ReportExpiring(h.Context(), h.now, 100)
+	n, err := h.store.Credentials.ReportExpiring(h.Context(), h.now, 100)
 	require.NoError(h, err)
 	require.LessOrEqual(h, n, 100)
 }
@@ -98,7 +98,7 @@ func TestWhichCredentialsAreNotReportedAsExpiring(t *testing.T) {
 	require.NoError(t, h.store.APIKeys.Revoke(t.Context(), h.tenant, metering.Operator, revoked.ID))
 	h.now = expiresAt.Add(-metering.ExpiryNotice + time.Second)
 	h.key(&expiresAt) // created less than 7 days before its expiry
-	by := db.Rotating{Tenant: h.tenant, Actor: metering.Operator, Now: h.now, Overlap: time.Hour}
+	by := access.Rotating{Tenant: h.tenant, Actor: metering.Operator, Now: h.now, Overlap: time.Hour}
 	successor, begun, err := h.store.Rotations.APIKey(t.Context(), by, rotated.ID, metering.APIKey{LastFour: "efgh"}, []byte("successor of "+h.tenant.String()))
 	require.NoError(t, err)
 	h.exec(`update api_keys set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, successor.ID, h.now)

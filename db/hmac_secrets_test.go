@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -52,7 +52,7 @@ func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
 	require.NotNil(t, signers[ours].Secrets[0].RevokedAt, "so that its use can be audited")
 	require.Contains(t, signers, theirs)
 
-	log, err := dbtest.Items(store.AuditLog.List(ctx, ours, db.AuditFilter{}, 0, 100))
+	log, err := dbtest.Items(store.AuditLog.List(ctx, ours, access.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
 	var actions []string
 	for _, e := range log {

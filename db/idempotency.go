@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -62,7 +63,7 @@ func (d *DB) Creators() Creators {
 }
 
 func creatorsWithin(tx pg.Beginner) Creators {
-	return Creators{newAccessCreators(tx), Customers{tx}, Meters{tx}, Plans{tx}, Retries{tx}, Alerts{tx}}
+	return Creators{access.NewCreators(tx), Customers{tx}, Meters{tx}, Plans{tx}, Retries{tx}, Alerts{tx}}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

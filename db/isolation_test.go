@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -174,11 +175,11 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 			"get":    func() error { _, err := store.Webhooks.Get(ctx, ours.tenant, made.ID); return err },
 			"delete": func() error { return store.Webhooks.Delete(ctx, ours.tenant, metering.Operator, made.ID) },
 			"update": func() error {
-				_, err := store.Webhooks.Update(ctx, ours.tenant, metering.Operator, made.ID, db.EndpointChange{}, november)
+				_, err := store.Webhooks.Update(ctx, ours.tenant, metering.Operator, made.ID, access.EndpointChange{}, november)
 				return err
 			},
 			"rotate": func() error {
-				_, _, err := store.Rotations.WebhookSecret(ctx, db.Rotating{Tenant: ours.tenant, Actor: metering.Operator, Now: november}, made.ID, []byte("other"), "abcd")
+				_, _, err := store.Rotations.WebhookSecret(ctx, access.Rotating{Tenant: ours.tenant, Actor: metering.Operator, Now: november}, made.ID, []byte("other"), "abcd")
 				return err
 			},
 			"test":         func() error { _, err := store.Deliveries.Test(ctx, ours.tenant, made.ID, november); return err },

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -29,15 +30,15 @@ func member(t *testing.T, store *db.DB, tenant metering.TenantID, email string, 
 	return m
 }
 
-func session(t *testing.T, store *db.DB, m metering.Member) db.SessionName {
+func session(t *testing.T, store *db.DB, m metering.Member) access.SessionName {
 	t.Helper()
 	s, err := store.Sessions.Begin(t.Context(), m, nil, clock.Now().Add(time.Hour), clock.Now())
 	require.NoError(t, err)
-	return db.SessionName{Tenant: m.TenantID, Member: m.ID, Session: s.ID}
+	return access.SessionName{Tenant: m.TenantID, Member: m.ID, Session: s.ID}
 }
 
 // live reports, for each session, whether it is live.
-func live(t *testing.T, store *db.DB, names ...db.SessionName) (live []bool) {
+func live(t *testing.T, store *db.DB, names ...access.SessionName) (live []bool) {
 	t.Helper()
 	found, err := store.Sessions.Find(t.Context(), names)
 	require.NoError(t, err)
@@ -79,20 +80,20 @@ func TestMembersAreTheirTenants(t *testing.T) {
 	listed, err := dbtest.Items(store.Members.List(t.Context(), ours.ID, 0, 10))
 	require.NoError(t, err)
 	require.Equal(t, []metering.Member{ada}, listed)
-	_, err = store.Members.Update(t.Context(), ours.ID, metering.Operator, bob.ID, db.MemberChange{})
+	_, err = store.Members.Update(t.Context(), ours.ID, metering.Operator, bob.ID, access.MemberChange{})
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	_, err = store.Members.MakeOwner(t.Context(), ours.ID, metering.Operator, bob.ID)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Members.Remove(t.Context(), ours.ID, metering.Operator, bob.ID, "", clock.Now())))
 
 	name := session(t, store, bob)
-	for _, foreign := range []db.SessionName{
+	for _, foreign := range []access.SessionName{
 		{Tenant: ours.ID, Member: bob.ID, Session: name.Session}, {Tenant: ours.ID, Member: ada.ID, Session: name.Session},
 		{Tenant: theirs.ID, Member: ada.ID, Session: name.Session}, {Tenant: theirs.ID, Member: bob.ID, Session: uuid.New()},
 	} {
 		require.Equal(t, []bool{false, true}, live(t, store, foreign, name))
 	}
-	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Sessions.End(t.Context(), metering.Operator, db.SessionName{Tenant: ours.ID, Member: bob.ID, Session: name.Session})))
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Sessions.End(t.Context(), metering.Operator, access.SessionName{Tenant: ours.ID, Member: bob.ID, Session: name.Session})))
 	require.Equal(t, []bool{true}, live(t, store, name))
 }
 
@@ -127,9 +128,9 @@ func TestATenantKeepsExactlyOneOwner(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(store.Members.Remove(t.Context(), tenant.ID, metering.Operator, owner.ID, "", clock.Now())))
 	viewer, ownerRole := metering.RoleViewer, metering.RoleOwner
-	_, err = store.Members.Update(t.Context(), tenant.ID, metering.Operator, owner.ID, db.MemberChange{Role: &viewer})
+	_, err = store.Members.Update(t.Context(), tenant.ID, metering.Operator, owner.ID, access.MemberChange{Role: &viewer})
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
-	_, err = store.Members.Update(t.Context(), tenant.ID, metering.Operator, heirs[0].ID, db.MemberChange{Role: &ownerRole})
+	_, err = store.Members.Update(t.Context(), tenant.ID, metering.Operator, heirs[0].ID, access.MemberChange{Role: &ownerRole})
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 
 	var handovers sync.WaitGroup
@@ -236,7 +237,7 @@ func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
 	actor := metering.Actor(ada.ID.String())
 	s := session(t, store, ada)
 	require.NoError(t, store.Sessions.End(t.Context(), actor, s))
-	_, err := store.Members.Update(t.Context(), tenant.ID, "key_9", ada.ID, db.MemberChange{})
+	_, err := store.Members.Update(t.Context(), tenant.ID, "key_9", ada.ID, access.MemberChange{})
 	require.NoError(t, err)
 	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "key_9", ada.ID, "", clock.Now()))
 	require.Equal(t, []string{

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -16,7 +16,7 @@ func TestAnUpdateIsInTheLogOnce(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	meter := dbtest.Meter(t, store, tenant, "calls", "call")
-	update := db.RunUpdate{
+	update := access.RunUpdate{
 		Asked:    metering.Asked{By: "ada", Reason: "it is being moved"},
 		Workflow: "sync-customer/1/2", Run: "0192b1a0-0000-7000-8000-000000000000", ID: "u1", Name: "exclude-meter", Meter: meter.ID,
 	}
@@ -25,7 +25,7 @@ func TestAnUpdateIsInTheLogOnce(t *testing.T) {
 		all.Go(func() { require.NoError(t, store.AuditLog.RecordUpdate(t.Context(), tenant, update)) })
 	}
 	all.Wait()
-	entries, err := dbtest.Items(store.AuditLog.List(t.Context(), tenant, db.AuditFilter{Action: "run."}, 0, 10))
+	entries, err := dbtest.Items(store.AuditLog.List(t.Context(), tenant, access.AuditFilter{Action: "run."}, 0, 10))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	e := entries[0]
@@ -40,7 +40,7 @@ func TestAnUpdateIsInTheLogOnce(t *testing.T) {
 	err = store.AuditLog.RecordUpdate(t.Context(), tenant, another)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.ErrorContains(t, err, "mtr_999999")
-	entries, err = dbtest.Items(store.AuditLog.List(t.Context(), tenant, db.AuditFilter{Action: "run."}, 0, 10))
+	entries, err = dbtest.Items(store.AuditLog.List(t.Context(), tenant, access.AuditFilter{Action: "run."}, 0, 10))
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 }

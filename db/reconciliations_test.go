@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -88,7 +89,7 @@ func (b *books) rows() (n int) {
 
 func (b *books) audited() (all []string) {
 	b.Helper()
-	entries, err := dbtest.Items(b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100))
+	entries, err := dbtest.Items(b.store.AuditLog.List(b.Context(), b.tenant, access.AuditFilter{}, 0, 100))
 	require.NoError(b, err)
 	for _, e := range entries {
 		if e.Actor == "key_1" {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -57,10 +57,10 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 
 	done, err := store.Secrets.Rewrap(t.Context(), both)
 	require.NoError(t, err)
-	require.Equal(t, db.Rewrapping{Sealed: 2 * tenants, Unopened: 2}, done)
+	require.Equal(t, access.Rewrapping{Sealed: 2 * tenants, Unopened: 2}, done)
 	done, err = store.Secrets.Rewrap(t.Context(), both)
 	require.NoError(t, err)
-	require.Equal(t, db.Rewrapping{Unopened: 2}, done, "once is enough")
+	require.Equal(t, access.Rewrapping{Unopened: 2}, done, "once is enough")
 	for i, id := range ids {
 		provider, err := store.Providers.Active(t.Context(), id)
 		require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -25,7 +26,7 @@ func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Te
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			insert into tenants as t (name, timezone, currency, requests_per_minute, strict, idempotency_conflicts) values ($1, $2, $3, $4, $5, $6)
-			returning `+tenantColumns, t.Name, t.Timezone, t.Currency, cmp.Or(t.RequestsPerMinute, metering.DefaultRequestsPerMinute), t.Strict, t.KeyConflicts).Scan(tenantFields(&created)...)
+			returning `+access.TenantColumns, t.Name, t.Timezone, t.Currency, cmp.Or(t.RequestsPerMinute, metering.DefaultRequestsPerMinute), t.Strict, t.KeyConflicts).Scan(access.TenantFields(&created)...)
 		if err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Te
 
 // Get returns a tenant, or CodeNotFound.
 func (s Tenants) Get(ctx context.Context, tenant metering.TenantID) (t metering.Tenant, err error) {
-	err = s.pool.QueryRow(ctx, `select `+tenantColumns+` from tenants t where t.id = $1`, tenant).Scan(tenantFields(&t)...)
+	err = s.pool.QueryRow(ctx, `select `+access.TenantColumns+` from tenants t where t.id = $1`, tenant).Scan(access.TenantFields(&t)...)
 	return t, pg.Coded(err)
 }
 
@@ -102,7 +103,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 			return err
 		}
 		var former metering.Tenant
-		err := tx.QueryRow(ctx, `select `+tenantColumns+` from tenants t where t.id = $1 for no key update`, tenant).Scan(tenantFields(&former)...)
+		err := tx.QueryRow(ctx, `select `+access.TenantColumns+` from tenants t where t.id = $1 for no key update`, tenant).Scan(access.TenantFields(&former)...)
 		if err != nil {
 			return err
 		}
@@ -115,11 +116,11 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 			set name = @name, timezone = @timezone, currency = @currency, grace = @grace, late_policy = @late_policy, requests_per_minute = @requests_per_minute, strict = @strict,
 			  idempotency_conflicts = @idempotency_conflicts, v1_bodyless_writes = @v1_bodyless_writes, invoice_hold = @invoice_hold, invoice_hold_deadline = @invoice_hold_deadline
 			where t.id = @tenant
-			returning `+tenantColumns, pgx.NamedArgs{
+			returning `+access.TenantColumns, pgx.NamedArgs{
 			"tenant": tenant, "name": next.Name, "timezone": next.Timezone, "currency": next.Currency, "grace": next.Grace,
 			"late_policy": next.LatePolicy, "requests_per_minute": next.RequestsPerMinute, "strict": next.Strict, "idempotency_conflicts": next.KeyConflicts,
 			"v1_bodyless_writes": next.V1BodylessWrites, "invoice_hold": next.InvoiceHold.Enabled, "invoice_hold_deadline": next.InvoiceHold.Deadline,
-		}).Scan(tenantFields(&updated)...)
+		}).Scan(access.TenantFields(&updated)...)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -67,7 +68,7 @@ func (h *hooked) happen(failure string) {
 	}
 }
 
-func (h *hooked) claim() *db.ClaimedDelivery {
+func (h *hooked) claim() *access.ClaimedDelivery {
 	h.Helper()
 	c, err := h.store.Deliveries.Claim(h.Context(), h.tenant, h.hook.ID, h.now, 30*time.Second)
 	require.NoError(h, err)
@@ -82,7 +83,7 @@ func (h *hooked) attempt(status int, retryAfter time.Duration) {
 	h.settle(*c, status, retryAfter)
 }
 
-func (h *hooked) settle(c db.ClaimedDelivery, status int, retryAfter time.Duration) {
+func (h *hooked) settle(c access.ClaimedDelivery, status int, retryAfter time.Duration) {
 	h.Helper()
 	attempt := metering.Attempt{At: h.now, Took: time.Second, Status: status}
 	if status != 200 {
@@ -98,7 +99,7 @@ func (h *hooked) deliveries() []metering.Delivery {
 	return list
 }
 
-func (h *hooked) waiting() db.Waiting {
+func (h *hooked) waiting() access.Waiting {
 	h.Helper()
 	w, err := h.store.Deliveries.Waiting(h.Context(), h.tenant, h.hook.ID, h.now)
 	require.NoError(h, err)
@@ -158,7 +159,7 @@ func TestWhereNobodyListensNothingIsKept(t *testing.T) {
 	h.happen("")
 	disabled := false
 	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID,
-		db.EndpointChange{EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Enabled: &disabled}, h.now)
+		access.EndpointChange{EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Enabled: &disabled}, h.now)
 	require.NoError(t, err)
 	h.happen("")
 	var messages int
@@ -247,7 +248,7 @@ func TestAnotherAddressIsToldAtOnceWhatTheFormerDidNotTake(t *testing.T) {
 	h.attempt(503, time.Hour)
 	require.Nil(t, h.claim())
 	url := "https://example.com/other"
-	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{URL: &url}, h.now)
+	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{URL: &url}, h.now)
 	require.NoError(t, err)
 	require.True(t, h.wanted())
 	require.Equal(t, url, h.claim().Endpoint.URL)
@@ -281,7 +282,7 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 		require.Len(t, h.deliveries(), 2, "nothing is kept for it")
 
 		enabled := true
-		e, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled}, h.now)
+		e, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{Enabled: &enabled}, h.now)
 		require.NoError(t, err)
 		require.Nil(t, e.DisabledAt)
 		require.Nil(t, e.FailingSince)
@@ -320,7 +321,7 @@ func TestOneRunIsBegunForWhatIsDue(t *testing.T) {
 	require.True(t, h.wanted(), "its run never came")
 
 	h.attempt(200, 0)
-	require.Equal(t, db.Waiting{}, h.waiting())
+	require.Equal(t, access.Waiting{}, h.waiting())
 	h.happen("")
 	require.True(t, h.wanted(), "its run has ended")
 }
@@ -367,7 +368,7 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 	for i := range messages {
 		h.happen("")
 		if i%10 == 0 {
-			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &enabled, URL: &url}, h.now)
+			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{Enabled: &enabled, URL: &url}, h.now)
 			require.NoError(t, err)
 			_ = h.waiting()
 			for _, d := range h.deliveries() {
@@ -396,7 +397,7 @@ func TestATenantHasAWebhookOfEachURLOnce(t *testing.T) {
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	other := h.add(metering.MessagePeriodClosed)
 	for url, want := range map[string]metering.Code{h.hook.URL: metering.CodeConflict, other.URL: ""} {
-		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, other.ID, db.EndpointChange{URL: &url}, h.now)
+		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, other.ID, access.EndpointChange{URL: &url}, h.now)
 		require.Equal(t, want, metering.CodeOf(err))
 	}
 	_, err = h.store.Webhooks.Create(t.Context(), dbtest.Tenant(t, h.store).ID, metering.Operator, same, h.now)
@@ -431,7 +432,7 @@ func TestWhatArrivesWhileItsEndpointIsDisabledHasArrived(t *testing.T) {
 	h.happen("")
 	c := h.claim()
 	disabled := false
-	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, db.EndpointChange{Enabled: &disabled}, h.now)
+	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID, access.EndpointChange{Enabled: &disabled}, h.now)
 	require.NoError(t, err)
 	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
 	h.settle(*c, 200, 0)

@@ -16,7 +16,7 @@ import (
 	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
@@ -86,7 +86,7 @@ func TestTheOperatorsExamplesWork(t *testing.T) {
 	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
 	for _, example := range examples {
 		require.NoError(t, s.update(run, example[1], json.RawMessage(strings.ReplaceAll(example[2], "mtr_7", storage.ID.String()))))
-		entries, err := dbtest.Items(s.store.AuditLog.List(t.Context(), s.tenant, db.AuditFilter{Action: "run." + example[1]}, 0, 10))
+		entries, err := dbtest.Items(s.store.AuditLog.List(t.Context(), s.tenant, access.AuditFilter{Action: "run." + example[1]}, 0, 10))
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		require.Equal(t, metering.Operator, entries[0].Actor)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -64,7 +65,7 @@ func everything(config Config) []unfinished {
 			},
 		)},
 		{"rotations", 0, reconcileEvery, rows(store.Rotations.Unwatched,
-			func(ctx context.Context, r db.UnwatchedRotation) error {
+			func(ctx context.Context, r access.UnwatchedRotation) error {
 				return workflows.StartRotateCredential(ctx, c, r.Tenant, r.ID)
 			},
 		)},
@@ -84,7 +85,7 @@ func everything(config Config) []unfinished {
 			},
 		)},
 		{"messages to webhooks", 0, deliverEvery, rows(store.Deliveries.Wanted,
-			func(ctx context.Context, w db.WantedEndpoint) error {
+			func(ctx context.Context, w access.WantedEndpoint) error {
 				return workflows.StartDeliverWebhooks(ctx, c, w.Tenant, w.Endpoint)
 			},
 		)},

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/proc"
@@ -59,7 +60,7 @@ func sealEverything(t *testing.T, store *db.DB, ring seal.Keyring) metering.Tena
 		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.MessagePeriodClosed}, Sealed: sealFor(seal.EndpointSecret), LastFour: "abcd",
 	}, time.Now())
 	require.NoError(t, err)
-	_, _, err = store.Rotations.WebhookSecret(t.Context(), db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: time.Now(), Overlap: time.Hour},
+	_, _, err = store.Rotations.WebhookSecret(t.Context(), access.Rotating{Tenant: tenant, Actor: metering.Operator, Now: time.Now(), Overlap: time.Hour},
 		hook.ID, sealFor(seal.EndpointSecret), "abcd")
 	require.NoError(t, err)
 	return tenant

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/proc"
@@ -22,7 +22,7 @@ import (
 func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r metering.Rotation) {
 	s.Helper()
 	tenant, now := s.tenant, time.Now()
-	by := db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now, Overlap: overlap}
+	by := access.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now, Overlap: overlap}
 	sealFor := func(purpose seal.Purpose, text string) []byte {
 		sealed, err := s.keyring.Seal(tenant, purpose, []byte(text))
 		require.NoError(s, err)
@@ -85,7 +85,7 @@ func (s *system) lastAudit() string {
 // lastAudits returns the newest n entries of the audit log, the newest first.
 func (s *system) lastAudits(n int) (all []string) {
 	s.Helper()
-	log, err := dbtest.Items(s.store.AuditLog.List(s.Context(), s.tenant, db.AuditFilter{}, 0, n))
+	log, err := dbtest.Items(s.store.AuditLog.List(s.Context(), s.tenant, access.AuditFilter{}, 0, n))
 	require.NoError(s, err)
 	for _, e := range log {
 		all = append(all, string(e.Actor)+" "+e.Action+" "+e.Resource)
@@ -165,7 +165,7 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 	const overlap = 16 * time.Second
 	r := s.rotated(metering.HMACSecretCredential, overlap)
 	late := r.CreatedAt.Add(overlap * 5 / 8)
-	require.NoError(t, s.store.HMACSecrets.Used(t.Context(), []db.SecretUse{{Tenant: s.tenant, Secret: metering.HMACSecretID(r.OldID)}}, late))
+	require.NoError(t, s.store.HMACSecrets.Used(t.Context(), []access.SecretUse{{Tenant: s.tenant, Secret: metering.HMACSecretID(r.OldID)}}, late))
 	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	dbtest.Eventually(t, func() error {
 		if got := s.lastAudit(); got != "schedule hmac_secret.still_used "+r.Old() {

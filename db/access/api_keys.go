@@ -1,4 +1,4 @@
-package db
+package access
 
 import (
 	"context"
@@ -79,7 +79,7 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 		wanted[i] = []byte(hash)
 	}
 	rows, err := s.pool.Query(ctx, `
-		select k.hash, `+apiKeyColumns+`, `+tenantColumns+`
+		select k.hash, `+apiKeyColumns+`, `+TenantColumns+`
 		from api_keys k join tenants t on t.id = k.tenant_id
 		where k.hash = any($1)`, wanted)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 		var hash []byte
 		c := new(Credential)
 		fields := append([]any{&hash}, apiKeyFields(&c.Key)...)
-		if err := rows.Scan(append(fields, tenantFields(&c.Tenant)...)...); err != nil {
+		if err := rows.Scan(append(fields, TenantFields(&c.Tenant)...)...); err != nil {
 			rows.Close()
 			return nil, pg.Coded(err)
 		}

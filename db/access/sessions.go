@@ -1,4 +1,4 @@
-package db
+package access
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionNam
 		tenants, members, ids = append(tenants, int64(name.Tenant)), append(members, int64(name.Member)), append(ids, name.Session)
 	}
 	rows, err := s.pool.Query(ctx, `
-		select `+sessionColumns+`, `+memberColumns+`, `+tenantColumns+`
+		select `+sessionColumns+`, `+memberColumns+`, `+TenantColumns+`
 		from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as asked (tenant_id, member_id, id)
 		join sessions s on s.tenant_id = asked.tenant_id and s.id = asked.id and s.member_id = asked.member_id
 		join members m on m.tenant_id = s.tenant_id and m.id = s.member_id
@@ -96,7 +96,7 @@ func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionNam
 	for rows.Next() {
 		in := new(SignedIn)
 		fields := append(sessionFields(&in.Session), memberFields(&in.Member)...)
-		if err := rows.Scan(append(fields, tenantFields(&in.Tenant)...)...); err != nil {
+		if err := rows.Scan(append(fields, TenantFields(&in.Tenant)...)...); err != nil {
 			rows.Close()
 			return nil, pg.Coded(err)
 		}

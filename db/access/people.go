@@ -1,4 +1,4 @@
-package db
+package access
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const maxMemberships = 200
 // uses it to find the person's tenant. It returns at most maxMemberships.
 func (s People) Memberships(ctx context.Context, tenant metering.TenantID, email string, passwordHash []byte) ([]metering.Membership, error) {
 	rows, err := s.pool.Query(ctx, `
-		select `+memberColumns+`, `+tenantColumns+`
+		select `+memberColumns+`, `+TenantColumns+`
 		from people p
 		join members m on m.person_id = p.id
 		join tenants t on t.id = m.tenant_id
@@ -34,7 +34,7 @@ func (s People) Memberships(ctx context.Context, tenant metering.TenantID, email
 		return nil, pg.Coded(err)
 	}
 	memberships, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m metering.Membership, err error) {
-		return m, row.Scan(append(memberFields(&m.Member), tenantFields(&m.Tenant)...)...)
+		return m, row.Scan(append(memberFields(&m.Member), TenantFields(&m.Tenant)...)...)
 	})
 	return memberships, pg.Coded(err)
 }

@@ -1,11 +1,13 @@
-package db
+// Package access stores the identities of callers and the endpoints that Odometer calls: API keys, HMAC secrets, members,
+// sessions, sign-in providers and webhooks, with the audit log of a tenant's changes.
+package access
 
 import (
 	"github.com/odometer-metering/odometer/db/pg"
 )
 
-// accessStores are the stores of the package.
-type accessStores struct {
+// Stores are the stores of the package.
+type Stores struct {
 	APIKeys     APIKeys
 	HMACSecrets HMACSecrets
 	RequestIDs  RequestIDs
@@ -22,9 +24,9 @@ type accessStores struct {
 	Credentials Credentials
 }
 
-// newAccess returns stores that use the pool.
-func newAccess(pool *pg.Pool) accessStores {
-	return accessStores{
+// New returns stores that use the pool.
+func New(pool *pg.Pool) Stores {
+	return Stores{
 		APIKeys:     APIKeys{pool},
 		HMACSecrets: HMACSecrets{pool},
 		RequestIDs:  RequestIDs{pool},
@@ -42,8 +44,8 @@ func newAccess(pool *pg.Pool) accessStores {
 	}
 }
 
-// accessCreators are the stores of the resources that a request with an idempotency key can create.
-type accessCreators struct {
+// Creators are the stores of the resources that a request with an idempotency key can create.
+type Creators struct {
 	APIKeys     APIKeys
 	HMACSecrets HMACSecrets
 	Invitations Invitations
@@ -51,7 +53,7 @@ type accessCreators struct {
 	Rotations   Rotations
 }
 
-// newAccessCreators returns stores that use a transaction, or a pool: each call of a method is a transaction then.
-func newAccessCreators(within pg.Beginner) accessCreators {
-	return accessCreators{APIKeys{within}, HMACSecrets{within}, Invitations{within}, Webhooks{within}, Rotations{within}}
+// NewCreators returns stores that use a transaction, or a pool: each call of a method is a transaction then.
+func NewCreators(within pg.Beginner) Creators {
+	return Creators{APIKeys{within}, HMACSecrets{within}, Invitations{within}, Webhooks{within}, Rotations{within}}
 }

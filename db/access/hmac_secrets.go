@@ -1,4 +1,4 @@
-package db
+package access
 
 import (
 	"cmp"
@@ -77,7 +77,7 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 // it to find theirs.
 func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (map[metering.TenantID]Signers, error) {
 	rows, err := s.pool.Query(ctx, `
-		select `+hmacSecretColumns+`, `+tenantColumns+`
+		select `+hmacSecretColumns+`, `+TenantColumns+`
 		from hmac_secrets h join tenants t on t.id = h.tenant_id
 		where h.tenant_id = any($1)
 		  and (h.revoked_at is null or h.id in (
@@ -93,7 +93,7 @@ func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (
 	found := make(map[metering.TenantID]Signers, len(tenants))
 	var h metering.HMACSecret
 	var t metering.Tenant
-	_, err = pgx.ForEachRow(rows, append(hmacSecretFields(&h), tenantFields(&t)...), func() error {
+	_, err = pgx.ForEachRow(rows, append(hmacSecretFields(&h), TenantFields(&t)...), func() error {
 		found[t.ID] = Signers{t, append(found[t.ID].Secrets, h)}
 		return nil
 	})

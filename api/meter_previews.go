@@ -110,11 +110,11 @@ func (s *server) previewMeterChange(ctx context.Context, in *previewMeterChangeI
 	if err != nil {
 		return nil, err
 	}
-	var query db.PreviewQuery
-	if err := s.Store.Meters.PreviewChange(ctx, principalOf(ctx).Tenant.ID, m.Slug, in.Body.change(), &query); err != nil {
+	definition, current, err := s.Store.Meters.Changed(ctx, principalOf(ctx).Tenant.ID, m.Slug, in.Body.change())
+	if err != nil {
 		return nil, err
 	}
-	return s.preview(ctx, query, in.Body.PreviewSpan)
+	return s.preview(ctx, db.PreviewQuery{Definition: definition, Current: current}, in.Body.PreviewSpan)
 }
 
 // preview runs a query in a span. If the span has a start, the query is heavy and waits for its turn.

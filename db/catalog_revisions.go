@@ -15,10 +15,9 @@ var ErrCatalogMoved = errors.New("the catalog has another revision")
 
 // Catalog holds the stores with writes that can change charges, within one transaction.
 type Catalog struct {
+	catalogStores
+
 	Tenants Tenants
-	Meters  Meters
-	Prices  Prices
-	Plans   Plans
 }
 
 // AtRevision runs a write of the tenant's catalog in one transaction if the catalog still
@@ -33,24 +32,6 @@ func (d *DB) AtRevision(ctx context.Context, tenant metering.TenantID, revision 
 		if raised != revision+1 {
 			return ErrCatalogMoved
 		}
-		return write(Catalog{Tenants{tx}, Meters{tx}, Prices{tx}, Plans{tx}})
+		return write(Catalog{newCatalog(tx), Tenants{tx}})
 	})
-}
-
-// raiseCatalogRevision is the first statement of each write that can change charges. It
-// locks the revision until the end of the transaction, before any other lock.
-func raiseCatalogRevision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (revision int64, err error) {
-	err = tx.QueryRow(ctx, `
-		insert into catalog_revisions as c (tenant_id, revision)
-		values ($1, 1)
-		on conflict (tenant_id) do update
-		set revision = c.revision + 1
-		returning revision`, tenant).Scan(&revision)
-	return revision, err
-}
-
-// catalogRevision returns the revision of the tenant's catalog; 0: nothing was written yet.
-func catalogRevision(ctx context.Context, q pg.Querier, tenant metering.TenantID) (revision int64, err error) {
-	err = q.QueryRow(ctx, `select coalesce(max(revision), 0) from catalog_revisions where tenant_id = $1`, tenant).Scan(&revision)
-	return revision, err
 }

@@ -247,6 +247,12 @@ func customerNamed(text string) metering.CustomerID {
 	return id
 }
 
+// knownCustomer is a customer that ingest has found or created.
+type knownCustomer struct {
+	id    metering.CustomerID
+	since time.Time // time of creation
+}
+
 // resolve returns the customers of the external IDs, and creates the missing ones. heardOf holds the
 // instant at which each was first seen, which becomes its creation time. The insert is a sorted statement
 // of its own, so that ingest never holds a lock on a customer.
@@ -298,4 +304,11 @@ func auditedLink(c metering.Customer) audit.Fields {
 		return audit.Fields{"billing_provider_id": nil}
 	}
 	return audit.Fields{"billing_provider_id": audit.Personal(*c.BillingProviderID)}
+}
+
+// change sets field to *to, unless to is nil.
+func change[T any](field, to *T) {
+	if to != nil {
+		*field = *to
+	}
 }

@@ -26,13 +26,10 @@ type DB struct {
 	pool *pg.Pool
 
 	accessStores
+	catalogStores
 
 	Tenants         Tenants
 	Erasures        Erasures
-	Customers       Customers
-	Meters          Meters
-	Prices          Prices
-	Plans           Plans
 	Quotas          Quotas
 	Backfills       Backfills
 	Usage           Usage
@@ -100,12 +97,9 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 	return &DB{
 		pool:            pool,
 		accessStores:    access.New(pool),
+		catalogStores:   newCatalog(pool),
 		Tenants:         Tenants{pool},
-		Customers:       Customers{pool},
 		Erasures:        Erasures{pool, read},
-		Meters:          Meters{pool},
-		Prices:          Prices{pool},
-		Plans:           Plans{pool},
 		Quotas:          Quotas{pool, read},
 		Backfills:       Backfills{pool, newRollupMemory()},
 		Usage:           Usage{pool},

@@ -62,7 +62,7 @@ func erasedKey(digests audit.Key, tenant metering.TenantID, key string) []byte {
 // a receiver of statements, which knows the previous name. It returns CodeNotFound if there is no such
 // customer. It returns CodeConflict, with the reason, while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
-	c, err := (Customers{s.pool}).Get(ctx, tenant, externalID)
+	c, err := newCatalog(s.pool).Customers.Get(ctx, tenant, externalID)
 	if err != nil {
 		return c, err
 	}

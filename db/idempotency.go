@@ -49,12 +49,10 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 // Creators are the stores of the resources that a request can create, within one transaction.
 type Creators struct {
 	accessCreators
+	catalogStores
 
-	Customers Customers
-	Meters    Meters
-	Plans     Plans
-	Retries   Retries
-	Alerts    Alerts
+	Retries Retries
+	Alerts  Alerts
 }
 
 // Creators returns the stores of the pool: each call of a method is a transaction of its own.
@@ -63,7 +61,7 @@ func (d *DB) Creators() Creators {
 }
 
 func creatorsWithin(tx pg.Beginner) Creators {
-	return Creators{access.NewCreators(tx), Customers{tx}, Meters{tx}, Plans{tx}, Retries{tx}, Alerts{tx}}
+	return Creators{access.NewCreators(tx), newCatalog(tx), Retries{tx}, Alerts{tx}}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

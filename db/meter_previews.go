@@ -71,27 +71,6 @@ type PreviewedEvent struct {
 	At         time.Time
 }
 
-// PreviewChange completes a query for the preview of a change of a meter. Like Update, it applies
-// the change to the latest definition, and returns CodeInvalid if the result is invalid.
-func (s Meters) PreviewChange(ctx context.Context, tenant metering.TenantID, slug string, change MeterChange, query *PreviewQuery) error {
-	m, err := s.Get(ctx, tenant, slug)
-	if err != nil {
-		return err
-	}
-	latest, err := latestMeterVersion(ctx, s.pool, tenant, m.ID)
-	if err != nil {
-		return pg.Coded(err)
-	}
-	changed := m
-	change.applyTo(&changed)
-	changed.Version = change.appliedTo(latest)
-	query.Definition = changed.Version
-	if m.Version.Status == metering.Complete {
-		query.Current = &m
-	}
-	return changed.Validate()
-}
-
 // Preview measures stored events by a definition, and stores nothing. It returns CodeInvalid if
 // the range exceeds a bound.
 func (s Events) Preview(ctx context.Context, tenant metering.TenantID, query PreviewQuery) (p MeterPreview, err error) {

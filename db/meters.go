@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -337,4 +338,57 @@ func auditedMeter(m metering.Meter) audit.Fields {
 		"unit": m.Unit, "aggregation": m.Version.Aggregation, "value_property": m.Version.ValueProperty,
 		"filters": notNil(m.Version.Filters), "group_by": notNil(m.Version.GroupBy),
 	}
+}
+
+// Changed returns the definition of a meter after a change, without storing it. Like Update, it applies the
+// change to the latest definition, and returns CodeInvalid if the result is invalid. current is the meter,
+// or nil if it has no complete definition yet.
+func (s Meters) Changed(ctx context.Context, tenant metering.TenantID, slug string, change MeterChange) (definition metering.MeterVersion, current *metering.Meter, err error) {
+	m, err := s.Get(ctx, tenant, slug)
+	if err != nil {
+		return definition, nil, err
+	}
+	latest, err := latestMeterVersion(ctx, s.pool, tenant, m.ID)
+	if err != nil {
+		return definition, nil, pg.Coded(err)
+	}
+	changed := m
+	change.applyTo(&changed)
+	changed.Version = change.appliedTo(latest)
+	if m.Version.Status == metering.Complete {
+		current = &m
+	}
+	return changed.Version, current, changed.Validate()
+}
+
+// Nothing reads a retired meter version: usage and billing read the current version of a meter, and a
+// closed period has stored totals. So its rollups are dropped after all requests and backfills have ended
+// that began before it was retired.
+const (
+	retiredVersionsKept = 10        // maximum of a meter's retired versions with stored rollups
+	retiredFor          = time.Hour // delay before rollups are dropped; longer than any request or backfill that may still use them
+)
+
+// roomForVersion returns CodeRateLimited while too many retired versions of the meter have stored rollups.
+func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
+	var kept int
+	var slug string
+	err := tx.QueryRow(ctx, `
+		select m.slug, (
+		  select count(*)
+		  from meter_versions g
+		  where g.tenant_id = m.tenant_id
+		    and g.meter_id = m.id
+		    and g.status = 'retired'
+		    and g.dropped_at is null)
+		from meters m
+		where m.tenant_id = $1
+		  and m.id = $2`, tenant, meter).Scan(&slug, &kept)
+	if err != nil || kept < retiredVersionsKept {
+		return err
+	}
+	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has %d previous versions whose totals are still stored, which is the maximum. "+
+		"They are deleted within two hours of their replacement; try again then", slug, kept)
+	refused.RetryAfter = retiredFor
+	return refused
 }

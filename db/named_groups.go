@@ -15,67 +15,6 @@ const namedGroups = `
 	union all
 	select group_id, group_key from alerts where tenant_id = @tenant and meter_id = @meter and group_id is not null and deleted_at is null)`
 
-// groupNamedByOthers reports whether a quota or an alert names group g of usage_groups, except for
-// those of @customer, as SQL.
-const groupNamedByOthers = `exists (
-	  select
-	  from meter_versions v
-	  join (
-	    select meter_id, group_id, customer_id from quotas where tenant_id = @tenant
-	    union all
-	    select meter_id, group_id, customer_id from alerts where tenant_id = @tenant and deleted_at is null) named using (meter_id)
-	  where v.tenant_id = @tenant
-	    and v.id = g.meter_version_id
-	    and named.group_id = g.group_id
-	    and named.customer_id is distinct from @customer)`
-
-// isUnusedGroup is the condition that no folded event is in group g of usage_groups, as SQL. No quota or
-// alert may name the group either, except for those of @customer.
-const isUnusedGroup = `g.tenant_id = @tenant
-		  and g.group_id <> @other
-		  and not ` + groupUsedByAny + `
-		  and not ` + groupNamedByOthers
-
-// unusedGroups are the groups that no folded event is in, and that no other customer's quota or alert
-// names. Their keys may be personal data of an erased customer.
-type unusedGroups struct {
-	versions []int64
-	ids      [][16]byte
-}
-
-// findUnusedGroups returns the groups that no folded event is in, and that no quota or alert names except
-// for the customer's. Events that are not folded yet can be in them.
-func findUnusedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) (unused unusedGroups, err error) {
-	rows, err := tx.Query(ctx, `select g.meter_version_id, g.group_id from usage_groups g where `+isUnusedGroup, unusedArgs(tenant, customer))
-	if err != nil {
-		return unused, err
-	}
-	var version int64
-	var id [16]byte
-	_, err = pgx.ForEachRow(rows, []any{&version, &id}, func() error {
-		unused.versions, unused.ids = append(unused.versions, version), append(unused.ids, id)
-		return nil
-	})
-	return unused, err
-}
-
-// delete deletes those of the groups that are still unused. The caller has folded the tenant's usage.
-func (u unusedGroups) delete(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
-	args := unusedArgs(tenant, customer)
-	args["versions"], args["ids"] = u.versions, u.ids
-	_, err := tx.Exec(ctx, `
-		delete from usage_groups g
-		using unnest(@versions::bigint[], @ids::uuid[]) unused (version, id)
-		where g.meter_version_id = unused.version
-		  and g.group_id = unused.id
-		  and `+isUnusedGroup, args)
-	return err
-}
-
-func unusedArgs(tenant metering.TenantID, customer metering.CustomerID) pgx.NamedArgs {
-	return pgx.NamedArgs{"tenant": tenant, "customer": customer, "other": [16]byte(metering.OtherGroup.ID)}
-}
-
 // registerGroup makes ingest count usage of a group separately from now on, or returns the error of
 // requireCounted. The caller holds the tenant's shared lock.
 func registerGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
@@ -138,4 +77,18 @@ func requireNoNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.Tenant
 			"%d quotas and alerts are of single groups of the meter by its present group_by; delete them first, see GET /v1/quotas and GET /v1/alerts", named)
 	}
 	return err
+}
+
+func groupID(g *metering.Group) *[16]byte {
+	if g == nil {
+		return nil
+	}
+	return (*[16]byte)(&g.ID)
+}
+
+func groupKey(g *metering.Group) any {
+	if g == nil {
+		return nil
+	}
+	return g.Key
 }

@@ -6,50 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
-
-// needsAmounts reports whether only a provider that bills amounts can charge the terms. A quantity has no
-// number of events, which a fixed fee needs, and no dimension values.
-func needsAmounts(t billing.Terms) bool { return !t.FixedFee.IsZero() || t.Dimensions != nil }
-
-// RefuseBesideQuantities returns CodeInvalid for terms that need amounts if the tenant's active provider
-// bills quantities. Set returns the same error.
-func (s Prices) RefuseBesideQuantities(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
-	return refuseBesideQuantities(ctx, s.pool, tenant, t)
-}
-
-// lockBesideQuantities returns the same error as RefuseBesideQuantities. If the terms need amounts, it
-// locks the tenant, so that no provider is saved before the transaction ends. The caller must not have
-// locked a meter, because alerts and quotas lock the tenant before the meter.
-func lockBesideQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, t billing.Terms) error {
-	if !needsAmounts(t) {
-		return nil
-	}
-	if err := pg.LockAccess(ctx, tx, tenant); err != nil {
-		return err
-	}
-	return refuseBesideQuantities(ctx, tx, tenant, t)
-}
-
-func refuseBesideQuantities(ctx context.Context, q pg.Querier, tenant metering.TenantID, t billing.Terms) error {
-	if !needsAmounts(t) {
-		return nil
-	}
-	provider, err := activeProvider(ctx, q, tenant)
-	if metering.CodeOf(err) == metering.CodeNoProvider {
-		return nil
-	}
-	if err != nil || !billsQuantities(provider) {
-		return err
-	}
-	if t.Dimensions != nil {
-		return metering.Invalid("body.dimensions", "must be absent while the billing provider bills quantities, which have no dimension values; set bills of the provider to amounts first")
-	}
-	return metering.Invalid("body.fixed_fee", "must be 0 while the billing provider bills quantities, which have no number of events; set bills of the provider to amounts first")
-}
 
 func billsQuantities(p metering.Provider) bool {
 	return !p.Statements && p.Bills != metering.BillsAmounts

@@ -141,20 +141,6 @@ func sameQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q meter
 	return &found, err
 }
 
-func groupID(g *metering.Group) *[16]byte {
-	if g == nil {
-		return nil
-	}
-	return (*[16]byte)(&g.ID)
-}
-
-func groupKey(g *metering.Group) any {
-	if g == nil {
-		return nil
-	}
-	return g.Key
-}
-
 func storeQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, q metering.Quota, former *StoredQuota, now time.Time) (StoredQuota, error) {
 	var id metering.QuotaID
 	var err error

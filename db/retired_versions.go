@@ -12,38 +12,6 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Nothing reads a retired meter version: usage and billing read the current version of a meter, and a
-// closed period has stored totals. So its rollups are dropped after all requests and backfills have ended
-// that began before it was retired.
-const (
-	retiredVersionsKept = 10        // maximum of a meter's retired versions with stored rollups
-	retiredFor          = time.Hour // delay before rollups are dropped; longer than any request or backfill that may still use them
-)
-
-// roomForVersion returns CodeRateLimited while too many retired versions of the meter have stored rollups.
-func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
-	var kept int
-	var slug string
-	err := tx.QueryRow(ctx, `
-		select m.slug, (
-		  select count(*)
-		  from meter_versions g
-		  where g.tenant_id = m.tenant_id
-		    and g.meter_id = m.id
-		    and g.status = 'retired'
-		    and g.dropped_at is null)
-		from meters m
-		where m.tenant_id = $1
-		  and m.id = $2`, tenant, meter).Scan(&slug, &kept)
-	if err != nil || kept < retiredVersionsKept {
-		return err
-	}
-	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has %d previous versions whose totals are still stored, which is the maximum. "+
-		"They are deleted within two hours of their replacement; try again then", slug, kept)
-	refused.RetryAfter = retiredFor
-	return refused
-}
-
 // retiredVersion identifies a meter version with rollups to drop.
 type retiredVersion struct {
 	Tenant  metering.TenantID

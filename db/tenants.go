@@ -81,12 +81,6 @@ func (c TenantChange) of(t metering.Tenant) metering.Tenant {
 	return t
 }
 
-func change[T any](field, to *T) {
-	if to != nil {
-		*field = *to
-	}
-}
-
 // Update changes a tenant. A new time zone creates a backfilling version of each meter that is not
 // archived. The caller starts these backfills, and reads use a meter's previous version until its backfill
 // is complete. Update fails with CodeConflict for a new time zone once a customer has a billing period,

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -122,41 +121,4 @@ func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, e
 		return nil, fmt.Errorf("read prices by dimension: %w", err)
 	}
 	return terms, nil
-}
-
-// DimensionMeter is a meter with a price by dimension of the meter, a plan or a customer.
-type DimensionMeter struct {
-	metering.Meter
-	Terms []billing.Terms // distinct terms of these prices
-}
-
-// DimensionMeters returns the tenant's meters with prices by dimension. It includes withdrawn prices,
-// because these may have charged a closed period.
-func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (all []DimensionMeter, err error) {
-	rows, err := s.pool.Query(ctx, `
-		select distinct p.meter_id, t.terms
-		from meter_prices p
-		join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
-		where p.tenant_id = $1
-		  and t.terms ? 'dimensions'`, tenant)
-	if err != nil {
-		return nil, pg.Coded(err)
-	}
-	terms := make(map[metering.MeterID][]billing.Terms)
-	var meter metering.MeterID
-	read := new(billing.Terms)
-	_, err = pgx.ForEachRow(rows, []any{&meter, &read}, func() error {
-		terms[meter], read = append(terms[meter], *read), new(billing.Terms)
-		return nil
-	})
-	if err != nil || len(terms) == 0 {
-		return nil, pg.Coded(err)
-	}
-	meters, err := collectMeters(ctx, s.pool, `order by m.id`, tenant)
-	for _, m := range meters {
-		if of := terms[m.ID]; len(of) > 0 {
-			all = append(all, DimensionMeter{m, of})
-		}
-	}
-	return all, err
 }

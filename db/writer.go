@@ -62,10 +62,6 @@ type (
 		tenant     metering.TenantID
 		externalID string
 	}
-	knownCustomer struct {
-		id    metering.CustomerID
-		since time.Time // time of creation
-	}
 	typeName struct {
 		tenant    metering.TenantID
 		eventType string

@@ -1,0 +1,65 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Conditions that the tenant has an enabled alert, and a quota with a limit, as SQL.
+const (
+	hasAlertOfAny = `exists (select from alerts where tenant_id = @tenant and enabled)`
+	hasLimitOfAny = `exists (select from quotas where tenant_id = @tenant and amount is not null)`
+)
+
+// hasAlerts returns the SQL that reports whether an enabled alert, or a quota with a limit, may apply to a
+// customer of the tenant. Without either, a statement needs only two lookups, however many customers it
+// has.
+func hasAlerts(customer string) string {
+	return `(` + hasAlertOfAny + ` and (` + mayWatch(customer, "a.enabled") + `)
+	  or ` + hasLimitOfAny + ` and (` + ofSubject("quotas", customer, "a.amount is not null") + `))`
+}
+
+// mayWatch returns the SQL that reports whether an alert a that meets a condition may apply to a customer
+// of the tenant. It is an alert of all customers, or one that ofSubject selects.
+func mayWatch(customer, is string) string {
+	return `exists (select from alerts a where a.tenant_id = @tenant and ` + is + ` and a.customer_id is null and a.plan_id is null)
+	    or ` + ofSubject("alerts", customer, is)
+}
+
+// ofSubject returns the SQL that reports whether a row a of alerts or quotas meets a condition and applies
+// to a customer of the tenant. The row names the customer, or a plan that the customer has at any time.
+func ofSubject(table, customer, is string) string {
+	return `exists (
+	      select
+	      from ` + table + ` a
+	      where a.tenant_id = @tenant
+	        and a.customer_id = ` + customer + `
+	        and ` + is + `)
+	    or exists (
+	      select
+	      from customer_plans h
+	      join ` + table + ` a on a.tenant_id = h.tenant_id and a.plan_id = h.plan_id and ` + is + `
+	      where h.tenant_id = @tenant
+	        and h.customer_id = ` + customer + `)`
+}
+
+// queueAlerts queues a customer after a change of a value that alerts or quotas read. Customer 0 queues all
+// customers in one row, which the evaluator expands later, because the caller may hold the tenant's lock.
+func queueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	applies := hasAlerts("@customer")
+	if customer == 0 {
+		applies = hasAlertOfAny + ` or ` + hasLimitOfAny
+	}
+	_, err := tx.Exec(ctx, `
+		insert into alert_due (tenant_id, customer_id)
+		select @tenant::bigint, @customer::bigint
+		where `+applies, pgx.NamedArgs{"tenant": tenant, "customer": customer})
+	if err != nil {
+		return fmt.Errorf("queue alerts: %w", err)
+	}
+	return nil
+}

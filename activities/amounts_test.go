@@ -372,7 +372,7 @@ func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
 func TestPropertyStripeChargesTheAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	conn := dbtest.Conn(t)
 	histories.Check(t, func(rt *rapid.T) {

@@ -16,7 +16,7 @@ import (
 func TestABackfillCountsADayOnceHoweverOftenItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	writer := db.NewWriter(b.store, dbtest.WriterOptions)
+	writer := b.store.NewWriter(dbtest.WriterOptions)
 	defer writer.Close()
 	for _, value := range []string{"1.5", "2"} {
 		_, err := writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", b.now, value, "", "")})
@@ -45,7 +45,7 @@ func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
 	b := newBench(t)
 	b.SetHeartbeatDetails(map[string]any{"done": 2, "events": 40})
 	days := []time.Time{b.now.AddDate(0, 0, -3), b.now.AddDate(0, 0, -2), b.now.AddDate(0, 0, -1)}
-	writer := db.NewWriter(b.store, dbtest.WriterOptions)
+	writer := b.store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	_, err := writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", b.now, "1", "", "")})
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
 func TestABackfillIsPausedWhereWorkersWereKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	writer := db.NewWriter(b.store, dbtest.WriterOptions)
+	writer := b.store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	_, err := writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", b.now, "1", "", "")})
 	require.NoError(t, err)

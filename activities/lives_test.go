@@ -99,7 +99,7 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 		TB: t, pool: pool, store: dbtest.Open(t), recorded: recorded, now: recorded.Born, passes: make(map[int]*pass), mortal: make(map[int]bool),
 		receiver: newReceiver(),
 	}
-	l.writer = db.NewWriter(l.store, dbtest.WriterOptions)
+	l.writer = l.store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(l.writer.Close)
 	l.receiverAt = l.serve(l.receiver)
 	l.clock.Store(&recorded.Born)

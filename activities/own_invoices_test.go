@@ -289,7 +289,7 @@ func TestWhoSubscribesGoesOnWithTheSubscription(t *testing.T) {
 func TestPropertyInvoicesOfOursChargeTheAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	conn := dbtest.Conn(t)
 	histories.Check(t, func(rt *rapid.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/activities"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -20,7 +19,7 @@ import (
 func newUnheard(t *testing.T) *subscriber {
 	t.Helper()
 	store := dbtest.Open(t)
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	s, stop := newSubscriber(t, store, writer, dbtest.Conn(t))
 	t.Cleanup(stop)

@@ -369,7 +369,7 @@ func TestCountsAloneAreRead(t *testing.T) {
 func newRegular(t *testing.T) *subscriber {
 	t.Helper()
 	store := dbtest.Open(t)
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	s, stop := newSubscriber(t, store, writer, dbtest.Conn(t))
 	t.Cleanup(stop)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -28,7 +27,7 @@ func newDrill(t *testing.T) *drill {
 	t.Helper()
 	store, address := dbtest.Fresh(t)
 	d := &drill{address: address}
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	subscriber, stop := newSubscriber(t, store, writer, conn)
@@ -49,7 +48,7 @@ func (d *drill) connect() {
 	var err error
 	d.store, err = dbtest.Connect(d.Context(), d.address)
 	require.NoError(d, err)
-	d.writer = db.NewWriter(d.store, dbtest.WriterOptions)
+	d.writer = d.store.NewWriter(dbtest.WriterOptions)
 	d.conn, err = pgx.Connect(d.Context(), d.address)
 	require.NoError(d, err)
 	d.do = d.of(d.store)

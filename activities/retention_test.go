@@ -8,7 +8,6 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/odometer-metering/odometer/activities"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -17,7 +16,7 @@ func TestEventsAreDroppedOnlyWhereTheDeploymentSaysSo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store, _ := dbtest.Fresh(t)
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	tenant := dbtest.Tenant(t, store).ID
 	for _, days := range []int{10, 100} {

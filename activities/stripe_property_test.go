@@ -430,7 +430,7 @@ func (s *subscriber) requireCounted(t *rapid.T) {
 func TestPropertyWhateverHappensStripeBillsWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	conn := dbtest.Conn(t)
 	histories.Check(t, func(rt *rapid.T) {

@@ -85,7 +85,7 @@ func newBench(t *testing.T) *bench {
 	b.tenant = dbtest.Tenant(t, b.store).ID
 	b.customer = dbtest.Customer(t, b.store, b.tenant, "acme").ID
 	dbtest.Meter(t, b.store, b.tenant, "calls", "call")
-	writer := db.NewWriter(b.store, dbtest.WriterOptions)
+	writer := b.store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	_, err = writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "call", "acme", b.now, "5", "", "")})
 	require.NoError(t, err)

@@ -112,13 +112,13 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	b.keys, err = api.NewKeys("svc", secret)
 	require.NoError(t, err)
 	b.key = b.newKey(t, metering.ScopeAdmin)
-	b.sampler = db.NewUncountedSampler(store, func(err error) { t.Log("sample uncounted events:", err) })
+	b.sampler = store.NewUncountedSampler(func(err error) { t.Log("sample uncounted events:", err) })
 	t.Cleanup(b.sampler.Close)
 	options := dbtest.WriterOptions
 	options.Uncounted = b.sampler
-	b.writer = db.NewWriter(store, options)
+	b.writer = store.NewWriter(options)
 	t.Cleanup(b.writer.Close)
-	b.counter = db.NewEventCounter(store, func(err error) { t.Log("count events:", err) })
+	b.counter = store.NewEventCounter(func(err error) { t.Log("count events:", err) })
 	t.Cleanup(b.counter.Close)
 	ring, err := seal.ParseKeyring("test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	require.NoError(t, err)

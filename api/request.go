@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -81,7 +80,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
 	address := s.failures.addressOf(r)
 	ctx := audit.From(context.WithValue(r.Context(), exchangeKey{}, x), audit.Origin{Address: address, RequestID: x.id})
-	r = r.WithContext(db.WithYield(pg.WithRoom(ctx, x.holdPage), x.yieldTurn))
+	r = r.WithContext(pg.WithYield(pg.WithRoom(ctx, x.holdPage), x.yieldTurn))
 	x.request = r
 	x.setConnection(ConnectionAsks)
 	x.atEnd(func() { x.setConnection(ConnectionWaits) })

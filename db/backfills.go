@@ -357,3 +357,20 @@ func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID,
 	}
 	return nil
 }
+
+// refuseErasing returns CodeOverloaded while the events of a customer of the tenant are being erased. The
+// caller counts a meter version that was published after Groups.
+func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	var customer metering.CustomerID
+	err := tx.QueryRow(ctx, `
+		select coalesce(min(id), 0)
+		from customers
+		where tenant_id = $1
+		  and erased_at is not null
+		  and erasure_done_at is null
+		  and groups_erased_at is not null`, tenant).Scan(&customer)
+	if err == nil && customer != 0 {
+		err = metering.Errorf(metering.CodeOverloaded, "%s is being erased: the backfill continues after the erasure", customer)
+	}
+	return err
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -121,7 +120,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	ingestOne := func(hour int, value string) {
 		t.Helper()

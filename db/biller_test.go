@@ -41,7 +41,7 @@ func newBiller(t testing.TB) *biller {
 
 func newBillerAt(t testing.TB, store *db.DB, address string) *biller {
 	t.Helper()
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	tenant := dbtest.Tenant(t, store)
 	b := &biller{TB: t, store: store, address: address, writer: writer, tenant: tenant.ID, now: clock.Now()}

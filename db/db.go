@@ -27,18 +27,12 @@ type DB struct {
 
 	accessStores
 	catalogStores
+	usageStores
 
 	Tenants         Tenants
 	Erasures        Erasures
 	Quotas          Quotas
-	Backfills       Backfills
-	Usage           Usage
-	Events          Events
-	EventCounts     EventCounts
-	UncountedEvents UncountedEvents
-	Conflicts       Conflicts
 	Unrated         Unrated
-	Folds           Folds
 	Providers       Providers
 	Ledger          Ledger
 	Syncs           Syncs
@@ -98,17 +92,11 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 		pool:            pool,
 		accessStores:    access.New(pool),
 		catalogStores:   newCatalog(pool),
+		usageStores:     newUsage(pool),
 		Tenants:         Tenants{pool},
 		Erasures:        Erasures{pool, read},
 		Quotas:          Quotas{pool, read},
-		Backfills:       Backfills{pool, newRollupMemory()},
-		Usage:           Usage{pool},
-		Events:          Events{pool},
-		EventCounts:     EventCounts{pool},
-		UncountedEvents: UncountedEvents{pool},
-		Conflicts:       Conflicts{pool},
 		Unrated:         Unrated{pool, read},
-		Folds:           Folds{pool},
 		Providers:       Providers{pool},
 		Ledger:          Ledger{pool, read},
 		Syncs:           Syncs{pool},

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -20,7 +19,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 		t.Run(zone, func(t *testing.T) {
 			t.Parallel()
 			store := dbtest.Open(t)
-			writer := db.NewWriter(store, dbtest.WriterOptions)
+			writer := store.NewWriter(dbtest.WriterOptions)
 			t.Cleanup(writer.Close)
 			tenant, other := dbtest.Tenant(t, store, zone), dbtest.Tenant(t, store, zone)
 			meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "region")

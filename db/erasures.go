@@ -54,10 +54,6 @@ func isErasedValue(value json.RawMessage) bool {
 	return is && err == nil && len(raw) == erasedBytes
 }
 
-func erasedKey(digests audit.Key, tenant metering.TenantID, key string) []byte {
-	return digests.MAC([]byte("erased key"), []byte(tenant.String()), []byte(key))
-}
-
 // Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to
 // a receiver of statements, which knows the previous name. It returns CodeNotFound if there is no such
 // customer. It returns CodeConflict, with the reason, while the customer's billing is open.
@@ -299,23 +295,6 @@ func refuseBackfilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID)
 	tag, err := tx.Exec(ctx, `select from meter_versions where tenant_id = $1 and status = 'backfilling'`, tenant)
 	if err == nil && tag.RowsAffected() > 0 {
 		err = metering.Errorf(metering.CodeBackfilling, "a meter is backfilling: the erasure continues after the backfill")
-	}
-	return err
-}
-
-// refuseErasing returns CodeOverloaded while the events of a customer of the tenant are being erased. The
-// caller counts a meter version that was published after Groups.
-func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	var customer metering.CustomerID
-	err := tx.QueryRow(ctx, `
-		select coalesce(min(id), 0)
-		from customers
-		where tenant_id = $1
-		  and erased_at is not null
-		  and erasure_done_at is null
-		  and groups_erased_at is not null`, tenant).Scan(&customer)
-	if err == nil && customer != 0 {
-		err = metering.Errorf(metering.CodeOverloaded, "%s is being erased: the backfill continues after the erasure", customer)
 	}
 	return err
 }

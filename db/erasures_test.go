@@ -149,7 +149,7 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 		require.NoError(t, err)
 		customer, err := store.Customers.Get(ctx, tenant, "ada@example.com")
 		require.NoError(t, err)
-		writer := db.NewWriter(store, dbtest.WriterOptions)
+		writer := store.NewWriter(dbtest.WriterOptions)
 		defer writer.Close()
 		send := func(events ...metering.Event) []db.Outcome {
 			outcomes, err := writer.Ingest(ctx, tenant, events)

@@ -98,10 +98,10 @@ type countedOutcome struct {
 	outcome string
 }
 
-// NewEventCounter returns an EventCounter that writes to store. It calls failed with the error if a write
+// NewEventCounter returns an EventCounter. It calls failed with the error if a write
 // fails; the counts are kept and written the next time.
-func NewEventCounter(store *DB, failed func(error)) *EventCounter {
-	c := &EventCounter{counts: store.EventCounts, counted: make(map[countedOutcome]int64)}
+func (s usageStores) NewEventCounter(failed func(error)) *EventCounter {
+	c := &EventCounter{counts: s.EventCounts, counted: make(map[countedOutcome]int64)}
 	c.flusher = pg.StartFlusher(c.Write, failed)
 	return c
 }

@@ -21,7 +21,7 @@ func TestWhatProcessesCountAddsUp(t *testing.T) {
 	ours, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
 	hour := november
 	day := metering.Range{Start: hour, End: hour.Add(24 * time.Hour)}
-	process := func() *db.EventCounter { return db.NewEventCounter(store, func(err error) { t.Error(err) }) }
+	process := func() *db.EventCounter { return store.NewEventCounter(func(err error) { t.Error(err) }) }
 
 	one, other := process(), process()
 	one.Count(ours, hour, db.EventAccepted, 3)
@@ -56,7 +56,7 @@ func TestCountsThatCannotBeWrittenAreKept(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	failures := 0
-	counter := db.NewEventCounter(store, func(error) { failures++ })
+	counter := store.NewEventCounter(func(error) { failures++ })
 	counter.Count(tenant, november, db.EventAccepted, 5)
 	_, err = conn.Exec(t.Context(), `alter table event_counts rename to elsewhere`)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestOldCountsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID
-	counter := db.NewEventCounter(store, func(err error) { t.Error(err) })
+	counter := store.NewEventCounter(func(err error) { t.Error(err) })
 	for hours := range 5 {
 		counter.Count(tenant, november.Add(time.Duration(hours)*time.Hour), db.EventAccepted, 1)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -40,4 +41,8 @@ const sentKey = `coalesce(e.idempotency_uuid::text, e.idempotency_key)`
 // contentDigest returns a digest of the content, which tells a repeated event from a conflicting one.
 func contentDigest(e *metering.Event) int64 {
 	return int64(binary.BigEndian.Uint64(e.Hash[:8]))
+}
+
+func erasedKey(digests audit.Key, tenant metering.TenantID, key string) []byte {
+	return digests.MAC([]byte("erased key"), []byte(tenant.String()), []byte(key))
 }

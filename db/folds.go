@@ -110,16 +110,16 @@ const (
 	foldsWithin = 30 * time.Second // time limit of folding all tenants
 )
 
-// NewFolder starts a Folder of store. It calls failed with the error if a fold fails; the next fold tries
+// NewFolder starts a Folder. It calls failed with the error if a fold fails; the next fold tries
 // again.
-func NewFolder(store *DB, failed func(error)) *Folder {
+func (s usageStores) NewFolder(failed func(error)) *Folder {
 	return &Folder{pg.StartRepeater(foldEvery, func(r *pg.Repeater) {
 		if r.IsClosing() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), foldsWithin)
 		defer cancel()
-		if err := store.Folds.All(ctx); err != nil {
+		if err := s.Folds.All(ctx); err != nil {
 			failed(err)
 		}
 	})}

@@ -153,7 +153,7 @@ func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call")
 	w := newWriter(t, store, dbtest.WriterOptions)
-	folder := db.NewFolder(store, func(err error) { t.Error(err) })
+	folder := store.NewFolder(func(err error) { t.Error(err) })
 	t.Cleanup(folder.Close)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})

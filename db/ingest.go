@@ -83,7 +83,7 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 	if len(unknown) == 0 {
 		return nil
 	}
-	found, err := w.store.Customers.resolve(ctx, tenant, unknown)
+	found, err := w.store.customers.resolve(ctx, tenant, unknown)
 	if err != nil {
 		return err
 	}
@@ -588,7 +588,7 @@ func (a *attempt) unarchive(ctx context.Context) {
 		return !slices.ContainsFunc(a.fresh, func(e *metering.Event) bool { return e.CustomerID == id })
 	})
 	if len(used) > 0 {
-		_ = a.writer.store.Customers.used(ctx, a.tenant, used)
+		_ = a.writer.store.customers.used(ctx, a.tenant, used)
 	}
 }
 
@@ -601,3 +601,7 @@ func (a *attempt) remember() {
 		a.writer.groups.Add(name, struct{}{})
 	}
 }
+
+// tenantBills is the SQL condition that tenant $1 has a price or a billing provider.
+const tenantBills = `(exists (select from meter_prices where tenant_id = $1 and withdrawn_at is null)
+		  or exists (select from billing_connections where tenant_id = $1 and retired_at is null))`

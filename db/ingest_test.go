@@ -25,7 +25,7 @@ func total(t *testing.T, store *db.DB, tenant metering.TenantID, customer string
 
 func ingest(t *testing.T, store *db.DB, tenant metering.TenantID, events ...metering.Event) []db.Outcome {
 	t.Helper()
-	w := db.NewWriter(store, dbtest.WriterOptions)
+	w := store.NewWriter(dbtest.WriterOptions)
 	defer w.Close()
 	outcomes, err := w.Ingest(t.Context(), tenant, events)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestIngest(t *testing.T) {
 	t.Run("AMillionTenthsAreAHundredThousand", func(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
-		w := db.NewWriter(store, dbtest.WriterOptions)
+		w := store.NewWriter(dbtest.WriterOptions)
 		defer w.Close()
 		event := dbtest.Event(t, "call", "acme", november, "0.1", "", "")
 		for range 200 {

@@ -132,8 +132,8 @@ func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T)
 	for i := range stores {
 		store, err := dbtest.Connect(t.Context(), address+"&pool_max_conns=8")
 		require.NoError(t, err)
-		stores[i], writers[i] = store, db.NewWriter(store, db.WriterOptions{GroupEvents: 60, Deadline: dbtest.Deadline})
-		folder := db.NewFolder(store, func(err error) { t.Error(err) })
+		stores[i], writers[i] = store, store.NewWriter(db.WriterOptions{GroupEvents: 60, Deadline: dbtest.Deadline})
+		folder := store.NewFolder(func(err error) { t.Error(err) })
 		t.Cleanup(func() {
 			folder.Close()
 			writers[i].Close()

@@ -143,7 +143,7 @@ func TestEventsComeInWhileTheirChunkIsCompressed(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call", "model")
 		spread(t, store, tenant, old)
-		writer := db.NewWriter(store, db.WriterOptions{GroupEvents: 10, Deadline: dbtest.Deadline})
+		writer := store.NewWriter(db.WriterOptions{GroupEvents: 10, Deadline: dbtest.Deadline})
 		defer writer.Close()
 		failed := make(chan error)
 		for sender := range 3 {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -49,7 +48,7 @@ func benchIngest(b *testing.B, meters []metering.MeterVersion) {
 		_, err := store.Meters.Create(b.Context(), tenant, metering.Operator, metering.Meter{Slug: fmt.Sprint("m", i), EventType: "llm", Version: g})
 		require.NoError(b, err)
 	}
-	writer := db.NewWriter(store, dbtest.WriterOptions)
+	writer := store.NewWriter(dbtest.WriterOptions)
 	defer writer.Close()
 	b.ReportAllocs()
 	n := 0

@@ -69,7 +69,7 @@ type measuring struct {
 
 func newMeasuring(t *testing.T, zone string) *measuring {
 	store := dbtest.Open(t)
-	m := &measuring{T: t, store: store, conn: dbtest.Conn(t), tenant: dbtest.Tenant(t, store, zone).ID, writer: db.NewWriter(store, dbtest.WriterOptions)}
+	m := &measuring{T: t, store: store, conn: dbtest.Conn(t), tenant: dbtest.Tenant(t, store, zone).ID, writer: store.NewWriter(dbtest.WriterOptions)}
 	t.Cleanup(m.writer.Close)
 	m.day = clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
 	m.definition = reference.Definition{Aggregation: "sum"}
@@ -399,7 +399,7 @@ func TestAnAuditFindsAWrongTotalOfAMeterWithAPath(t *testing.T) {
 func TestNothingPersonalIsLeftOfEventsThatCountByPathAndFilter(t *testing.T) {
 	t.Parallel()
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, _ bool) {
-		m := &measuring{T: t, store: store, conn: conn, tenant: dbtest.Tenant(t, store, "Asia/Kathmandu").ID, writer: db.NewWriter(store, dbtest.WriterOptions)}
+		m := &measuring{T: t, store: store, conn: conn, tenant: dbtest.Tenant(t, store, "Asia/Kathmandu").ID, writer: store.NewWriter(dbtest.WriterOptions)}
 		defer m.writer.Close()
 		m.day = clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
 		dbtest.Meter(t, store, m.tenant, "tokens", "chat")

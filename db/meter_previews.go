@@ -178,7 +178,7 @@ func (r *previewRead) readRange(ctx context.Context, s Events) error {
 			if spent, turn = spent+took, turn+took; turn < longestTurn {
 				continue
 			}
-			if err := yield(turns); err != nil {
+			if err := pg.Yield(turns); err != nil {
 				return err
 			}
 			turn = 0

@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/reference"
 	"github.com/odometer-metering/odometer/metering"
@@ -219,7 +220,7 @@ func TestAPreviewIsBounded(t *testing.T) {
 		require.ErrorContains(t, err, message)
 	}
 	stop := errors.New("another caller takes the turn")
-	ctx := db.WithYield(t.Context(), func(context.Context) error { return stop })
+	ctx := pg.WithYield(t.Context(), func(context.Context) error { return stop })
 	require.NoError(t, preview(ctx, func(*db.PreviewQuery) {}), "a short read needs one turn")
 	at := clock.Now()
 	slow := func() time.Time { at = at.Add(time.Second); return at }

@@ -36,7 +36,7 @@ func newLimitedOn(t *testing.T, store *db.DB) *limited {
 	t.Helper()
 	l := &limited{T: t, store: store, tenant: dbtest.Tenant(t, store).ID}
 	l.customer, l.meter = dbtest.Customer(t, store, l.tenant, "acme"), dbtest.Meter(t, store, l.tenant, "calls", "call", "model")
-	l.writer = db.NewWriter(store, dbtest.WriterOptions)
+	l.writer = store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(l.writer.Close)
 	return l
 }

@@ -62,7 +62,7 @@ func (b *biller) restored(backup string, kept []metering.Event) (db.Restored, *b
 	raised, err := store.Restores.Raise(b.Context(), b.now)
 	require.NoError(b, err)
 	after := *b
-	after.store, after.address, after.writer = store, backup, db.NewWriter(store, dbtest.WriterOptions)
+	after.store, after.address, after.writer = store, backup, store.NewWriter(dbtest.WriterOptions)
 	b.Cleanup(after.writer.Close)
 	_, err = after.writer.Ingest(b.Context(), b.tenant, kept)
 	require.NoError(b, err)
@@ -99,7 +99,7 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			backup := dbtest.Copy(t, address)
 			store, err := dbtest.Connect(t.Context(), address)
 			require.NoError(t, err)
-			b.store, b.writer = store, db.NewWriter(store, dbtest.WriterOptions)
+			b.store, b.writer = store, store.NewWriter(dbtest.WriterOptions)
 
 			there.take(t, b.acceptOf(planned))
 			for _, value := range []string{"7", "2"} {
@@ -156,7 +156,7 @@ func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T)
 	backup := dbtest.Copy(t, address)
 	store, err := dbtest.Connect(t.Context(), address)
 	require.NoError(t, err)
-	b.store, b.writer = store, db.NewWriter(store, dbtest.WriterOptions)
+	b.store, b.writer = store, store.NewWriter(dbtest.WriterOptions)
 	there.take(t, b.acceptOf(planned))
 	require.Equal(t, "800", there.amount[second.Start].String(), "it has arrived")
 

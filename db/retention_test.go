@@ -302,7 +302,7 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, _ bool) {
 		k := newKeeper(t, store, conn, "UTC")
 		dbtest.Meter(t, store, k.tenant, "calls", "call")
-		writer := db.NewWriter(store, db.WriterOptions{GroupEvents: 20, Deadline: dbtest.Deadline})
+		writer := store.NewWriter(db.WriterOptions{GroupEvents: 20, Deadline: dbtest.Deadline})
 		defer writer.Close()
 		counted, failed := make([]int, 4), make(chan error)
 		for sender := range counted {

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"context"
 	"math"
 	"slices"
 	"time"
@@ -15,33 +14,6 @@ import (
 
 // revenueBatch is the number of customers that are read in one turn and held in memory at once.
 const revenueBatch = 2000
-
-type yieldKey struct{}
-
-// WithYield returns a context in which a read of all customers calls others between its batches of
-// customers. If others fails, the read fails.
-func WithYield(ctx context.Context, others func(context.Context) error) context.Context {
-	return context.WithValue(ctx, yieldKey{}, others)
-}
-
-// longestYield bounds the wait for other callers, because PostgreSQL ends a transaction that is idle for
-// idleTxTimeout.
-const longestYield = pg.IdleTxTimeout / 2
-
-var errYielded = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are in progress; try again")
-
-func yield(ctx context.Context) error {
-	others, set := ctx.Value(yieldKey{}).(func(context.Context) error)
-	if !set {
-		return nil
-	}
-	waiting, cancel := context.WithTimeout(ctx, longestYield)
-	defer cancel()
-	if err := others(waiting); err != nil {
-		return errYielded.Because(err)
-	}
-	return nil
-}
 
 // open adds the charges so far of the periods that are not closed.
 func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
@@ -102,7 +74,7 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 // batch except the first.
 func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatch, error) {
 	if r.began {
-		if err := yield(r.ctx); err != nil {
+		if err := pg.Yield(r.ctx); err != nil {
 			return nil, err
 		}
 	}

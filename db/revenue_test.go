@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -336,9 +337,9 @@ func TestReadsOfAllCustomersLetOthersGoFirst(t *testing.T) {
 	}
 	for name, read := range reads {
 		turns := 0
-		require.NoError(t, read(db.WithYield(t.Context(), func(context.Context) error { turns++; return nil })))
+		require.NoError(t, read(pg.WithYield(t.Context(), func(context.Context) error { turns++; return nil })))
 		require.GreaterOrEqual(t, turns, 2, name)
 		lost := errors.New("no turn came")
-		require.ErrorIs(t, read(db.WithYield(t.Context(), func(context.Context) error { return lost })), lost, name)
+		require.ErrorIs(t, read(pg.WithYield(t.Context(), func(context.Context) error { return lost })), lost, name)
 	}
 }

@@ -194,15 +194,15 @@ type uncountedHour struct {
 	hour   int64 // hours since the Unix epoch
 }
 
-// NewUncountedSampler returns an UncountedSampler that writes to store. It calls failed with the error of
+// NewUncountedSampler returns an UncountedSampler. It calls failed with the error of
 // each failed write; the next write retries the references.
-func NewUncountedSampler(store *DB, failed func(error)) *UncountedSampler {
-	s := &UncountedSampler{
-		events: store.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
+func (s usageStores) NewUncountedSampler(failed func(error)) *UncountedSampler {
+	sampler := &UncountedSampler{
+		events: s.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
 		held: make(map[metering.TenantID]int),
 	}
-	s.flusher = pg.StartFlusher(s.Write, failed)
-	return s
+	sampler.flusher = pg.StartFlusher(sampler.Write, failed)
+	return sampler
 }
 
 // add collects references up to the bounds of an hour and of the memory. A nil sampler collects none.

@@ -28,10 +28,10 @@ type sampling struct {
 }
 
 func newSampling(t *testing.T, store *db.DB, tenant metering.TenantID) *sampling {
-	s := &sampling{T: t, store: store, tenant: tenant, sampler: db.NewUncountedSampler(store, func(err error) { t.Log(err) })}
+	s := &sampling{T: t, store: store, tenant: tenant, sampler: store.NewUncountedSampler(func(err error) { t.Log(err) })}
 	options := dbtest.WriterOptions
 	options.Uncounted = s.sampler
-	s.writer = db.NewWriter(store, options)
+	s.writer = store.NewWriter(options)
 	t.Cleanup(func() {
 		s.writer.Close()
 		s.sampler.Close()

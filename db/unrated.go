@@ -179,10 +179,6 @@ func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, exte
 	return starts, nil
 }
 
-// tenantBills is the SQL condition that tenant $1 has a price or a billing provider.
-const tenantBills = `(exists (select from meter_prices where tenant_id = $1 and withdrawn_at is null)
-		  or exists (select from billing_connections where tenant_id = $1 and retired_at is null))`
-
 // errOnlyMeters ends a read of a tenant that has neither a price nor a provider.
 var errOnlyMeters = errors.New("the tenant only meters")
 

@@ -208,7 +208,7 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 	var spent time.Duration
 	for most := firstCustomers; len(all) <= r.Limit; most = min(4*most, mostCustomers) {
 		if most > firstCustomers {
-			if err := yield(turns); err != nil {
+			if err := pg.Yield(turns); err != nil {
 				return nil, err
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -422,12 +423,12 @@ func TestABreakdownByCustomerLetsOthersReadAndEndsInTime(t *testing.T) {
 		Meter: meter, Range: metering.Range{Start: planStart, End: planStart.Add(time.Hour)}, Timezone: time.UTC, ByCustomer: true, Limit: 100,
 	}
 	turns := 0
-	b, err := store.Usage.Breakdown(db.WithYield(t.Context(), func(context.Context) error { turns++; return nil }), tenant, q)
+	b, err := store.Usage.Breakdown(pg.WithYield(t.Context(), func(context.Context) error { turns++; return nil }), tenant, q)
 	require.NoError(t, err)
 	require.Len(t, b.Items, 17)
 	require.Positive(t, turns, "before the second batch of customers")
 	stop := errors.New("stop")
-	_, err = store.Usage.Breakdown(db.WithYield(t.Context(), func(context.Context) error { return stop }), tenant, q)
+	_, err = store.Usage.Breakdown(pg.WithYield(t.Context(), func(context.Context) error { return stop }), tenant, q)
 	require.ErrorIs(t, err, stop)
 	_, err = db.BreakdownWithin(t.Context(), store, tenant, q, 0, -1)
 	requireInvalid(t, err, "query.end")

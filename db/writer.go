@@ -17,7 +17,7 @@ import (
 // the rollups. Ingest returns after COMMIT. A tenant's requests that arrive while a transaction is written
 // share the next one. No timer is involved, and single events are stored as fast as batches.
 type Writer struct {
-	store   *DB
+	store   usageStores
 	options WriterOptions
 	chunks  *chunks
 
@@ -134,12 +134,12 @@ func (o *Outcome) noteUncounted(slug string, g metering.MeterVersion, verdict me
 	return true
 }
 
-// NewWriter returns a Writer that stores events in store.
-func NewWriter(store *DB, options WriterOptions) *Writer {
+// NewWriter returns a Writer.
+func (s usageStores) NewWriter(options WriterOptions) *Writer {
 	return &Writer{
-		store:     store,
+		store:     s,
 		options:   options.withDefaults(),
-		chunks:    newChunks(store.pool),
+		chunks:    newChunks(s.pool),
 		customers: newCache[customerName, knownCustomer](cachedCustomers),
 		types:     newCache[typeName, struct{}](cachedTypes),
 		groups:    newCache[groupName, struct{}](cachedGroups),

@@ -21,7 +21,7 @@ import (
 
 func newWriter(t testing.TB, store *db.DB, options db.WriterOptions) *db.Writer {
 	t.Helper()
-	w := db.NewWriter(store, options)
+	w := store.NewWriter(options)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -261,7 +261,7 @@ func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
-	w := db.NewWriter(store, dbtest.WriterOptions)
+	w := store.NewWriter(dbtest.WriterOptions)
 	event := dbtest.Event(t, "call", "acme", november, "1", "", "")
 	var accepted, refused int
 	var mu sync.Mutex

@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 	"github.com/odometer-metering/odometer/metering"
@@ -208,7 +207,7 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	s := newSystem(t)
 	customers := fleetSize(t)
 	changed := customers / 100
-	folder := db.NewFolder(s.store, func(err error) { t.Error(err) }) // as in the API
+	folder := s.store.NewFolder(func(err error) { t.Error(err) }) // as in the API
 	defer folder.Close()
 	s.useAll(customers - 1)
 	s.work()

@@ -62,7 +62,7 @@ func newSystemIn(t testing.TB, namespace string) *system {
 	t.Helper()
 	s := &system{TB: t, namespace: namespace, log: proc.Logger(t), clock: proc.NewClock(t)}
 	s.store, s.database = dbtest.Fresh(t)
-	s.writer = db.NewWriter(s.store, dbtest.WriterOptions)
+	s.writer = s.store.NewWriter(dbtest.WriterOptions)
 	t.Cleanup(s.writer.Close)
 	address := temporalAddress(t)
 	temporal, err := client.Dial(client.Options{

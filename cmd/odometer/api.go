@@ -75,17 +75,17 @@ func serveAPI(ctx context.Context, env *environment) error {
 	} else {
 		defer func() { _ = shared.Close() }() // the process ends anyway
 	}
-	coalescing.Uncounted = db.NewUncountedSampler(ingest, func(err error) {
+	coalescing.Uncounted = ingest.NewUncountedSampler(func(err error) {
 		log.Warn("references to uncounted events could not be stored; the API tries again", "error", err)
 	})
 	defer coalescing.Uncounted.Close()
-	writer := db.NewWriter(ingest, coalescing)
+	writer := ingest.NewWriter(coalescing)
 	defer writer.Close()
-	counter := db.NewEventCounter(ingest, func(err error) {
+	counter := ingest.NewEventCounter(func(err error) {
 		log.Warn("the statistics of events could not be stored; the API tries again", "error", err)
 	})
 	defer counter.Close()
-	folder := db.NewFolder(ingest, func(err error) {
+	folder := ingest.NewFolder(func(err error) {
 		log.Warn("stored usage could not be folded into the rollups; the API tries again", "error", err)
 	})
 	defer folder.Close()

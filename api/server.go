@@ -128,7 +128,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), fair.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.answers = fair.NewShares[metering.TenantID](maxExports), fair.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
-	s.heavy, s.reserver = newHeavyTurns(), db.NewReserver(deps.Store, s.sharedNow)
+	s.heavy, s.reserver = newHeavyTurns(), deps.Store.NewReserver(s.sharedNow)
 	s.processors = newProcessors()
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})

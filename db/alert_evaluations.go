@@ -103,7 +103,7 @@ func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
 	if err := v.silence(batch); err != nil {
 		return fmt.Errorf("compare silence with alerts: %w", err)
 	}
-	if err := v.fire(); err != nil {
+	if err := v.Fire(); err != nil {
 		return fmt.Errorf("fire alerts: %w", err)
 	}
 	return nil
@@ -160,6 +160,11 @@ func newAlertReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, no
 		return nil, err
 	}
 	return alertReaderOf(ctx, tx, tenant, alerts, now), nil
+}
+
+// newPeriodAlerts is newAlertReader for the closings of the ledger.
+func newPeriodAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (PeriodAlerts, error) {
+	return newAlertReader(ctx, tx, tenant, now)
 }
 
 func alertReaderOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, alerts []metering.Alert, now time.Time) *alertReader {
@@ -227,37 +232,31 @@ func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 
 // periods compares each billing period of the batch with the usage and spend alerts.
 func (v *alertReader) periods(b *openBatch) error {
-	var all []alertPeriod
+	var all []CustomerPeriod
 	b.each(func(f *billing.Facts, periods []billing.Period) {
 		for _, p := range periods {
-			all = append(all, alertPeriod{f, p})
+			all = append(all, CustomerPeriod{f, p})
 		}
 		v.dueAgain(f.Customer.ID, billing.NextAlertChange(*f, periods))
 	})
-	return v.comparePeriods(all)
+	return v.Compare(all)
 }
 
-// alertPeriod is a billing period of a customer.
-type alertPeriod struct {
-	facts  *billing.Facts
-	period billing.Period
-}
-
-// comparePeriods notes the thresholds that customers have reached in billing periods.
-func (v *alertReader) comparePeriods(periods []alertPeriod) error {
+// Compare notes the thresholds that customers have reached in billing periods.
+func (v *alertReader) Compare(periods []CustomerPeriod) error {
 	groups, err := v.groupTotals(periods)
 	if err != nil {
 		return err
 	}
 	for no, p := range periods {
-		values := billing.ReadAlerts(*p.facts, p.period)
-		for _, a := range v.applying(p.facts, p.period.Start, ofPeriods) {
+		values := billing.ReadAlerts(*p.Facts, p.Period)
+		for _, a := range v.applying(p.Facts, p.Period.Start, ofPeriods) {
 			value, counted := values.Of(a)
 			if a.Group != nil {
 				value = groups[groupTotal{no, a.MeterID, a.Group.ID}]
 			}
 			if counted {
-				v.reach(a, metering.Firing{CustomerID: p.facts.Customer.ID, Stream: p.facts.Stream, Period: p.period.Range, Value: value})
+				v.reach(a, metering.Firing{CustomerID: p.Facts.Customer.ID, Stream: p.Facts.Stream, Period: p.Period.Range, Value: value})
 			}
 		}
 	}
@@ -339,8 +338,8 @@ func (v *alertReader) lastEvents(customers []int64) (map[int64]time.Time, error)
 	return last, err
 }
 
-// fire stores the firings that are not stored yet, and publishes a message for each.
-func (v *alertReader) fire() error {
+// Fire stores the firings that are not stored yet, and publishes a message for each.
+func (v *alertReader) Fire() error {
 	stored, err := v.store()
 	if err != nil {
 		return err

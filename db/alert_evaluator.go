@@ -26,8 +26,8 @@ const (
 )
 
 // NewEvaluator starts an Evaluator. It reports failures to failed.
-func NewEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
-	e := newEvaluator(store, now, failed)
+func (s limitStores) NewEvaluator(now func() time.Time, failed func(error)) *Evaluator {
+	e := s.newEvaluator(now, failed)
 	e.repeater = pg.StartRepeater(evaluateEvery, func(r *pg.Repeater) {
 		for !r.IsClosing() && e.pass() {
 		}
@@ -35,8 +35,8 @@ func NewEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluato
 	return e
 }
 
-func newEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
-	return &Evaluator{evaluations: store.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
+func (s limitStores) newEvaluator(now func() time.Time, failed func(error)) *Evaluator {
+	return &Evaluator{evaluations: s.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
 }
 
 // Close waits for the evaluation in progress.

@@ -16,7 +16,7 @@ type groupTotal struct {
 }
 
 // groupTotals reads the totals of the groups of alerts in billing periods, in one statement.
-func (v *alertReader) groupTotals(periods []alertPeriod) (map[groupTotal]metering.Decimal, error) {
+func (v *alertReader) groupTotals(periods []CustomerPeriod) (map[groupTotal]metering.Decimal, error) {
 	type part struct {
 		period int
 		meter  metering.Meter
@@ -28,17 +28,17 @@ func (v *alertReader) groupTotals(periods []alertPeriod) (map[groupTotal]meterin
 	statement := newUsageStatementOfSome(v.tenant, nil)
 	for no, p := range periods {
 		read := make(map[metering.MeterID]bool)
-		for _, a := range v.applying(p.facts, p.period.Start, ofPeriods) {
-			if a.Group == nil || !p.facts.IsCounted(a.MeterID, p.period) {
+		for _, a := range v.applying(p.Facts, p.Period.Start, ofPeriods) {
+			if a.Group == nil || !p.Facts.IsCounted(a.MeterID, p.Period) {
 				continue
 			}
 			if groups = append(groups, a.Group.ID); read[a.MeterID] {
 				continue
 			}
 			read[a.MeterID] = true
-			m := p.facts.Meters[slices.IndexFunc(p.facts.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
-			for _, within := range p.facts.FedIn(m.ID, []metering.Range{p.period.Range}) {
-				statement.addMeter(len(parts), within, []int64{int64(p.facts.Customer.ID)}, m.Version, true, false)
+			m := p.Facts.Meters[slices.IndexFunc(p.Facts.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
+			for _, within := range p.Facts.FedIn(m.ID, []metering.Range{p.Period.Range}) {
+				statement.addMeter(len(parts), within, []int64{int64(p.Facts.Customer.ID)}, m.Version, true, false)
 				parts = append(parts, part{no, m})
 			}
 		}

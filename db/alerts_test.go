@@ -461,7 +461,7 @@ func TestAnEvaluatorFiresAlertsOfEveryTenant(t *testing.T) {
 		w.use("10")
 		require.NoError(t, store.Folds.Tenant(t.Context(), w.tenant))
 	}
-	evaluator := db.NewEvaluator(store, clock.Now, func(err error) { t.Error(err) })
+	evaluator := store.NewEvaluator(clock.Now, func(err error) { t.Error(err) })
 	defer evaluator.Close()
 	for _, w := range watchers {
 		dbtest.Eventually(t, func() error {

@@ -87,7 +87,7 @@ func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID
 // later of two closings would have to plan again, because each raises the epoch.
 const closingLock = `hashtextextended('close periods', $1)`
 
-func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, alerts *alertReader, err error) {
+func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, alerts PeriodAlerts, err error) {
 	for _, customer := range customers {
 		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
 		if err != nil {
@@ -95,28 +95,28 @@ func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 		}
 		all = append(all, streams...)
 	}
-	alerts, err = compareClosings(ctx, tx, tenant, all, now)
+	alerts, err = l.compareClosings(ctx, tx, tenant, all, now)
 	return all, alerts, err
 }
 
 // compareClosings compares the closing periods with the alerts before ingest has to wait. The alert
 // evaluator reads only open periods, and may have missed the last events of these. It returns nil if no
 // period closes.
-func compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) (*alertReader, error) {
-	var closing []alertPeriod
+func (l Ledger) compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) (PeriodAlerts, error) {
+	var closing []CustomerPeriod
 	for _, p := range plans {
 		for _, c := range p.Closings {
-			closing = append(closing, alertPeriod{&p.facts, c.Period})
+			closing = append(closing, CustomerPeriod{&p.facts, c.Period})
 		}
 	}
 	if len(closing) == 0 {
 		return nil, nil
 	}
-	alerts, err := newAlertReader(ctx, tx, tenant, now)
+	alerts, err := l.alerts(ctx, tx, tenant, now)
 	if err != nil {
 		return nil, err
 	}
-	if err := alerts.comparePeriods(closing); err != nil {
+	if err := alerts.Compare(closing); err != nil {
 		return nil, fmt.Errorf("compare usage with alerts: %w", err)
 	}
 	return alerts, nil
@@ -157,13 +157,13 @@ func sameUsage(a, b []billing.Usage) bool {
 
 // writeClosings writes the plans, and fires the alerts that the closing periods have reached. If alerts is
 // not nil, the caller holds the tenant's lock.
-func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, alerts *alertReader) (f Closing, err error) {
+func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, alerts PeriodAlerts) (f Closing, err error) {
 	var epoch int64
 	if alerts != nil {
 		if epoch, err = pg.RaiseEpoch(ctx, tx, tenant); err != nil {
 			return f, err
 		}
-		if err := alerts.fire(); err != nil {
+		if err := alerts.Fire(); err != nil {
 			return f, fmt.Errorf("fire alerts: %w", err)
 		}
 	}

@@ -28,26 +28,14 @@ type DB struct {
 	accessStores
 	catalogStores
 	usageStores
+	ledgerStores
+	limitStores
 
-	Tenants         Tenants
-	Erasures        Erasures
-	Quotas          Quotas
-	Unrated         Unrated
-	Providers       Providers
-	Ledger          Ledger
-	Syncs           Syncs
-	Attention       Attention
-	Links           Links
-	Restores        Restores
-	Invoices        Invoices
-	Reconciliations Reconciliations
-	Holds           Holds
-	ProviderEvents  ProviderEvents
-	AutoSyncs       AutoSyncs
-	Discrepancies   Discrepancies
-	Maintenance     Maintenance
-	Alerts          Alerts
-	Evaluations     Evaluations
+	Tenants       Tenants
+	Erasures      Erasures
+	Attention     Attention
+	Discrepancies Discrepancies
+	Maintenance   Maintenance
 }
 
 // Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns in it bounds the pool.
@@ -88,30 +76,19 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 	if err != nil {
 		return nil, err
 	}
+	ledger := newLedger(pool, read, newPeriodAlerts)
 	return &DB{
-		pool:            pool,
-		accessStores:    access.New(pool),
-		catalogStores:   newCatalog(pool),
-		usageStores:     newUsage(pool),
-		Tenants:         Tenants{pool},
-		Erasures:        Erasures{pool, read},
-		Quotas:          Quotas{pool, read},
-		Unrated:         Unrated{pool, read},
-		Providers:       Providers{pool},
-		Ledger:          Ledger{pool, read},
-		Syncs:           Syncs{pool},
-		Attention:       Attention{pool},
-		Links:           Links{pool, read},
-		Restores:        Restores{pool, read},
-		Invoices:        Invoices{pool},
-		Reconciliations: Reconciliations{pool},
-		Holds:           Holds{pool, read},
-		ProviderEvents:  ProviderEvents{pool},
-		AutoSyncs:       AutoSyncs{pool},
-		Discrepancies:   Discrepancies{pool},
-		Maintenance:     Maintenance{pool},
-		Alerts:          Alerts{pool},
-		Evaluations:     Evaluations{pool, read},
+		pool:          pool,
+		accessStores:  access.New(pool),
+		catalogStores: newCatalog(pool),
+		usageStores:   newUsage(pool),
+		ledgerStores:  ledger,
+		limitStores:   newLimits(pool, read),
+		Tenants:       Tenants{pool},
+		Erasures:      Erasures{pool, ledger.Ledger},
+		Attention:     Attention{pool},
+		Discrepancies: Discrepancies{pool},
+		Maintenance:   Maintenance{pool},
 	}, nil
 }
 

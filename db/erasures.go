@@ -20,8 +20,8 @@ import (
 // Erasures removes the personal data of a customer from the whole database, and leaves every number
 // unchanged. Each step may be repeated.
 type Erasures struct {
-	pool *pg.Pool
-	read ReadPrice
+	pool   *pg.Pool
+	ledger Ledger
 }
 
 // ErasingCustomer identifies a customer with an unfinished erasure.
@@ -65,7 +65,7 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 	if err := s.refuseUnreported(ctx, tenant, c.ID, now); err != nil {
 		return c, err
 	}
-	err = Ledger(s).exclusively(ctx, tenant, func(tx pgx.Tx) error {
+	err = s.ledger.exclusively(ctx, tenant, func(tx pgx.Tx) error {
 		if err := takeTurn(ctx, tx, tenant, c.ID); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func raiseErasures(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) err
 
 // refuseUnreported returns CodeConflict if the provider lacks usage of the customer.
 func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
-	page, err := Ledger(s).OutOfSync(ctx, tenant, customer-1, 1, now)
+	page, err := s.ledger.OutOfSync(ctx, tenant, customer-1, 1, now)
 	switch {
 	case metering.CodeOf(err) == metering.CodeNoProvider:
 		return nil

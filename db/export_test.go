@@ -140,7 +140,7 @@ func (s batchSizes) After(tenant metering.TenantID, customers int, elapsed time.
 
 // NewIdleEvaluator returns an Evaluator that evaluates only when Pass is called.
 func NewIdleEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
-	return newEvaluator(store, now, failed)
+	return store.newEvaluator(now, failed)
 }
 
 // Pass evaluates one batch of each tenant.

@@ -23,6 +23,8 @@ type Holds struct {
 	read ReadPrice
 }
 
+func (s Holds) ledger() Ledger { return Ledger{pool: s.pool, read: s.read} }
+
 // Hold is a draft invoice that is, or was, held.
 type Hold struct {
 	ID           metering.HoldID

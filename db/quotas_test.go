@@ -234,7 +234,7 @@ func TestAThousandRequestsAtOnceAreGrantedUpToTheLimit(t *testing.T) {
 	l.quota("100", metering.HardQuota, metering.PerMonth)
 	var replicas []*db.Reserver
 	for range 3 {
-		replicas = append(replicas, db.NewReserver(l.store, func() time.Time { return november }))
+		replicas = append(replicas, l.store.NewReserver(func() time.Time { return november }))
 	}
 	var requests sync.WaitGroup
 	var mu sync.Mutex

@@ -18,8 +18,26 @@ import (
 // Ledger stores the reports to the billing providers. Each report is stored before it is sent. After
 // retries, duplicate runs and crashes, a provider's last total equals ours. A number never has two bodies.
 type Ledger struct {
-	pool *pg.Pool
-	read ReadPrice
+	pool   *pg.Pool
+	read   ReadPrice
+	alerts AlertsReader
+}
+
+// AlertsReader reads the enabled alerts of a tenant, to compare closing periods with them.
+type AlertsReader func(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (PeriodAlerts, error)
+
+// PeriodAlerts are the alerts of a tenant.
+type PeriodAlerts interface {
+	// Compare notes the thresholds that customers have reached in billing periods.
+	Compare(periods []CustomerPeriod) error
+	// Fire stores the reached thresholds, and publishes a message for each.
+	Fire() error
+}
+
+// CustomerPeriod is a billing period of a customer.
+type CustomerPeriod struct {
+	Facts  *billing.Facts
+	Period billing.Period
 }
 
 // Planned is the result of planning a customer's billing.

@@ -25,9 +25,9 @@ type waitingReserve struct {
 	done    chan struct{}
 }
 
-// NewReserver returns a Reserver that reserves in store.
-func NewReserver(store *DB, now func() time.Time) *Reserver {
-	return &Reserver{quotas: store.Quotas, now: now, waiting: make(map[customerName][]*waitingReserve)}
+// NewReserver returns a Reserver.
+func (s limitStores) NewReserver(now func() time.Time) *Reserver {
+	return &Reserver{quotas: s.Quotas, now: now, waiting: make(map[customerName][]*waitingReserve)}
 }
 
 // Bounds of a transaction that reserves usage.

@@ -109,3 +109,5 @@ func requireStored(outcomes []Outcome) error {
 	}
 	return nil
 }
+
+var errNoReservation = metering.Errorf(metering.CodeNotFound, "there is no such reservation")

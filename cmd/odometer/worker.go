@@ -68,7 +68,7 @@ func runWorker(ctx context.Context, env *environment) error {
 
 // newEvaluator starts an evaluator of alerts. Every API and worker process has one.
 func newEvaluator(store *db.DB, log *slog.Logger) *db.Evaluator {
-	return db.NewEvaluator(store, now, func(err error) {
+	return store.NewEvaluator(now, func(err error) {
 		log.Warn("alerts could not be evaluated; the process tries again", "error", err)
 	})
 }

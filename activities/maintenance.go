@@ -81,7 +81,7 @@ const digestedAtOnce = 100
 // DigestPeriods computes the digests of closed periods.
 func (a *Activities) DigestPeriods(ctx context.Context) error {
 	defer alive(ctx)()
-	return inParts(digestedAtOnce, func(most int) (int, error) { return a.store.Maintenance.DigestClosed(ctx, most) })
+	return inParts(digestedAtOnce, func(most int) (int, error) { return a.store.Ledger.DigestClosed(ctx, most) })
 }
 
 // DropEventsResult counts the deleted chunks of events.

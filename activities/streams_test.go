@@ -284,7 +284,7 @@ func TestAMeterMovesToAnotherStreamWhereItsPeriodEnds(t *testing.T) {
 	require.Equal(t, []string{"sub_1 2000000", "sub_1 1000000", "sub_2 20000000"}, s.pendingOf())
 	require.Equal(t, "10000000", s.billedOn("sub_2"))
 
-	_, err := s.store.Maintenance.DigestClosed(t.Context(), 1000)
+	_, err := s.store.Ledger.DigestClosed(t.Context(), 1000)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0 delta: 2", "0 last: 1", "1 delta: 2"}, s.digested())
 }

@@ -220,7 +220,7 @@ func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
 	require.Equal(t, "amount 0.79 USD", working(line.LateSteps)[len(line.LateSteps)-1])
 	require.Nil(t, line.Digest)
 	require.Equal(t, line.LateSteps, b.explained(t, "&period="+*periods[1].Id).LateSteps)
-	_, err := b.store.Maintenance.DigestClosed(t.Context(), 1000)
+	_, err := b.store.Ledger.DigestClosed(t.Context(), 1000)
 	require.NoError(t, err)
 	proof := b.explained(t, "&period="+*periods[1].Id).Digest
 	require.Equal(t, proof, b.statement(t, *periods[1].Id, "").Lines[0].Digest)

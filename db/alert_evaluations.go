@@ -197,12 +197,7 @@ func (v *alertReader) plans(customers []int64) error {
 // revenue returns a reader of the billing periods that periodsOf selects, with the meters that
 // alerts need.
 func (v *alertReader) revenue(price ReadPrice, periodsOf func(billing.Facts) []billing.Period) (*revenueReader, error) {
-	r := &revenueReader{ctx: v.ctx, tx: v.tx, tenant: v.tenant, now: v.now, theirs: make(providerPrices), read: price, periodsOf: periodsOf}
-	if err := r.catalog(); err != nil {
-		return nil, err
-	}
-	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !v.needs(m.ID) })
-	return r, nil
+	return newRevenueReader(v.ctx, v.tx, v.tenant, v.now, price, periodsOf, v.needs)
 }
 
 // needs reports whether an alert reads the meter: an alert of all meters reads each.

@@ -45,7 +45,7 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 // with.
 func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	held := func() time.Duration { return 0 }
-	defer func() { _ = wait(ctx, held()) }()
+	defer func() { _ = pg.Wait(ctx, held()) }()
 	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
 		return pg.WithLock(ctx, second, closingLock, []any{tenant}, func() error {
 			return pg.AtOneInstantOn(ctx, conn, l.pool, pg.RepeatableRead, func(tx pgx.Tx) error {
@@ -193,7 +193,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 		return pg.Coded(err)
 	}
 	held := l.pool.Stopwatch()
-	defer func() { _ = wait(ctx, held()) }()
+	defer func() { _ = pg.Wait(ctx, held()) }()
 	defer conn.Release()
 	return pg.WithLock(ctx, conn, pg.TenantLock, []any{tenant}, func() error { return pg.AtOneInstantOn(ctx, conn, l.pool, pg.RepeatableRead, fn) })
 }

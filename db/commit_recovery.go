@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/odometer-metering/odometer/db/pg"
 )
 
 // backend identifies the PostgreSQL process that runs the attempt.
@@ -23,7 +25,7 @@ func (a *attempt) recoverCommit(ctx context.Context) (committed bool, err error)
 		if err == nil {
 			return committed, nil
 		}
-		if waited := wait(ctx, pause); waited != nil {
+		if waited := pg.Wait(ctx, pause); waited != nil {
 			return false, errors.Join(err, waited)
 		}
 	}

@@ -88,7 +88,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 		Erasures:      Erasures{pool, ledger.Ledger},
 		Attention:     Attention{pool},
 		Discrepancies: Discrepancies{pool},
-		Maintenance:   Maintenance{pool},
+		Maintenance:   Maintenance{pool, ledger.Ledger},
 	}, nil
 }
 

@@ -32,12 +32,12 @@ const eventDigest = `sha256(convert_to(concat_ws(E'\n', e.id, to_char(e.ts at ti
 // DigestClosed computes the digests of up to limit closed periods that lack them, and returns the number of
 // these periods. A digest covers the events that had arrived when the period closed. Ingest does not wait
 // for it.
-func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err error) {
+func (l Ledger) DigestClosed(ctx context.Context, limit int) (made int, err error) {
 	type period struct {
 		Tenant metering.TenantID
 		ID     metering.PeriodID
 	}
-	rows, err := m.pool.Query(ctx, `select distinct tenant_id, period_id from billing_period_totals where digest is null order by 1, 2 limit $1`, limit)
+	rows, err := l.pool.Query(ctx, `select distinct tenant_id, period_id from billing_period_totals where digest is null order by 1, 2 limit $1`, limit)
 	if err != nil {
 		return 0, fmt.Errorf("find periods without digests: %w", pg.Coded(err))
 	}
@@ -46,7 +46,7 @@ func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err
 		return 0, fmt.Errorf("find periods without digests: %w", pg.Coded(err))
 	}
 	for _, p := range periods {
-		if err := m.digest(ctx, p.Tenant, p.ID); err != nil {
+		if err := l.digest(ctx, p.Tenant, p.ID); err != nil {
 			return made, fmt.Errorf("digest %s: %w", p.ID, pg.Coded(err))
 		}
 		made++
@@ -54,8 +54,8 @@ func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err
 	return made, nil
 }
 
-func (m Maintenance) digest(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) error {
-	return pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
+func (l Ledger) digest(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) error {
+	return pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
 		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}

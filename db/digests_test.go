@@ -23,7 +23,7 @@ func (b *biller) digests() map[metering.MeterID]db.Digest {
 	const atOnce = 10
 	for made := atOnce; made == atOnce; {
 		var err error
-		made, err = b.store.Maintenance.DigestClosed(b.Context(), atOnce)
+		made, err = b.store.Ledger.DigestClosed(b.Context(), atOnce)
 		require.NoError(b, err)
 	}
 	periods, err := dbtest.Items(b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: b.now.AddDate(1, 0, 0)}, 100, b.now))

@@ -49,7 +49,7 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 			attempt.unarchive(ctx)
 			return attempt.outcomes, nil
 		}
-		if !repeatable(err) || wait(ctx, pause) != nil {
+		if !repeatable(err) || pg.Wait(ctx, pause) != nil {
 			return nil, pg.Coded(err)
 		}
 	}
@@ -108,15 +108,6 @@ func repeatable(err error) bool {
 // the attempt looked them up.
 func claimedMeanwhile(err error) bool {
 	return pg.ViolatedUnique(err) == "event_keys_pkey"
-}
-
-func wait(ctx context.Context, pause time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(pause):
-		return nil
-	}
 }
 
 // attempt is one execution of the transaction that stores a group of events.

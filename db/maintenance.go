@@ -15,7 +15,10 @@ import (
 )
 
 // Maintenance runs the periodic work on the database for all tenants.
-type Maintenance struct{ pool *pg.Pool }
+type Maintenance struct {
+	pool   *pg.Pool
+	ledger Ledger
+}
 
 // MakeChunks creates the chunks of this week and the next two, so that no request has to create them.
 func (m Maintenance) MakeChunks(ctx context.Context, now time.Time) error {

@@ -75,6 +75,17 @@ type revenueReader struct {
 	sums     map[revenueKey]*Revenue
 }
 
+// newRevenueReader returns a reader of the billing periods that periodsOf selects, with the meters that needs
+// selects.
+func newRevenueReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time, price ReadPrice, periodsOf func(billing.Facts) []billing.Period, needs func(metering.MeterID) bool) (*revenueReader, error) {
+	r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: now, theirs: make(providerPrices), read: price, periodsOf: periodsOf}
+	if err := r.catalog(); err != nil {
+		return nil, err
+	}
+	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !needs(m.ID) })
+	return r, nil
+}
+
 func (r *revenueReader) catalog() (err error) {
 	var zone string
 	if err := r.tx.QueryRow(r.ctx, `select timezone from tenants where id = $1`, r.tenant).Scan(&zone); err != nil {

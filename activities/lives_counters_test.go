@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/activities"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
@@ -88,7 +88,7 @@ func (l *life) calls(a lives.Action, method, path string) {
 }
 
 func (l *life) link(customer *string) {
-	_, _, err := l.store.Customers.Upsert(l.Context(), l.tenant, metering.Operator, "a customer", db.CustomerChange{Link: true, BillingProviderID: customer}, l.now)
+	_, _, err := l.store.Customers.Upsert(l.Context(), l.tenant, metering.Operator, "a customer", catalog.CustomerChange{Link: true, BillingProviderID: customer}, l.now)
 	require.NoError(l, err)
 }
 

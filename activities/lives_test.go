@@ -22,6 +22,7 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/lives"
@@ -153,13 +154,13 @@ func (l *life) do(n int, a lives.Action) {
 		l.count(meter.Version.ID)
 	case lives.Version:
 		group := append([]string{fmt.Sprintf("group-%d", n)}, l.meters[a.Meter-1].Version.GroupBy...)
-		_, version, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), db.MeterChange{Aggregation: &a.Aggregation, GroupBy: &group})
+		_, version, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), catalog.MeterChange{Aggregation: &a.Aggregation, GroupBy: &group})
 		require.NoError(l, err)
 		if version != nil { // nil: the version has no past events
 			l.count(version.ID)
 		}
 	case lives.Scale:
-		_, _, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), db.MeterChange{UsageScale: &a.Scale})
+		_, _, err := l.store.Meters.Update(l.Context(), l.tenant, metering.Operator, slug(a.Meter), catalog.MeterChange{UsageScale: &a.Scale})
 		require.NoError(l, err)
 	case lives.Price:
 		price := billing.Price{MeterID: l.meters[a.Meter-1].ID, PlanID: l.planOf(a), EffectiveFrom: *a.From, Inherits: a.Price == nil}

@@ -20,6 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -158,7 +159,7 @@ func (s *subscriber) use(t *rapid.T) {
 // setDecimals changes the number of decimals to which a meter's usage is rounded.
 func (s *subscriber) setDecimals(t *rapid.T) {
 	meter, decimals := rapid.SampledFrom(inAllWays).Draw(t, "meter"), rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "decimals")
-	_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, meter, db.MeterChange{UsageScale: &decimals})
+	_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, meter, catalog.MeterChange{UsageScale: &decimals})
 	require.NoError(s, err)
 	if meter == "record" {
 		return // usage records have no decimals

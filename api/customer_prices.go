@@ -6,7 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -53,7 +53,7 @@ func (s *server) getCustomerPricing(ctx context.Context, in *CustomerMeter) (*pr
 	if err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, db.PriceOwner{Customer: c.ID})
+	return s.pricingOf(ctx, m, catalog.PriceOwner{Customer: c.ID})
 }
 
 type setCustomerPricingInput struct {
@@ -62,7 +62,7 @@ type setCustomerPricingInput struct {
 }
 
 // newCustomerPrice returns the price in the request, with its customer and meter.
-func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInput) (m metering.Meter, price NewPrice, of db.PriceOwner, err error) {
+func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInput) (m metering.Meter, price NewPrice, of catalog.PriceOwner, err error) {
 	c, m, err := s.ofCustomer(ctx, in.CustomerMeter)
 	if err != nil {
 		return m, price, of, err
@@ -70,7 +70,7 @@ func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInp
 	from, err := s.effectiveFrom(ctx, c, in.Body.EffectiveFrom)
 	price = in.Body.NewPrice
 	price.EffectiveFrom = &SentTime{Time: from}
-	return m, price, db.PriceOwner{Customer: c.ID}, err
+	return m, price, catalog.PriceOwner{Customer: c.ID}, err
 }
 
 func (s *server) setCustomerPricing(ctx context.Context, in *setCustomerPricingInput) (*pricingOutput, error) {
@@ -109,7 +109,7 @@ func (s *server) endCustomerPricing(ctx context.Context, in *endCustomerPricingI
 	if err := s.writePrice(ctx, "end-price", p, in.Body.Token); err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, db.PriceOwner{Customer: c.ID})
+	return s.pricingOf(ctx, m, catalog.PriceOwner{Customer: c.ID})
 }
 
 type withdrawCustomerPricingInput struct {
@@ -122,5 +122,5 @@ func (s *server) withdrawCustomerPricing(ctx context.Context, in *withdrawCustom
 	if err != nil {
 		return nil, err
 	}
-	return s.withdrawPrice(ctx, m, db.PriceOwner{Customer: c.ID}, in.Version)
+	return s.withdrawPrice(ctx, m, catalog.PriceOwner{Customer: c.ID}, in.Version)
 }

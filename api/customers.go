@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -228,7 +229,7 @@ func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*
 	if linking.refusal != nil {
 		return nil, linking.refusal
 	}
-	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, externalID, db.CustomerChange{
+	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, externalID, catalog.CustomerChange{
 		Name: in.Body.Name, Link: in.Body.BillingProviderID.Sent, LinkStays: !mayLink, BillingProviderID: in.Body.BillingProviderID.Text, Metadata: in.Body.Metadata,
 	}, s.Now())
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -267,8 +268,8 @@ type MeterChange struct {
 	UsageScale *int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`
 }
 
-func (c MeterChange) change() db.MeterChange {
-	change := db.MeterChange{
+func (c MeterChange) change() catalog.MeterChange {
+	change := catalog.MeterChange{
 		Name: c.Name, Unit: c.Unit, Aggregation: c.Aggregation, ValueProperty: c.ValueProperty, GroupBy: c.GroupBy, UsageScale: c.UsageScale,
 	}
 	if c.Filters != nil {
@@ -304,7 +305,7 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 	err = s.writeCatalog(ctx, catalogWrite{
 		change: struct {
 			meterWrite
-			Change db.MeterChange
+			Change catalog.MeterChange
 		}{meterWrite{"update-meter", m.ID}, change},
 		subject: "The meter's definition", confirm: in.Body.Token,
 		impact: func(now time.Time) (db.Impact, error) {

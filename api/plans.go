@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -126,7 +127,7 @@ func (s *server) getPlanPricing(ctx context.Context, in *PlanMeter) (*pricingOut
 	if err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, db.PriceOwner{Plan: p.ID})
+	return s.pricingOf(ctx, m, catalog.PriceOwner{Plan: p.ID})
 }
 
 type setPlanPricingInput struct {
@@ -139,7 +140,7 @@ func (s *server) setPlanPricing(ctx context.Context, in *setPlanPricingInput) (*
 	if err != nil {
 		return nil, err
 	}
-	return s.setPrice(ctx, m, db.PriceOwner{Plan: p.ID}, in.Body.NewPrice)
+	return s.setPrice(ctx, m, catalog.PriceOwner{Plan: p.ID}, in.Body.NewPrice)
 }
 
 type customerPlan struct {

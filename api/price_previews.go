@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -75,7 +76,7 @@ func (s *server) previewPricing(ctx context.Context, in *setPricingInput) (*pric
 	if err != nil {
 		return nil, err
 	}
-	return s.previewPrice(ctx, m, db.PriceOwner{}, in.Body.NewPrice)
+	return s.previewPrice(ctx, m, catalog.PriceOwner{}, in.Body.NewPrice)
 }
 
 func (s *server) previewPlanPricing(ctx context.Context, in *setPlanPricingInput) (*pricePreviewOutput, error) {
@@ -83,10 +84,10 @@ func (s *server) previewPlanPricing(ctx context.Context, in *setPlanPricingInput
 	if err != nil {
 		return nil, err
 	}
-	return s.previewPrice(ctx, m, db.PriceOwner{Plan: p.ID}, in.Body.NewPrice)
+	return s.previewPrice(ctx, m, catalog.PriceOwner{Plan: p.ID}, in.Body.NewPrice)
 }
 
-func (s *server) previewPrice(ctx context.Context, m metering.Meter, of db.PriceOwner, in NewPrice) (*pricePreviewOutput, error) {
+func (s *server) previewPrice(ctx context.Context, m metering.Meter, of catalog.PriceOwner, in NewPrice) (*pricePreviewOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	p, err := s.priceIn(ctx, m, of, in)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -68,11 +69,11 @@ func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput,
 	if err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, db.PriceOwner{})
+	return s.pricingOf(ctx, m, catalog.PriceOwner{})
 }
 
 // pricingOf returns the prices of a meter for an owner.
-func (s *server) pricingOf(ctx context.Context, m metering.Meter, of db.PriceOwner) (*pricingOutput, error) {
+func (s *server) pricingOf(ctx context.Context, m metering.Meter, of catalog.PriceOwner) (*pricingOutput, error) {
 	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, of)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter, of db.PriceOwn
 
 // periodOf returns the current period that an owner's prices charge: the customer's billing period, or the
 // calendar month if the owner is not a customer.
-func (s *server) periodOf(ctx context.Context, of db.PriceOwner) (metering.Range, error) {
+func (s *server) periodOf(ctx context.Context, of catalog.PriceOwner) (metering.Range, error) {
 	tenant := principalOf(ctx).Tenant
 	if of.Customer != 0 {
 		return s.Store.Ledger.CurrentPeriod(ctx, tenant.ID, of.Customer, s.Now())
@@ -115,17 +116,17 @@ type listPricingInput struct {
 }
 
 // owner returns the plan or the customer of the query. The zero owner stands for the meter's own prices.
-func (s *server) owner(ctx context.Context, in *listPricingInput) (of db.PriceOwner, err error) {
+func (s *server) owner(ctx context.Context, in *listPricingInput) (of catalog.PriceOwner, err error) {
 	if in.Plan != "" && in.Customer != "" {
 		return of, metering.Invalid("query.customer", "must be absent if plan is given")
 	}
 	if in.Plan != "" {
 		p, err := s.plan(ctx, in.Plan)
-		return db.PriceOwner{Plan: p.ID}, err
+		return catalog.PriceOwner{Plan: p.ID}, err
 	}
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
-		return db.PriceOwner{Customer: c.ID}, naming("query.customer", err)
+		return catalog.PriceOwner{Customer: c.ID}, naming("query.customer", err)
 	}
 	return of, nil
 }
@@ -149,8 +150,10 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 	if err != nil {
 		return nil, err
 	}
-	show := func(p db.MeterPrices) pricing { return showPricing(p.MeterID, p.MeterSlug, p.Versions, period.Start) }
-	cursorOf := func(p db.MeterPrices) metering.MeterID { return p.MeterID }
+	show := func(p catalog.MeterPrices) pricing {
+		return showPricing(p.MeterID, p.MeterSlug, p.Versions, period.Start)
+	}
+	cursorOf := func(p catalog.MeterPrices) metering.MeterID { return p.MeterID }
 	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil
 }
 
@@ -186,10 +189,10 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 	if err != nil {
 		return nil, err
 	}
-	return s.setPrice(ctx, m, db.PriceOwner{}, in.Body.NewPrice)
+	return s.setPrice(ctx, m, catalog.PriceOwner{}, in.Body.NewPrice)
 }
 
-func (s *server) setPrice(ctx context.Context, m metering.Meter, of db.PriceOwner, in NewPrice) (*pricingOutput, error) {
+func (s *server) setPrice(ctx context.Context, m metering.Meter, of catalog.PriceOwner, in NewPrice) (*pricingOutput, error) {
 	p, err := s.priceIn(ctx, m, of, in)
 	if err != nil {
 		return nil, err
@@ -227,7 +230,7 @@ func (s *server) writePrice(ctx context.Context, operation string, p billing.Pri
 }
 
 // priceIn returns the price in a request body.
-func (s *server) priceIn(ctx context.Context, m metering.Meter, of db.PriceOwner, in NewPrice) (p billing.Price, err error) {
+func (s *server) priceIn(ctx context.Context, m metering.Meter, of catalog.PriceOwner, in NewPrice) (p billing.Price, err error) {
 	tenant := principalOf(ctx).Tenant
 	p = billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer}
 	if p.Terms, err = in.terms(tenant.Currency); err != nil {
@@ -262,7 +265,7 @@ func (s *server) withdrawPricing(ctx context.Context, in *withdrawPricingInput) 
 	if err != nil {
 		return nil, err
 	}
-	return s.withdrawPrice(ctx, m, db.PriceOwner{}, in.Version)
+	return s.withdrawPrice(ctx, m, catalog.PriceOwner{}, in.Version)
 }
 
 type withdrawPlanPricingInput struct {
@@ -275,10 +278,10 @@ func (s *server) withdrawPlanPricing(ctx context.Context, in *withdrawPlanPricin
 	if err != nil {
 		return nil, err
 	}
-	return s.withdrawPrice(ctx, m, db.PriceOwner{Plan: p.ID}, in.Version)
+	return s.withdrawPrice(ctx, m, catalog.PriceOwner{Plan: p.ID}, in.Version)
 }
 
-func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, of db.PriceOwner, version int) (*pricingOutput, error) {
+func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, of catalog.PriceOwner, version int) (*pricingOutput, error) {
 	who := principalOf(ctx)
 	p := billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer, Version: version}
 	if err := s.Store.Prices.Withdraw(ctx, who.Tenant.ID, who.Actor, p, s.Now()); err != nil {

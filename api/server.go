@@ -23,6 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
@@ -92,7 +93,7 @@ type server struct {
 	listings      listings
 	lastUnrated   *lru.Cache[metering.TenantID, keptUnrated]
 	firstKept     keptCustomers[time.Time] // the start of the first billing period
-	metersKept    *lru.Cache[metering.TenantID, keptOf[[]db.DimensionMeter]]
+	metersKept    *lru.Cache[metering.TenantID, keptOf[[]catalog.DimensionMeter]]
 	termsKept     keptCustomers[[]billing.DimensionTerms]
 	notSignedIn   *coalescer[refusedSignIn, struct{}]
 	minutes       limiter
@@ -149,7 +150,7 @@ func New(deps Deps) (http.Handler, error) {
 	if s.firstKept, err = keepCustomers[time.Time](); err != nil {
 		return nil, err
 	}
-	if s.metersKept, err = lru.New[metering.TenantID, keptOf[[]db.DimensionMeter]](maxKeptMeters); err != nil {
+	if s.metersKept, err = lru.New[metering.TenantID, keptOf[[]catalog.DimensionMeter]](maxKeptMeters); err != nil {
 		return nil, err
 	}
 	if s.termsKept, err = keepCustomers[[]billing.DimensionTerms](); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -18,7 +19,7 @@ const maxKeptMeters = 1000 // number of tenants
 type unpricedEvent struct {
 	*metering.Event
 	index int
-	meter db.DimensionMeter
+	meter catalog.DimensionMeter
 	key   json.RawMessage // nil: the event counts in metering.OtherGroup
 }
 
@@ -74,7 +75,7 @@ func (e *unpricedEvent) isUnratedBy(t billing.DimensionTerms) bool {
 }
 
 // dimensionMeters returns the tenant's meters with prices by dimension, at most customersKeptFor old.
-func (s *server) dimensionMeters(ctx context.Context) []db.DimensionMeter {
+func (s *server) dimensionMeters(ctx context.Context) []catalog.DimensionMeter {
 	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
 	if kept, found := s.metersKept.Get(tenant); found && now.Sub(kept.readAt) < customersKeptFor {
 		return kept.of
@@ -86,6 +87,6 @@ func (s *server) dimensionMeters(ctx context.Context) []db.DimensionMeter {
 		s.Log.WarnContext(ctx, "cannot read the prices by dimension", "error", err)
 		return nil
 	}
-	s.metersKept.Add(tenant, keptOf[[]db.DimensionMeter]{meters, now})
+	s.metersKept.Add(tenant, keptOf[[]catalog.DimensionMeter]{meters, now})
 	return meters
 }

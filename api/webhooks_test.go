@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -30,7 +31,7 @@ func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.C
 
 func (b *bundle) happen(t testing.TB) {
 	t.Helper()
-	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, "acme", db.CustomerChange{}, b.now())
+	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, "acme", catalog.CustomerChange{}, b.now())
 	require.NoError(t, err)
 	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant.ID, c.ID, db.Answer{}, b.now(), b.now()))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -59,7 +60,7 @@ type DryFiring struct {
 // event counts on the day of its timestamp.
 func (e Evaluations) DryRun(ctx context.Context, tenant metering.TenantID, a metering.Alert, now time.Time) (run DryRun, err error) {
 	err = pg.AtOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
-		if err := requireCounted(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
+		if err := catalog.RequireCounted(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
 			return err
 		}
 		if err := requireCurrency(ctx, tx, tenant, a); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -63,7 +64,7 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit
 		  insert into alert_due (tenant_id, customer_id, after_customer_id)
 		  select @tenant, c.id, 0
 		  from following c
-		  where `+hasAlerts("c.id")+`
+		  where `+catalog.HasAlerts("c.id")+`
 		  union all
 		  select @tenant, 0, max(id)
 		  from following

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -284,7 +285,7 @@ func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*watcher){
 		"AUsageScale": func(w *watcher) {
-			_, _, err := w.store.Meters.Update(w.Context(), w.tenant, metering.Operator, w.meter.Slug, db.MeterChange{UsageScale: new(int32(2))})
+			_, _, err := w.store.Meters.Update(w.Context(), w.tenant, metering.Operator, w.meter.Slug, catalog.MeterChange{UsageScale: new(int32(2))})
 			require.NoError(w, err)
 		},
 		"ATimezone": func(w *watcher) {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -57,7 +58,7 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := requireRoomForAlert(ctx, tx, tenant, a.CustomerID); err != nil {
 			return err
 		}
-		if err := registerGroup(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
+		if err := catalog.RegisterGroup(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
 			return err
 		}
 		if err := requireCurrency(ctx, tx, tenant, a); err != nil {
@@ -67,7 +68,7 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 			insert into alerts (tenant_id, name, type, customer_id, plan_id, meter_id, group_id, group_key, thresholds, minutes, currency, created_at, changed_at, created_by)
 			values (@tenant, @name, @type, nullif(@customer::bigint, 0), nullif(@plan::bigint, 0), nullif(@meter::bigint, 0), @group, @group_key, @thresholds::text[]::numeric[], @minutes, @currency, @now, @now, @actor)
 			returning id`, pgx.NamedArgs{
-			"tenant": tenant, "name": a.Name, "type": a.Type, "customer": a.CustomerID, "plan": a.PlanID, "meter": a.MeterID, "group": groupID(a.Group), "group_key": groupKey(a.Group),
+			"tenant": tenant, "name": a.Name, "type": a.Type, "customer": a.CustomerID, "plan": a.PlanID, "meter": a.MeterID, "group": catalog.GroupID(a.Group), "group_key": catalog.GroupKey(a.Group),
 			"thresholds": decimalTexts(a.Thresholds), "minutes": a.Minutes, "currency": a.Currency, "now": metering.Instant(now), "actor": actor,
 		}).Scan(&a.ID)
 		if err != nil {
@@ -76,7 +77,7 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if created, err = getAlert(ctx, tx, tenant, a.ID, ""); err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, a.CustomerID); err != nil {
+		if err := catalog.QueueAlerts(ctx, tx, tenant, a.CustomerID); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "alert.create", created.ID.String(), nil, auditedAlert(created))
@@ -93,7 +94,7 @@ func refuseErased(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	var erased bool
 	err := tx.QueryRow(ctx, `select exists (select from customers where tenant_id = $1 and id = $2 and erased_at is not null)`, tenant, customer).Scan(&erased)
 	if err == nil && erased {
-		err = errNoCustomer
+		err = catalog.ErrNoCustomer
 	}
 	return err
 }
@@ -169,9 +170,9 @@ type AlertChange struct {
 }
 
 func (c AlertChange) appliedTo(a metering.Alert) metering.Alert {
-	change(&a.Name, c.Name)
-	change(&a.Minutes, c.Minutes)
-	change(&a.Enabled, c.Enabled)
+	catalog.SetField(&a.Name, c.Name)
+	catalog.SetField(&a.Minutes, c.Minutes)
+	catalog.SetField(&a.Enabled, c.Enabled)
 	if c.Thresholds != nil {
 		a.Thresholds = c.Thresholds
 	}
@@ -197,7 +198,7 @@ func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, updated.CustomerID); err != nil {
+		if err := catalog.QueueAlerts(ctx, tx, tenant, updated.CustomerID); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "alert.update", id.String(), auditedAlert(before), auditedAlert(updated))

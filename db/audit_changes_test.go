@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -32,22 +33,22 @@ func TestTheLogTellsWhatChangedAndNothingElse(t *testing.T) {
 	require.JSONEq(t, `{"strict":false,"currency":"USD"}`, string(e.Before))
 	require.JSONEq(t, `{"strict":true,"currency":"EUR"}`, string(e.After))
 
-	upsert := func(change db.CustomerChange) metering.AuditEntry {
+	upsert := func(change catalog.CustomerChange) metering.AuditEntry {
 		_, _, err := store.Customers.Upsert(ctx, tenant, "key_1", "CANARY external", change, clock.Now())
 		require.NoError(t, err)
 		return newest("customer.upsert")
 	}
-	made := upsert(db.CustomerChange{Name: new("CANARY Ada"), Metadata: json.RawMessage(`{"note":"CANARY"}`)})
+	made := upsert(catalog.CustomerChange{Name: new("CANARY Ada"), Metadata: json.RawMessage(`{"note":"CANARY"}`)})
 	require.Nil(t, made.Before)
-	renamed := upsert(db.CustomerChange{Name: new("CANARY Grace")})
+	renamed := upsert(catalog.CustomerChange{Name: new("CANARY Grace")})
 	require.Regexp(t, `^\{"name":\{"digest":"[0-9a-f]{32}"\}\}$`, string(renamed.Before))
 	require.Regexp(t, `^\{"name":\{"digest":"[0-9a-f]{32}"\}\}$`, string(renamed.After))
 	require.NotEqual(t, string(renamed.Before), string(renamed.After))
-	back := upsert(db.CustomerChange{Name: new("CANARY Ada")})
+	back := upsert(catalog.CustomerChange{Name: new("CANARY Ada")})
 	require.Equal(t, string(renamed.Before), string(back.After), "the same name is the same digest")
-	same := upsert(db.CustomerChange{Name: new("CANARY Ada")})
+	same := upsert(catalog.CustomerChange{Name: new("CANARY Ada")})
 	require.Nil(t, same.After, "nothing has changed")
-	linked := upsert(db.CustomerChange{Link: true, BillingProviderID: new("cus_CANARY")})
+	linked := upsert(catalog.CustomerChange{Link: true, BillingProviderID: new("cus_CANARY")})
 	require.JSONEq(t, `{"billing_provider_id":null}`, string(linked.Before))
 	require.JSONEq(t, `{"billing_provider_id":null}`, string(newest("customer.link").Before))
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -220,8 +221,8 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 }
 
 func meterVersionByID(ctx context.Context, q pg.Querier, tenant metering.TenantID, id metering.MeterVersionID) (g metering.MeterVersion, err error) {
-	err = q.QueryRow(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.id = $2`,
-		tenant, id).Scan(meterVersionFields(&g)...)
+	err = q.QueryRow(ctx, `select `+catalog.MeterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.id = $2`,
+		tenant, id).Scan(catalog.MeterVersionFields(&g)...)
 	return g, err
 }
 
@@ -331,7 +332,7 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, versi
 		if err != nil {
 			return err
 		}
-		return adopt(ctx, tx, tenant, g)
+		return catalog.Adopt(ctx, tx, tenant, g)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -112,18 +113,18 @@ func (l Ledger) AssignmentImpact(ctx context.Context, tenant metering.TenantID, 
 }
 
 // MeterImpact computes the impact of changing a meter's definition.
-func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug string, change MeterChange, now time.Time) (Impact, error) {
+func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug string, change catalog.MeterChange, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
-		m, err := meterBySlug(ctx, tx, tenant, slug)
+		m, err := catalog.MeterBySlug(ctx, tx, tenant, slug)
 		if err != nil {
 			return nil, err
 		}
-		latest, err := latestMeterVersion(ctx, tx, tenant, m.ID)
+		latest, err := catalog.LatestMeterVersion(ctx, tx, tenant, m.ID)
 		if err != nil {
 			return nil, err
 		}
 		c := &catalogChange{meter: m.ID, scale: change.UsageScale}
-		switch next := change.appliedTo(latest); {
+		switch next := change.AppliedTo(latest); {
 		case !next.SameSelection(latest): // its events have to be counted first
 			c.recounted, c.uncounted = true, true
 		case next.Aggregation != latest.Aggregation:
@@ -140,7 +141,7 @@ func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug 
 // unarchiving, the meter also counts the events received while it was archived.
 func (l Ledger) ArchiveImpact(ctx context.Context, tenant metering.TenantID, slug string, archive bool, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
-		m, err := meterBySlug(ctx, tx, tenant, slug)
+		m, err := catalog.MeterBySlug(ctx, tx, tenant, slug)
 		if err != nil || archive != m.ArchivedAt.IsZero() {
 			return nil, err
 		}
@@ -175,7 +176,7 @@ func always(c catalogChange) func(pgx.Tx) (*catalogChange, error) {
 func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, plan func(pgx.Tx) (*catalogChange, error)) (impact Impact, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		impact = Impact{AsOf: metering.Instant(now)}
-		if impact.Revision, err = catalogRevision(ctx, tx, tenant); err != nil {
+		if impact.Revision, err = catalog.ReadRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
 		change, err := plan(tx)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -25,13 +26,13 @@ type Catalog struct {
 // tenant wait for each other.
 func (d *DB) AtRevision(ctx context.Context, tenant metering.TenantID, revision int64, write func(within Catalog) error) error {
 	return pg.InTx(ctx, d.pool, func(tx pgx.Tx) error {
-		raised, err := raiseCatalogRevision(ctx, tx, tenant)
+		raised, err := catalog.RaiseRevision(ctx, tx, tenant)
 		if err != nil {
 			return err
 		}
 		if raised != revision+1 {
 			return ErrCatalogMoved
 		}
-		return write(Catalog{newCatalog(tx), Tenants{tx}})
+		return write(Catalog{catalog.New(tx), Tenants{tx}})
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -62,7 +63,7 @@ func TestPriceVersions(t *testing.T) {
 			})
 			return err
 		}))
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, db.PriceOwner{})
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, catalog.PriceOwner{})
 		require.NoError(t, err)
 		require.Len(t, versions, 8)
 		for i, p := range versions {
@@ -71,7 +72,7 @@ func TestPriceVersions(t *testing.T) {
 	})
 
 	t.Run("NoneHoldsBeforeItsInstant", func(t *testing.T) {
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, db.PriceOwner{})
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, catalog.PriceOwner{})
 		require.NoError(t, err)
 		_, ok := billing.PriceAt(versions, 0, november.Add(-8*time.Hour))
 		require.False(t, ok)
@@ -84,7 +85,7 @@ func TestPriceVersions(t *testing.T) {
 			})
 			return err
 		}))
-		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, db.PriceOwner{})
+		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, catalog.PriceOwner{})
 		require.NoError(t, err)
 		instants := make(map[time.Time]bool)
 		for _, p := range versions {
@@ -156,7 +157,7 @@ func TestMeters(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		m := dbtest.Meter(t, store, tenant, "calls", "call", "model")
 		name, groupBy := "Calls", []string{"model"}
-		updated, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", db.MeterChange{Name: &name, GroupBy: &groupBy})
+		updated, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", catalog.MeterChange{Name: &name, GroupBy: &groupBy})
 		require.NoError(t, err)
 		require.Nil(t, backfilling)
 		require.Equal(t, name, updated.Name)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -210,7 +211,7 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 		w.batch.Queue(`
 			insert into billing_period_totals
 			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, dimensions, price_version, terms, charge, currency, working, billed, test, scale, trial)
-			select @tenant, p.id, @meter, @version, @usage, @events, @dimensions, @price_version, coalesce(@provider_terms::bytea, `+termsOf+`), @charge, @currency, @working, @billed, @test, @scale, @trial
+			select @tenant, p.id, @meter, @version, @usage, @events, @dimensions, @price_version, coalesce(@provider_terms::bytea, `+catalog.TermsOf+`), @charge, @currency, @working, @billed, @test, @scale, @trial
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer

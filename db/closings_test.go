@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -474,7 +475,7 @@ func TestAnotherAggregationTakesBackNoLateUsage(t *testing.T) {
 	require.Equal(t, "5", adjustments(t, b.accept())[0].Amount.String())
 
 	count := metering.Count
-	_, version, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, db.MeterChange{Aggregation: &count})
+	_, version, err := b.store.Meters.Update(t.Context(), b.tenant, metering.Operator, b.meter.Slug, catalog.MeterChange{Aggregation: &count})
 	require.NoError(t, err)
 	require.NoError(t, backfill(t.Context(), b.store, b.tenant, version.ID))
 	b.acceptAll()

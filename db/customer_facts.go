@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -65,7 +66,7 @@ var selectCustomerFacts = `
 	  c.head_open_until, c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
 	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `,
-	  ` + ownPricesOfCustomer + `, ` + isOwnPriced + `
+	  ` + catalog.OwnPricesOfCustomer + `, ` + catalog.IsOwnPriced + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
 	left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
@@ -108,7 +109,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 
 		feeds    []storedFeed
 		followed []storedFollowed
-		own      []storedOwnPrice
+		own      []catalog.StoredOwnPrice
 	)
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
@@ -128,7 +129,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 	for i := range plans {
 		f.Customer.Plans = append(f.Customer.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
-	f.Customer.Prices = ownPricesOf(f.Customer.ID, own)
+	f.Customer.Prices = catalog.OwnPricesOf(f.Customer.ID, own)
 	f.Feeds = feedsOf(feeds)
 	for _, one := range followed {
 		f.Followed = append(f.Followed, billing.Followed(one))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 )
 
@@ -19,6 +20,7 @@ import (
 type (
 	accessStores   = access.Stores
 	accessCreators = access.Creators
+	catalogStores  = catalog.Stores
 )
 
 // DB is a pool of connections, and one store per noun that uses it.
@@ -80,7 +82,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 	return &DB{
 		pool:          pool,
 		accessStores:  access.New(pool),
-		catalogStores: newCatalog(pool),
+		catalogStores: catalog.New(pool),
 		usageStores:   newUsage(pool),
 		ledgerStores:  ledger,
 		limitStores:   newLimits(pool, read),

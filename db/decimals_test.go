@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -37,7 +37,7 @@ func (b *biller) subscribe(period metering.Range, destination billing.Destinatio
 
 func (b *biller) decimals(n int32) {
 	b.Helper()
-	_, _, err := b.store.Meters.Update(b.Context(), b.tenant, metering.Operator, b.meter.Slug, db.MeterChange{UsageScale: &n})
+	_, _, err := b.store.Meters.Update(b.Context(), b.tenant, metering.Operator, b.meter.Slug, catalog.MeterChange{UsageScale: &n})
 	require.NoError(b, err)
 }
 

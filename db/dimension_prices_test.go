@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -35,7 +35,7 @@ func byRegion() billing.Terms {
 }
 
 // setPrice sets a price of the tokens.
-func (b *tokenBiller) setPrice(terms billing.Terms, from time.Time, of db.PriceOwner) billing.Price {
+func (b *tokenBiller) setPrice(terms billing.Terms, from time.Time, of catalog.PriceOwner) billing.Price {
 	b.Helper()
 	p := billing.Price{MeterID: b.tokens.ID, PlanID: of.Plan, CustomerID: of.Customer, EffectiveFrom: from, Terms: terms}
 	p.Inherits = terms.Currency == ""
@@ -71,8 +71,8 @@ func newPricedThree(t *testing.T) (*tokenBiller, metering.Range) {
 	b, month := newTokenBiller(t)
 	plan, err := b.store.Plans.Create(t.Context(), b.tenant, metering.Operator, metering.Plan{Slug: "pro"})
 	require.NoError(t, err)
-	b.setPrice(byRegion(), month.Start, db.PriceOwner{Customer: b.customer.ID})
-	b.setPrice(byProperty("model", "0.5", map[string]string{"large": "3"}), month.Start, db.PriceOwner{Plan: plan.ID})
+	b.setPrice(byRegion(), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(byProperty("model", "0.5", map[string]string{"large": "3"}), month.Start, catalog.PriceOwner{Plan: plan.ID})
 	acme := b.customer
 	for _, name := range []string{"planned", "plain"} {
 		b.customer = dbtest.Customer(t, b.store, b.tenant, name)
@@ -139,7 +139,7 @@ func TestUsageIsReadByTheDimensionsOfThePriceThatChargesTheCustomer(t *testing.T
 func TestALateTokenIsChargedByTheOwnPriceThatTheClosedPeriodHad(t *testing.T) {
 	t.Parallel()
 	b, month := newPricedThree(t)
-	b.setPrice(billing.Terms{}, month.End, db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(billing.Terms{}, month.End, catalog.PriceOwner{Customer: b.customer.ID})
 	within := b.now
 	b.now = over(month)
 	b.acceptAll()
@@ -184,7 +184,7 @@ func TestAMeterKeepsGroupingByThePropertiesOfItsPrices(t *testing.T) {
 	const refusal = "group_by must keep region: a price of the meter has it in dimensions.by"
 	b, month := newTokenBiller(t)
 	plan := b.pricePlan()
-	for name, of := range map[string]db.PriceOwner{"meter": {}, "plan": {Plan: plan.ID}, "customer": {Customer: b.customer.ID}} {
+	for name, of := range map[string]catalog.PriceOwner{"meter": {}, "plan": {Plan: plan.ID}, "customer": {Customer: b.customer.ID}} {
 		scheduled := b.setPrice(byRegion(), b.now.AddDate(0, 2, 0), of)
 		require.ErrorContains(t, b.groupTokensBy("model"), refusal, name)
 		require.NoError(t, b.store.Prices.Withdraw(t.Context(), b.tenant, metering.Operator, scheduled, b.now))
@@ -194,14 +194,14 @@ func TestAMeterKeepsGroupingByThePropertiesOfItsPrices(t *testing.T) {
 	require.ErrorContains(t, b.groupTokensBy("region"), "group_by must keep model")
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(b.groupTokensBy()))
 
-	b.setPrice(byRegion(), month.Start, db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(byRegion(), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
 	b.sendToken("acme", "large", "eu", "1", b.now)
-	b.setPrice(billing.Terms{}, month.Start.AddDate(0, 0, 20), db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(billing.Terms{}, month.Start.AddDate(0, 0, 20), catalog.PriceOwner{Customer: b.customer.ID})
 	require.ErrorContains(t, b.groupTokensBy("model"), refusal, "an open period is charged by region, although the own price has ended")
 	b.now = over(month)
 	b.closePeriods()
 	require.ErrorContains(t, b.groupTokensBy("model"), refusal, "late usage of the closed period is charged by region")
-	b.setPrice(byModel(), month.Start, db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(byModel(), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
 	require.ErrorContains(t, b.groupTokensBy("model"), refusal, "another price has replaced that of the closed period")
 }
 
@@ -212,8 +212,8 @@ func TestAPriceThatNeverChargedHidesNoDimension(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b, month := newTokenBillerOf(t, newBillerAt(t, store, address))
-	b.setPrice(byRegion(), month.Start, db.PriceOwner{Customer: b.customer.ID})
-	b.setPrice(byModel(), month.Start, db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(byRegion(), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(byModel(), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
 	require.NoError(t, b.groupTokensBy("model"), "the price by region has charged nothing")
 	within := b.now
 	b.sendToken("acme", "small", "eu", "200", within)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -80,7 +81,7 @@ func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day,
 		if err != nil || day.Before(edge) {
 			return err
 		}
-		meters, err := collectMeters(ctx, tx, `and g.status = 'complete' and m.archived_at is null`, tenant)
+		meters, err := catalog.CollectMeters(ctx, tx, `and g.status = 'complete' and m.archived_at is null`, tenant)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -17,7 +17,7 @@ func TestAnErasureKeepsChargesByDimension(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	b, month := newTokenBillerOf(t, newBillerAt(t, store, address))
-	b.setPrice(byProperty("model", "0.5", map[string]string{"large": "3"}), month.Start, db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(byProperty("model", "0.5", map[string]string{"large": "3"}), month.Start, catalog.PriceOwner{Customer: b.customer.ID})
 	within := b.now
 	b.sendToken("acme", "large", "0441234567", "10", within)
 	b.sendToken("acme", "ada-laptop", "eu", "100", within)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -70,13 +71,13 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 // selectingDefinitions returns the definitions in use of meters with filters or a value property, by event
 // type.
 func selectingDefinitions(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
-	rows, err := q.Query(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
+	rows, err := q.Query(ctx, `select `+catalog.MeterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
 	if err != nil {
 		return nil, err
 	}
 	definitions := make(map[string][]metering.MeterVersion)
 	var g metering.MeterVersion
-	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
+	_, err = pgx.ForEachRow(rows, catalog.MeterVersionFields(&g), func() error {
 		if g.Selects() {
 			definitions[g.EventType] = append(definitions[g.EventType], g)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -58,7 +59,7 @@ func isErasedValue(value json.RawMessage) bool {
 // a receiver of statements, which knows the previous name. It returns CodeNotFound if there is no such
 // customer. It returns CodeConflict, with the reason, while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
-	c, err := newCatalog(s.pool).Customers.Get(ctx, tenant, externalID)
+	c, err := catalog.New(s.pool).Customers.Get(ctx, tenant, externalID)
 	if err != nil {
 		return c, err
 	}
@@ -69,7 +70,7 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 		if err := takeTurn(ctx, tx, tenant, c.ID); err != nil {
 			return err
 		}
-		former, err := lockKnownCustomer(ctx, tx, tenant, externalID)
+		former, err := catalog.LockCustomer(ctx, tx, tenant, externalID)
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 		if err := raiseErasures(ctx, tx, tenant); err != nil {
 			return err
 		}
-		return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: actor, Action: "customer.erase", Resource: erased.ID.String(), Reason: reason}, auditedCustomer(former), auditedCustomer(erased))
+		return audit.RecordDecision(ctx, tx, tenant, audit.Decision{Actor: actor, Action: "customer.erase", Resource: erased.ID.String(), Reason: reason}, catalog.AuditedCustomer(former), catalog.AuditedCustomer(erased))
 	})
 	if err != nil {
 		return metering.Customer{}, fmt.Errorf("begin erasure: %w", err)
@@ -120,8 +121,8 @@ func (s Erasures) rename(ctx context.Context, tx pgx.Tx, c metering.Customer, no
 		set external_id = $3, name = $3, metadata = jsonb_build_object('erased', $4::text), erased_at = $5, archived_at = coalesce(archived_at, $5)
 		where c.tenant_id = $1
 		  and c.id = $2
-		returning `+customerColumns, c.TenantID, c.ID, metering.ErasedName(c.ID), digest, metering.Instant(now)).Scan(customerFields(&erased)...)
-	return erased, customerConflict(err)
+		returning `+catalog.CustomerColumns, c.TenantID, c.ID, metering.ErasedName(c.ID), digest, metering.Instant(now)).Scan(catalog.CustomerFields(&erased)...)
+	return erased, catalog.CustomerConflict(err)
 }
 
 // raiseErasures makes every process drop its caches of the tenant's customers and groups. The caller holds

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -174,8 +175,8 @@ func (r *factReader) catalogAndLedger() error {
 	args := r.args()
 	f.Prices = make(map[metering.MeterID][]billing.Price)
 	var batch pgx.Batch
-	pg.QueueRows(&batch, selectMeters+`order by m.id`, []any{r.tenant}, scanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
-	pg.QueueRows(&batch, selectPrices+ofCatalog, []any{r.tenant}, scanPrice, func(p billing.Price) {
+	pg.QueueRows(&batch, catalog.SelectMeters+`order by m.id`, []any{r.tenant}, catalog.ScanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
+	pg.QueueRows(&batch, catalog.SelectPrices+catalog.OfCatalog, []any{r.tenant}, catalog.ScanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
 	readStored(&batch, args, func(p storedPeriod) error {
@@ -221,7 +222,7 @@ func scanBillingPeriod(row pgx.CollectableRow) (p storedPeriod, err error) {
 }
 
 var selectClosedLines = `
-	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.dimensions, t.price_version, ` + sourceOfPrice + `, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
+	select t.period_id, t.meter_id, t.meter_version_id, g.aggregation, t.usage, t.event_count, t.dimensions, t.price_version, ` + catalog.SourceOfPrice + `, case m.schema when 1 then m.terms else '{}' end, case m.schema when 2 then jsonb_build_object(encode(m.hash, 'hex'), m.terms) end, t.charge, t.currency,
 	  t.billed, t.test, t.scale, t.trial, p.bills, t.late_usage, t.late_count, t.late_dimensions, p.starts_at, b.event_count, b.units, b.charge, b.dimensions, coalesce(b.only_units, 0), coalesce(b.only_charge, 0),
 	  n.units, n.reported, n.invoiced, n.unexplained, n.billed, n.state, n.reason
 	from billing_period_totals t

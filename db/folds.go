@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -35,7 +36,7 @@ var foldAdded = `
 	  insert into alert_due (tenant_id, customer_id, used_from)
 	  select u.tenant_id, u.event_customer_id, u.used_from
 	  from (select tenant_id, event_customer_id, min(hour) as used_from from added group by 1, 2) u
-	  where ` + hasAlerts("u.event_customer_id") + `),
+	  where ` + catalog.HasAlerts("u.event_customer_id") + `),
 	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
 	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),
 	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)

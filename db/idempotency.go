@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/access"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -61,7 +62,7 @@ func (d *DB) Creators() Creators {
 }
 
 func creatorsWithin(tx pg.Beginner) Creators {
-	return Creators{access.NewCreators(tx), newCatalog(tx), Retries{tx}, Alerts{tx}}
+	return Creators{access.NewCreators(tx), catalog.New(tx), Retries{tx}, Alerts{tx}}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -78,12 +79,12 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 		if since, seen := unknown[e.ExternalID]; !ok && (!seen || e.ReceivedAt.Before(since)) {
 			unknown[e.ExternalID] = e.ReceivedAt
 		}
-		e.CustomerID, e.CustomerSince = known.id, known.since
+		e.CustomerID, e.CustomerSince = known.ID, known.Since
 	}
 	if len(unknown) == 0 {
 		return nil
 	}
-	found, err := w.store.customers.resolve(ctx, tenant, unknown)
+	found, err := w.store.customers.Resolve(ctx, tenant, unknown)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 	}
 	for i := range events {
 		if customer, ok := found[events[i].ExternalID]; ok {
-			events[i].CustomerID, events[i].CustomerSince = customer.id, customer.since
+			events[i].CustomerID, events[i].CustomerSince = customer.ID, customer.Since
 		}
 	}
 	return nil
@@ -313,7 +314,7 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 		return nil
 	}
 	rows, err := conn.Query(ctx, `
-		select `+meterVersionColumns+`, m.slug, g.until_epoch is not null
+		select `+catalog.MeterVersionColumns+`, m.slug, g.until_epoch is not null
 		from meter_versions g
 		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id
 		where g.tenant_id = $1 and g.status <> 'retired' order by g.id`, a.tenant)
@@ -326,7 +327,7 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 	var g metering.MeterVersion
 	var slug string
 	var archived bool
-	_, err = pgx.ForEachRow(rows, append(meterVersionFields(&g), &slug, &archived), func() error {
+	_, err = pgx.ForEachRow(rows, append(catalog.MeterVersionFields(&g), &slug, &archived), func() error {
 		if archived {
 			a.meters.archived[g.EventType] = slug
 			return nil
@@ -579,7 +580,7 @@ func (a *attempt) unarchive(ctx context.Context) {
 		return !slices.ContainsFunc(a.fresh, func(e *metering.Event) bool { return e.CustomerID == id })
 	})
 	if len(used) > 0 {
-		_ = a.writer.store.customers.used(ctx, a.tenant, used)
+		_ = a.writer.store.customers.UnarchiveUsed(ctx, a.tenant, used)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -294,7 +295,7 @@ func (s *stage) apply(store *db.DB, c change) (*metering.MeterVersionID, error) 
 		return nil, err
 	}
 	_, backfilling, err := store.Meters.Update(s.Context(), s.tenant, metering.Operator, c.slug,
-		db.MeterChange{Aggregation: &c.aggregation, GroupBy: &c.groupBy})
+		catalog.MeterChange{Aggregation: &c.aggregation, GroupBy: &c.groupBy})
 	if backfilling == nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -61,7 +62,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, ours.customer.ID, list[0].ID)
-		saved, created, err := store.Customers.Upsert(ctx, ours.tenant, metering.Operator, "acme", db.CustomerChange{Name: new("Acme")}, clock.Now())
+		saved, created, err := store.Customers.Upsert(ctx, ours.tenant, metering.Operator, "acme", catalog.CustomerChange{Name: new("Acme")}, clock.Now())
 		require.NoError(t, err)
 		require.False(t, created)
 		require.Equal(t, ours.customer.ID, saved.ID)
@@ -81,10 +82,10 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	})
 
 	t.Run("Prices", func(t *testing.T) {
-		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID, db.PriceOwner{})
+		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID, catalog.PriceOwner{})
 		require.NoError(t, err)
 		require.Empty(t, versions)
-		list, err := dbtest.Items(store.Prices.List(ctx, ours.tenant, db.PriceOwner{}, 0, 100))
+		list, err := dbtest.Items(store.Prices.List(ctx, ours.tenant, catalog.PriceOwner{}, 0, 100))
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, ours.meter.ID, list[0].MeterID)
@@ -99,7 +100,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		own := billing.Price{MeterID: theirs.meter.ID, CustomerID: theirs.customer.ID, Terms: billing.Terms{Currency: "USD"}, EffectiveFrom: november}
 		_, err = store.Prices.Set(ctx, theirs.tenant, metering.Operator, own)
 		require.NoError(t, err)
-		list, err = dbtest.Items(store.Prices.List(ctx, ours.tenant, db.PriceOwner{Customer: theirs.customer.ID}, 0, 100))
+		list, err = dbtest.Items(store.Prices.List(ctx, ours.tenant, catalog.PriceOwner{Customer: theirs.customer.ID}, 0, 100))
 		require.NoError(t, err)
 		require.Empty(t, list)
 		own.MeterID = ours.meter.ID
@@ -296,7 +297,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	t.Run("Previews", func(t *testing.T) {
 		for _, latest := range []bool{false, true} {
 			query := db.PreviewQuery{Range: month, Latest: latest, Search: unhurried}
-			require.NoError(t, store.Meters.PreviewChange(ctx, ours.tenant, "calls", db.MeterChange{}, &query))
+			setDefinition(t, store, ours.tenant, "calls", catalog.MeterChange{}, &query)
 			require.Equal(t, ours.meter.ID, query.Current.ID)
 			p, err := store.Events.Preview(ctx, ours.tenant, query)
 			require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -22,7 +23,7 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 		if err != nil {
 			return err
 		}
-		meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
+		meters, err := catalog.CollectMeters(ctx, tx, `order by m.id`, tenant)
 		if err != nil {
 			return err
 		}

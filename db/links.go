@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -74,7 +75,7 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 		w.Customer = *named
 	}
 	w.Amounts = w.Amounts || w.Provider.Bills == metering.BillsAmounts || w.Provider.BillsBefore == metering.BillsAmounts
-	if w.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
+	if w.Meters, err = catalog.CollectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
 		return Wanted{}, fmt.Errorf("list meters: %w", pg.Coded(err))
 	}
 	return w, nil
@@ -97,7 +98,7 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		  from customers c
 		  where c.tenant_id = @tenant
 		    and c.id = @customer
-		    and `+hasAlerts("c.id")+`),
+		    and `+catalog.HasAlerts("c.id")+`),
 		terms as (
 		  insert into price_terms (tenant_id, hash, schema, terms)
 		  select @tenant, x.hash, @schema, x.terms::jsonb

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
@@ -26,7 +27,7 @@ func selection(d reference.Definition) string {
 }
 
 // changeTo returns the change that gives a meter a definition of the reference.
-func changeTo(d reference.Definition) db.MeterChange {
+func changeTo(d reference.Definition) catalog.MeterChange {
 	filters := make([]metering.Filter, len(d.Filters))
 	for i, f := range d.Filters {
 		filters[i] = metering.Filter{Property: f.Property, Operator: metering.FilterOperator(f.Operator)}
@@ -34,7 +35,7 @@ func changeTo(d reference.Definition) db.MeterChange {
 			filters[i].Values = append(filters[i].Values, metering.ParseFilterValue(literal))
 		}
 	}
-	return db.MeterChange{Aggregation: new(metering.Aggregation(d.Aggregation)), ValueProperty: &d.ValueProperty, Filters: &filters, GroupBy: &d.GroupBy}
+	return catalog.MeterChange{Aggregation: new(metering.Aggregation(d.Aggregation)), ValueProperty: &d.ValueProperty, Filters: &filters, GroupBy: &d.GroupBy}
 }
 
 // sentEvent is an event as sent. If its customer is erased, it also has the value that the definition in use at the

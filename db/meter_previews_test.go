@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -25,7 +26,7 @@ var previewSearch = db.Search{Now: clock.Now, Budget: dbtest.Deadline}
 func (m *measuring) previewed(d reference.Definition, r metering.Range) db.MeterPreview {
 	m.Helper()
 	query := db.PreviewQuery{Range: r, Search: previewSearch}
-	require.NoError(m, m.store.Meters.PreviewChange(m.Context(), m.tenant, "tokens", changeTo(d), &query))
+	setDefinition(m, m.store, m.tenant, "tokens", changeTo(d), &query)
 	p, err := m.store.Events.Preview(m.Context(), m.tenant, query)
 	require.NoError(m, err)
 
@@ -175,7 +176,7 @@ func TestAPreviewListsTheLargestDifferences(t *testing.T) {
 	}
 	d := reference.Definition{Aggregation: "sum", ValueProperty: "v"}
 	query := db.PreviewQuery{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}, Search: previewSearch, Bounds: db.PreviewBounds{Listed: 4}}
-	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", changeTo(d), &query))
+	setDefinition(t, m.store, m.tenant, "tokens", changeTo(d), &query)
 	names := func() (names []string) {
 		p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
 		require.NoError(t, err)
@@ -238,35 +239,43 @@ func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
 	_, backfilling, err := m.store.Meters.Update(t.Context(), m.tenant, metering.Operator, "tokens", changeTo(byProperty))
 	require.NoError(t, err)
 	require.NotNil(t, backfilling)
-	change := func(c db.MeterChange) string {
+	change := func(c catalog.MeterChange) string {
 		query := db.PreviewQuery{Range: day, Search: previewSearch}
-		require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", c, &query))
+		setDefinition(t, m.store, m.tenant, "tokens", c, &query)
 		p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
 		require.NoError(t, err)
 		return fmt.Sprint(p.Usage, " ", p.Current)
 	}
-	require.Equal(t, "2 5", change(db.MeterChange{}), "omitted fields are those of the definition that is being backfilled")
+	require.Equal(t, "2 5", change(catalog.MeterChange{}), "omitted fields are those of the definition that is being backfilled")
 	before := db.PreviewQuery{Range: day, Search: previewSearch}
-	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", db.MeterChange{}, &before))
+	setDefinition(t, m.store, m.tenant, "tokens", catalog.MeterChange{}, &before)
 	require.NoError(t, backfill(t.Context(), m.store, m.tenant, backfilling.ID))
 	for _, before.Latest = range []bool{false, true} {
 		_, err = m.store.Events.Preview(t.Context(), m.tenant, before)
 		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err), "the definition to compare with is replaced")
 	}
-	require.Equal(t, "2 2", change(db.MeterChange{}))
+	require.Equal(t, "2 2", change(catalog.MeterChange{}))
 
 	require.NoError(t, m.store.Meters.Archive(t.Context(), m.tenant, metering.Operator, "tokens", clock.Now()))
 	m.send("acme", m.day, "5", `{"v":3}`)
-	require.Equal(t, "5 2", change(db.MeterChange{}), "an archived meter counts no later event")
+	require.Equal(t, "5 2", change(catalog.MeterChange{}), "an archived meter counts no later event")
 	_, err = m.store.Meters.Unarchive(t.Context(), m.tenant, metering.Operator, "tokens")
 	require.NoError(t, err)
-	require.Equal(t, "5 2", change(db.MeterChange{}))
+	require.Equal(t, "5 2", change(catalog.MeterChange{}))
 
 	_, err = m.store.Meters.Create(t.Context(), m.tenant, metering.Operator, metering.Meter{
 		Slug: "new", EventType: "chat", Version: metering.MeterVersion{Aggregation: metering.Sum},
 	})
 	require.NoError(t, err)
 	var query db.PreviewQuery
-	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "new", db.MeterChange{}, &query))
+	setDefinition(t, m.store, m.tenant, "new", catalog.MeterChange{}, &query)
 	require.Nil(t, query.Current, "no read uses the definition of a first backfill")
+}
+
+// setDefinition completes a query for the preview of a change of a meter.
+func setDefinition(t testing.TB, store *db.DB, tenant metering.TenantID, slug string, change catalog.MeterChange, query *db.PreviewQuery) {
+	t.Helper()
+	var err error
+	query.Definition, query.Current, err = store.Meters.Changed(t.Context(), tenant, slug, change)
+	require.NoError(t, err)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -45,7 +45,7 @@ func TestTheGroupOfAnAlertIsCountedSeparately(t *testing.T) {
 	send("large", "11")
 	require.Equal(t, []string{"10:11"}, w.thresholds(), "an alert registers its group")
 
-	_, backfilling, err := w.store.Meters.Update(t.Context(), w.tenant, metering.Operator, "tokens", db.MeterChange{Aggregation: new(metering.Count)})
+	_, backfilling, err := w.store.Meters.Update(t.Context(), w.tenant, metering.Operator, "tokens", catalog.MeterChange{Aggregation: new(metering.Count)})
 	require.NoError(t, err)
 	require.NotNil(t, backfilling)
 	fillGroups(t, w.connect(), w.tenant, m)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -89,11 +90,11 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			    select
 			    from billing_periods p
 			    left join unnest(@starts::timestamptz[], @plans::bigint[], @catalogs::text[]) as k (starts_at, plan_id, catalog)
-			      on k.starts_at = p.starts_at and k.plan_id = `+planAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
+			      on k.starts_at = p.starts_at and k.plan_id = `+catalog.PlanAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
 			      and p.closed_at is null
-			      and (p.watermark_configuration is distinct from k.catalog || `+ownVersions("p.tenant_id", "p.customer_id", "p.starts_at")+`
+			      and (p.watermark_configuration is distinct from k.catalog || `+catalog.OwnVersions("p.tenant_id", "p.customer_id", "p.starts_at")+`
 			        or p.watermark_events is distinct from `+countedEvents("added", "p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`)))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
@@ -131,17 +132,17 @@ type catalogs struct {
 
 // openCatalogs returns the configuration of each start and plan of the tenant's open periods.
 func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (all catalogs, err error) {
-	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
+	meters, err := catalog.CollectMeters(ctx, tx, `order by m.id`, tenant)
 	if err != nil {
 		return all, err
 	}
-	prices, err := allPrices(ctx, tx, tenant)
+	prices, err := catalog.AllPrices(ctx, tx, tenant)
 	if err != nil {
 		return all, err
 	}
 	connection := billing.Connection{ID: provider.ID, Mapping: provider.Mapping, Bills: provider.Bills, Text: provider.Text}
 	rows, err := tx.Query(ctx, `
-		select distinct p.starts_at, `+planAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
+		select distinct p.starts_at, `+catalog.PlanAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
 		from billing_periods p
 		join tenants t on t.id = p.tenant_id
 		where p.tenant_id = $1

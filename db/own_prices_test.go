@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -87,13 +87,13 @@ type ownPriceLife struct {
 	random *rand.Rand
 	months []time.Time // starts of the months
 	plans  []metering.PlanID
-	of     map[db.PriceOwner]map[time.Time]string // rates by the start of the version; "" if the own price ends
-	plan   map[time.Time]metering.PlanID          // assigned plans by their start
+	of     map[catalog.PriceOwner]map[time.Time]string // rates by the start of the version; "" if the own price ends
+	plan   map[time.Time]metering.PlanID               // assigned plans by their start
 }
 
 func newOwnPriceLife(t *testing.T, random *rand.Rand) *ownPriceLife {
 	t.Helper()
-	l := &ownPriceLife{biller: newBiller(t), random: random, plans: []metering.PlanID{0}, of: make(map[db.PriceOwner]map[time.Time]string), plan: make(map[time.Time]metering.PlanID)}
+	l := &ownPriceLife{biller: newBiller(t), random: random, plans: []metering.PlanID{0}, of: make(map[catalog.PriceOwner]map[time.Time]string), plan: make(map[time.Time]metering.PlanID)}
 	for _, slug := range []string{"basic", "pro"} {
 		plan, err := l.store.Plans.Create(t.Context(), l.tenant, metering.Operator, metering.Plan{Slug: slug})
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func (l *ownPriceLife) write(n int) {
 		l.assign(l.plan[from], from)
 		return
 	}
-	owner := []db.PriceOwner{{}, {Plan: l.plans[1]}, {Plan: l.plans[2]}, {Customer: l.customer.ID}, {Customer: l.customer.ID}}[l.random.IntN(5)]
+	owner := []catalog.PriceOwner{{}, {Plan: l.plans[1]}, {Plan: l.plans[2]}, {Customer: l.customer.ID}, {Customer: l.customer.ID}}[l.random.IntN(5)]
 	if l.of[owner] == nil {
 		l.of[owner] = make(map[time.Time]string)
 	}
@@ -142,14 +142,14 @@ func (l *ownPriceLife) write(n int) {
 }
 
 // pricedUntil reports whether a price of the owner begins at or before an instant.
-func (l *ownPriceLife) pricedUntil(owner db.PriceOwner, at time.Time) (priced bool) {
+func (l *ownPriceLife) pricedUntil(owner catalog.PriceOwner, at time.Time) (priced bool) {
 	for from, rate := range l.of[owner] {
 		priced = priced || rate != "" && !from.After(at)
 	}
 	return priced
 }
 
-func (l *ownPriceLife) withdraw(owner db.PriceOwner, from time.Time) {
+func (l *ownPriceLife) withdraw(owner catalog.PriceOwner, from time.Time) {
 	l.Helper()
 	versions, err := l.store.Prices.Versions(l.Context(), l.tenant, l.meter.ID, owner)
 	require.NoError(l, err)
@@ -175,15 +175,15 @@ func inForce[T any](entries map[time.Time]T, at time.Time) (in T, ok bool) {
 
 // expected returns the expected rate and its source at an instant. Without a price, it returns "0 ".
 func (l *ownPriceLife) expected(at time.Time) string {
-	if rate, ok := inForce(l.of[db.PriceOwner{Customer: l.customer.ID}], at); ok && rate != "" {
+	if rate, ok := inForce(l.of[catalog.PriceOwner{Customer: l.customer.ID}], at); ok && rate != "" {
 		return rate + " customer"
 	}
 	if plan, _ := inForce(l.plan, at); plan != 0 {
-		if rate, ok := inForce(l.of[db.PriceOwner{Plan: plan}], at); ok {
+		if rate, ok := inForce(l.of[catalog.PriceOwner{Plan: plan}], at); ok {
 			return rate + " plan"
 		}
 	}
-	if rate, ok := inForce(l.of[db.PriceOwner{}], at); ok {
+	if rate, ok := inForce(l.of[catalog.PriceOwner{}], at); ok {
 		return rate + " meter"
 	}
 	return "0 "

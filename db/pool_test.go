@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -35,7 +36,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 		waiting.Go(func() { _, _ = store.Meters.Get(pg.For(ctx, busy.ID), busy.ID, meter.Slug) })
 		waiting.Go(func() {
 			groups := []string{"model"}
-			_, _, _ = store.Meters.Update(pg.For(ctx, busy.ID), busy.ID, metering.Operator, meter.Slug, db.MeterChange{GroupBy: &groups})
+			_, _, _ = store.Meters.Update(pg.For(ctx, busy.ID), busy.ID, metering.Operator, meter.Slug, catalog.MeterChange{GroupBy: &groups})
 		})
 	}
 	dbtest.Eventually(t, func() error {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -31,9 +32,9 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	var plans []metering.PlanID
 	var since []time.Time
 	var customer metering.CustomerID
-	var own []storedOwnPrice
+	var own []catalog.StoredOwnPrice
 	err = l.pool.QueryRow(ctx, `
-		select `+followedAt("$3")+`, a.plans, a.since, coalesce(c.id, 0), `+ownPricesOfCustomer+`
+		select `+followedAt("$3")+`, a.plans, a.since, coalesce(c.id, 0), `+catalog.OwnPricesOfCustomer+`
 		from (select) one
 		left join customers c on c.tenant_id = $1 and c.external_id = $2
 		left join lateral (
@@ -47,12 +48,12 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	for i := range plans {
 		k.Plans = append(k.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
-	k.Own = ownPricesOf(customer, own)
-	if k.Wanted.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
+	k.Own = catalog.OwnPricesOf(customer, own)
+	if k.Wanted.Meters, err = catalog.CollectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
 		return k, fmt.Errorf("list meters: %w", pg.Coded(err))
 	}
 	k.Linked.Meters = k.Wanted.Meters
-	if k.Prices, err = allPrices(ctx, l.pool, tenant); err != nil {
+	if k.Prices, err = catalog.AllPrices(ctx, l.pool, tenant); err != nil {
 		return k, fmt.Errorf("list prices: %w", err)
 	}
 	return k, nil
@@ -107,7 +108,7 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 		from billing_connections k
 		join billing_links l on l.tenant_id = k.tenant_id and l.connection_id = k.id
 		join customers c on c.tenant_id = l.tenant_id and c.id = l.customer_id and c.billing_provider_id = l.provider_customer
-		cross join lateral (select `+planAt("c.tenant_id", "c.id", "@at")+` as plan) has
+		cross join lateral (select `+catalog.PlanAt("c.tenant_id", "c.id", "@at")+` as plan) has
 		cross join lateral (
 		  select d
 		  from jsonb_array_elements(l.destinations) d
@@ -122,7 +123,7 @@ func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p bi
 		  and (d->>'meter_id')::bigint = @meter
 		  and case
 		    when @customer::bigint <> 0 then c.id = @customer
-		    when `+isOwnPricedAt("c.id", "@at")+` then false
+		    when `+catalog.IsOwnPricedAt("c.id", "@at")+` then false
 		    when @plan::bigint <> 0 then has.plan = @plan
 		    else not exists (
 		      select

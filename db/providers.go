@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -63,7 +64,7 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 		if err := refuseQuantities(ctx, tx, tenant, provider, provider.ValidatedAt); err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+		if err := catalog.QueueAlerts(ctx, tx, tenant, 0); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "provider.save", provider.ID.String(), former, auditedProvider(provider))
@@ -154,7 +155,7 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 		if err := leaveReports(ctx, tx, tenant, active.ID, now); err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+		if err := catalog.QueueAlerts(ctx, tx, tenant, 0); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "provider.delete", active.ID.String(), auditedProvider(active), nil)

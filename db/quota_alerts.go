@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -36,4 +37,4 @@ func lastInstant(window metering.Range, now time.Time) time.Time {
 var queueQuotaAlerts = `
 	insert into alert_due (tenant_id, customer_id)
 	select @tenant::bigint, @customer::bigint
-	where ` + mayWatch("@customer", "a.enabled and a.type = 'quota'")
+	where ` + catalog.MayWatch("@customer", "a.enabled and a.type = 'quota'")

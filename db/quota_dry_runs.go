@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -77,7 +78,7 @@ func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Me
 	statement := newUsageStatementOfSome(d.tenant, meters)
 	var groups []*[16]byte
 	for no, h := range histories {
-		groups = append(groups, groupID(h.Group))
+		groups = append(groups, catalog.GroupID(h.Group))
 		until := metering.WindowOf(d.now, metering.Hour, metering.Location(h.Meter.Version.Timezone)).End
 		for _, span := range h.spans() {
 			statement.addMeter(no, span.Within(metering.Range{Start: span.Start, End: began}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, false)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -130,7 +131,7 @@ func (r *levelRead) find(checks []QuotaCheck) error {
 			return c, row.Scan(&c.ID, &c.ExternalID)
 		},
 		func(c metering.Customer) { r.customers[c.ExternalID] = c.ID })
-	pg.QueueRows(&batch, selectMeters+`and m.slug = any($2)`, []any{r.tenant, slugs}, scanMeter, func(m metering.Meter) { r.meters[m.Slug] = m })
+	pg.QueueRows(&batch, catalog.SelectMeters+`and m.slug = any($2)`, []any{r.tenant, slugs}, catalog.ScanMeter, func(m metering.Meter) { r.meters[m.Slug] = m })
 	if err := r.q.SendBatch(r.ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("find customers and meters: %w", err)
 	}
@@ -188,7 +189,7 @@ func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]cust
 	rows, err := r.q.Query(r.ctx, `
 		select distinct on (of.customer, q.meter_id, q.period, q.group_id) of.customer, `+quotaColumns+`
 		from unnest($2::bigint[]) as of (customer)
-		cross join lateral (select `+planAt("$1", "of.customer", "$4")+` as plan) has
+		cross join lateral (select `+catalog.PlanAt("$1", "of.customer", "$4")+` as plan) has
 		cross join `+quotaTables+`
 		where q.tenant_id = $1
 		  and (q.customer_id = of.customer or q.plan_id = has.plan)
@@ -236,7 +237,7 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 	groups := make([]*[16]byte, len(ranges))
 	for no, read := range ranges {
 		statement.addMeter(no, read.window, read.customers, read.version, read.group != nil, false)
-		groups[no] = groupID(read.group)
+		groups[no] = catalog.GroupID(read.group)
 	}
 	counted, err := statement.rows(r.ctx, r.q)
 	if err != nil {
@@ -337,7 +338,7 @@ func (r *levelRead) arguments(args pgx.NamedArgs, quotas []customerLevel) {
 	numbers, customers, meters := make([]int32, n), make([]int64, n), make([]int64, n)
 	groups, from, until := make([]*[16]byte, n), make([]time.Time, n), make([]time.Time, n)
 	for i, l := range quotas {
-		numbers[i], customers[i], meters[i], groups[i] = int32(i), int64(l.customer), int64(l.Meter.ID), groupID(l.Group)
+		numbers[i], customers[i], meters[i], groups[i] = int32(i), int64(l.customer), int64(l.Meter.ID), catalog.GroupID(l.Group)
 		from[i], until[i] = l.Window.Start, l.Window.End
 	}
 	args["numbers"], args["customers"], args["meters"], args["groups"] = numbers, customers, meters, groups

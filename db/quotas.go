@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -31,7 +32,7 @@ type StoredQuota struct {
 var quotaColumns = `
 	  q.id, coalesce(q.customer_id, 0), coalesce(q.plan_id, 0), q.group_id, q.group_key, q.amount, q.mode, q.period, q.created_at,
 	  coalesce(c.external_id, ''), coalesce(p.slug, ''),
-	  m.id, m.slug, m.event_type, m.name, m.unit, m.usage_scale, m.created_at, ` + archivedAt("m") + `, ` + meterVersionColumns
+	  m.id, m.slug, m.event_type, m.name, m.unit, m.usage_scale, m.created_at, ` + catalog.ArchivedAt("m") + `, ` + catalog.MeterVersionColumns
 
 const quotaTables = `
 	quotas q
@@ -48,7 +49,7 @@ func quotaFields(q *StoredQuota, group **[16]byte, key *json.RawMessage) []any {
 	return append([]any{
 		&q.ID, &q.CustomerID, &q.PlanID, group, key, &q.Limit, &q.Mode, &q.Period, &q.CreatedAt, &q.Customer, &q.Plan,
 		&m.ID, &m.Slug, &m.EventType, &m.Name, &m.Unit, &m.UsageScale, &m.CreatedAt, &m.ArchivedAt,
-	}, meterVersionFields(&m.Version)...)
+	}, catalog.MeterVersionFields(&m.Version)...)
 }
 
 // scanQuota reads a row of quotaColumns, and the columns before them.
@@ -92,7 +93,7 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := registerGroup(ctx, tx, tenant, q.Meter.ID, q.Group); err != nil {
+		if err := catalog.RegisterGroup(ctx, tx, tenant, q.Meter.ID, q.Group); err != nil {
 			return err
 		}
 		former, err := sameQuota(ctx, tx, tenant, q)
@@ -111,7 +112,7 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if set, err = storeQuota(ctx, tx, tenant, actor, q, former, now); err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, set.CustomerID); err != nil {
+		if err := catalog.QueueAlerts(ctx, tx, tenant, set.CustomerID); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "quota.set", set.ID.String(), auditedFormerQuota(former), auditedQuota(set))
@@ -130,7 +131,7 @@ func sameQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q meter
 		subject, id = "q.plan_id", int64(q.PlanID)
 	}
 	rows, err := tx.Query(ctx, selectQuotas+`and `+subject+` = $2 and q.meter_id = $3 and q.period = $4 and q.group_id is not distinct from $5`,
-		tenant, id, q.Meter.ID, q.Period, groupID(q.Group))
+		tenant, id, q.Meter.ID, q.Period, catalog.GroupID(q.Group))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func storeQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 			insert into quotas (tenant_id, customer_id, plan_id, meter_id, group_id, group_key, amount, mode, period, created_at, limited_at, created_by)
 			values ($1, nullif($2::bigint, 0), nullif($3::bigint, 0), $4, $5, $6, $7, $8, $9, $10, $10, $11)
 			returning id`,
-			tenant, q.CustomerID, q.PlanID, q.Meter.ID, groupID(q.Group), groupKey(q.Group), q.Limit, q.Mode, q.Period, metering.Instant(now), actor).Scan(&id)
+			tenant, q.CustomerID, q.PlanID, q.Meter.ID, catalog.GroupID(q.Group), catalog.GroupKey(q.Group), q.Limit, q.Mode, q.Period, metering.Instant(now), actor).Scan(&id)
 	} else {
 		id = former.ID
 		_, err = tx.Exec(ctx, `
@@ -212,7 +213,7 @@ func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 			return errNoQuota
 		}
 		if former.CustomerID != 0 { // a quota of the customer's plan may apply now
-			if err := queueAlerts(ctx, tx, tenant, former.CustomerID); err != nil {
+			if err := catalog.QueueAlerts(ctx, tx, tenant, former.CustomerID); err != nil {
 				return err
 			}
 		}

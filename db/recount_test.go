@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -252,4 +253,4 @@ func backfill(ctx context.Context, store *db.DB, tenant metering.TenantID, versi
 	return store.Backfills.Complete(ctx, tenant, version)
 }
 
-func metersBy(groupBy []string) db.MeterChange { return db.MeterChange{GroupBy: &groupBy} }
+func metersBy(groupBy []string) catalog.MeterChange { return catalog.MeterChange{GroupBy: &groupBy} }

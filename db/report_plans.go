@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -384,7 +385,7 @@ func (w *planWriter) lines(id uuid.UUID, r billing.Report) {
 		w.batch.Queue(`
 			insert into billing_report_lines
 			  (tenant_id, report_id, line, meter_id, period_id, component, usage, event_count, quantity, price_version, terms, unit_price, charge, amount, currency)
-			select @tenant, @id, @line, @meter, p.id, @component, @usage, @events, @quantity, @price_version, coalesce(@provider_terms::bytea, `+termsOf+`), @unit_price, @charge, @amount, @currency
+			select @tenant, @id, @line, @meter, p.id, @component, @usage, @events, @quantity, @price_version, coalesce(@provider_terms::bytea, `+catalog.TermsOf+`), @unit_price, @charge, @amount, @currency
 			from billing_periods p
 			where p.tenant_id = @tenant
 			  and p.customer_id = @customer

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -205,7 +206,7 @@ func (f formerReservation) repeat(request ReserveRequest) Reservation {
 func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded bool, until time.Time) {
 	meters, groups, amounts := make([]int64, len(asked)), make([]*[16]byte, len(asked)), make([]string, len(asked))
 	for i, a := range asked {
-		meters[i], groups[i], amounts[i] = int64(a.meter.ID), groupID(a.group), a.amount.String()
+		meters[i], groups[i], amounts[i] = int64(a.meter.ID), catalog.GroupID(a.group), a.amount.String()
 	}
 	g.grants.Queue(`
 		insert into quota_reservations (tenant_id, id, customer_id, meter_ids, group_ids, amounts, digest, exceeded, granted_at, expires_at)

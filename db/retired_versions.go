@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -28,7 +29,7 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (
 		  and dropped_at is null
 		  and retired_at < $1
 		order by retired_at
-		limit $2`, now.Add(-retiredFor), most)
+		limit $2`, now.Add(-catalog.RetiredFor), most)
 	if err != nil {
 		return 0, fmt.Errorf("find retired meter versions: %w", pg.Coded(err))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
@@ -37,9 +38,9 @@ func TestPropertyDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 				at := month.Start.Add(time.Duration(rapid.IntRange(0, 500).Draw(rt, "hour")) * time.Hour)
 				ingest(t, store, tenant, dbtest.Event(t, "call", "acme", at, rapid.SampledFrom([]string{"1", "2.5", "-3"}).Draw(rt, "value"), "", `{"model":"m"}`))
 			case "change", "abandon":
-				change := db.MeterChange{GroupBy: &[]string{"model"}}
+				change := catalog.MeterChange{GroupBy: &[]string{"model"}}
 				if n%2 == 0 {
-					change = db.MeterChange{GroupBy: &[]string{}}
+					change = catalog.MeterChange{GroupBy: &[]string{}}
 				}
 				_, next, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", change)
 				require.NoError(rt, err)
@@ -100,7 +101,7 @@ func TestAMeterCountsInAFewOtherWaysUntilTheyAreDropped(t *testing.T) {
 	dbtest.Meter(t, store, tenant, "calls", "call")
 	ways := [][]string{{"a"}, {"b"}}
 	change := func(n int) error {
-		_, _, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", db.MeterChange{GroupBy: &ways[n%2]})
+		_, _, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "calls", catalog.MeterChange{GroupBy: &ways[n%2]})
 		return err
 	}
 	for n := range 10 {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -94,10 +95,10 @@ func (r *revenueReader) catalog() (err error) {
 	if r.timezone, err = billingZone(zone); err != nil {
 		return err
 	}
-	if r.meters, err = collectMeters(r.ctx, r.tx, `order by m.id`, r.tenant); err != nil {
+	if r.meters, err = catalog.CollectMeters(r.ctx, r.tx, `order by m.id`, r.tenant); err != nil {
 		return err
 	}
-	r.prices, err = allPrices(r.ctx, r.tx, r.tenant)
+	r.prices, err = catalog.AllPrices(r.ctx, r.tx, r.tenant)
 	r.by = billing.DimensionsOf(r.prices)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -96,7 +97,7 @@ func (r *factReader) regroup(tx pgx.Tx, change billing.Regrouped) error {
 	if err := tx.SendBatch(r.ctx, &batch).Close(); err != nil {
 		return err
 	}
-	return queueAlerts(r.ctx, tx, r.tenant, r.customer)
+	return catalog.QueueAlerts(r.ctx, tx, r.tenant, r.customer)
 }
 
 // writeAll stores the plans of a customer's billing schedules in their order.

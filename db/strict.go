@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -80,7 +81,7 @@ func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events [
 		return err
 	})
 	batch.Queue(`
-		select distinct on (g.meter_id) `+meterVersionColumns+`, m.slug
+		select distinct on (g.meter_id) `+catalog.MeterVersionColumns+`, m.slug
 		from meter_versions g
 		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id and m.archived_at is null
 		where g.tenant_id = $1
@@ -88,7 +89,7 @@ func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events [
 		  and g.status <> 'retired'
 		order by g.meter_id, g.id desc`, tenant, sentTypes).Query(func(rows pgx.Rows) error {
 		var g namedVersion
-		_, err := pgx.ForEachRow(rows, append(meterVersionFields(&g.MeterVersion), &g.slug), func() error {
+		_, err := pgx.ForEachRow(rows, append(catalog.MeterVersionFields(&g.MeterVersion), &g.slug), func() error {
 			if g.ValueProperty != "" {
 				meters[g.EventType] = append(meters[g.EventType], g)
 			}

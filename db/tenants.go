@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -67,17 +68,17 @@ type TenantChange struct {
 }
 
 func (c TenantChange) of(t metering.Tenant) metering.Tenant {
-	change(&t.Name, c.Name)
-	change(&t.Timezone, c.Timezone)
-	change(&t.Currency, c.Currency)
-	change(&t.Grace, c.Grace)
-	change(&t.LatePolicy, c.LatePolicy)
-	change(&t.RequestsPerMinute, c.RequestsPerMinute)
-	change(&t.Strict, c.Strict)
-	change(&t.KeyConflicts, c.KeyConflicts)
-	change(&t.V1BodylessWrites, c.V1BodylessWrites)
-	change(&t.InvoiceHold.Enabled, c.InvoiceHold)
-	change(&t.InvoiceHold.Deadline, c.HoldDeadline)
+	catalog.SetField(&t.Name, c.Name)
+	catalog.SetField(&t.Timezone, c.Timezone)
+	catalog.SetField(&t.Currency, c.Currency)
+	catalog.SetField(&t.Grace, c.Grace)
+	catalog.SetField(&t.LatePolicy, c.LatePolicy)
+	catalog.SetField(&t.RequestsPerMinute, c.RequestsPerMinute)
+	catalog.SetField(&t.Strict, c.Strict)
+	catalog.SetField(&t.KeyConflicts, c.KeyConflicts)
+	catalog.SetField(&t.V1BodylessWrites, c.V1BodylessWrites)
+	catalog.SetField(&t.InvoiceHold.Enabled, c.InvoiceHold)
+	catalog.SetField(&t.InvoiceHold.Deadline, c.HoldDeadline)
 	return t
 }
 
@@ -89,7 +90,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
 		if change.Timezone != nil {
-			if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+			if _, err := catalog.RaiseRevision(ctx, tx, tenant); err != nil {
 				return err
 			}
 		}
@@ -122,7 +123,7 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 			if backfilling, err = rezone(ctx, tx, tenant, updated.Timezone); err != nil {
 				return err
 			}
-			if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+			if err := catalog.QueueAlerts(ctx, tx, tenant, 0); err != nil {
 				return err
 			}
 		}
@@ -141,17 +142,17 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 	if billed {
 		return nil, metering.Errorf(metering.CodeConflict, "timezone cannot change, because a billing period of a customer is stored; create another tenant for another zone")
 	}
-	meters, err := collectMeters(ctx, tx, `and m.archived_at is null order by m.id`, tenant)
+	meters, err := catalog.CollectMeters(ctx, tx, `and m.archived_at is null order by m.id`, tenant)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range meters {
-		next, err := latestMeterVersion(ctx, tx, tenant, m.ID)
+		next, err := catalog.LatestMeterVersion(ctx, tx, tenant, m.ID)
 		if err != nil {
 			return nil, err
 		}
 		next.Timezone = zone
-		published, err := regroup(ctx, tx, tenant, next)
+		published, err := catalog.Regroup(ctx, tx, tenant, next)
 		if err != nil {
 			return nil, err
 		}

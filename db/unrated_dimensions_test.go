@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -69,12 +69,12 @@ func TestTheTermsByWhichEventsAreWarnedAbout(t *testing.T) {
 		require.Len(t, read(customer), 1)
 		require.Contains(t, read(customer)[0], of.Dimensions.By[0])
 	}
-	b.setPrice(billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}, month.End, db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}, month.End, catalog.PriceOwner{Customer: b.customer.ID})
 	within := b.now
 	b.now = over(month)
 	b.acceptAll()
 	require.Equal(t, 1, b.closePeriods().Closed)
-	b.setPrice(billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}, month.Start, db.PriceOwner{Customer: b.customer.ID})
+	b.setPrice(billing.Terms{OverageRate: metering.Whole(1), Currency: "USD"}, month.Start, catalog.PriceOwner{Customer: b.customer.ID})
 	later := b.now
 	b.now = within
 	require.Len(t, read("acme"), 1, "late usage of the closed period is charged at the withdrawn price by dimension")

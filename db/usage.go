@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -39,7 +40,7 @@ type MeterTotal struct {
 // MeterTotals returns one item per meter of the tenant, by id, including meters without usage.
 func (u Usage) MeterTotals(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range) (totals []MeterTotal, err error) {
 	err = u.consistent(ctx, func(q pg.Querier) error {
-		meters, err := collectMeters(ctx, q, `order by m.id`, tenant)
+		meters, err := catalog.CollectMeters(ctx, q, `order by m.id`, tenant)
 		if err != nil {
 			return err
 		}

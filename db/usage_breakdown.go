@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -228,7 +229,7 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 
 // batch reads the rows of up to most customers, and returns the customers too.
 func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, most int) (customers []int64, all []BreakdownRow, err error) {
-	if customers, err = customerIDs[int64](ctx, r.events.q, r.events.tenant, from-1, most); err != nil || len(customers) == 0 {
+	if customers, err = catalog.CustomerIDs[int64](ctx, r.events.q, r.events.tenant, from-1, most); err != nil || len(customers) == 0 {
 		return nil, nil, err
 	}
 	if err := r.loadPlans(ctx, customers); err != nil {

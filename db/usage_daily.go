@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -25,7 +26,7 @@ type DayUsage struct {
 // It fails with CodeInvalid if a day covers an hour in part and the events of that hour are no longer kept.
 func (u Usage) Daily(ctx context.Context, tenant metering.TenantID, days []metering.Range) (all []MeterDays, err error) {
 	err = u.consistent(ctx, func(q pg.Querier) error {
-		meters, err := collectMeters(ctx, q, `order by m.id`, tenant)
+		meters, err := catalog.CollectMeters(ctx, q, `order by m.id`, tenant)
 		if err != nil {
 			return err
 		}

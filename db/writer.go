@@ -9,6 +9,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -21,7 +22,7 @@ type Writer struct {
 	options WriterOptions
 	chunks  *chunks
 
-	customers *lru.Cache[customerName, knownCustomer]
+	customers *lru.Cache[customerName, catalog.KnownCustomer]
 	types     *lru.Cache[typeName, struct{}]
 	groups    *lru.Cache[groupName, struct{}]
 	meters    *lru.Cache[metering.TenantID, meterVersions]
@@ -140,7 +141,7 @@ func (s usageStores) NewWriter(options WriterOptions) *Writer {
 		store:     s,
 		options:   options.withDefaults(),
 		chunks:    newChunks(s.pool),
-		customers: newCache[customerName, knownCustomer](cachedCustomers),
+		customers: newCache[customerName, catalog.KnownCustomer](cachedCustomers),
 		types:     newCache[typeName, struct{}](cachedTypes),
 		groups:    newCache[groupName, struct{}](cachedGroups),
 		meters:    newCache[metering.TenantID, meterVersions](cachedTenants),

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -166,7 +167,7 @@ func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 			linked = "cus_canary_nobody"
 		}
 		name := fmt.Sprintf("fleet-%d", i)
-		_, _, err := s.store.Customers.Upsert(t.Context(), s.tenant, metering.Operator, name, db.CustomerChange{Link: true, BillingProviderID: &linked}, time.Now())
+		_, _, err := s.store.Customers.Upsert(t.Context(), s.tenant, metering.Operator, name, catalog.CustomerChange{Link: true, BillingProviderID: &linked}, time.Now())
 		require.NoError(t, err)
 		_, err = s.writer.Ingest(t.Context(), s.tenant, []metering.Event{dbtest.Event(t, "delta", name, time.Now(), fmt.Sprint(i+1), "", "")})
 		require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -16,7 +16,7 @@ import (
 func (s *stripeSystem) decimals(n int32, slugs ...string) {
 	s.Helper()
 	for _, slug := range slugs {
-		_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, slug, db.MeterChange{UsageScale: &n})
+		_, _, err := s.store.Meters.Update(s.Context(), s.tenant, metering.Operator, slug, catalog.MeterChange{UsageScale: &n})
 		require.NoError(s, err)
 	}
 }

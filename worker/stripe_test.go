@@ -13,7 +13,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -88,7 +88,7 @@ func (s *stripeSystem) link(customer string) {
 		named = &customer
 	}
 	_, _, err := s.store.Customers.Upsert(s.Context(), s.tenant, metering.Operator,
-		s.customer.ExternalID, db.CustomerChange{Link: true, BillingProviderID: named}, time.Now())
+		s.customer.ExternalID, catalog.CustomerChange{Link: true, BillingProviderID: named}, time.Now())
 	require.NoError(s, err)
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/tallytest"
@@ -29,7 +29,7 @@ func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
 	})
 	require.NoError(t, err)
 	scale := int32(3)
-	_, _, err = s.store.Meters.Update(t.Context(), s.tenant, metering.Operator, s.meter.Slug, db.MeterChange{UsageScale: &scale})
+	_, _, err = s.store.Meters.Update(t.Context(), s.tenant, metering.Operator, s.meter.Slug, catalog.MeterChange{UsageScale: &scale})
 	require.NoError(t, err)
 	s.work()
 
@@ -40,7 +40,7 @@ func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
 	named := "acme at Tally"
 	far.Sign(named, metering.Range{Start: time.Now().AddDate(0, 0, -10).UTC().Truncate(time.Second), End: time.Now().AddDate(0, 0, 20).UTC().Truncate(time.Second)})
 	_, _, err = s.store.Customers.Upsert(t.Context(), s.tenant, metering.Operator,
-		s.customer.ExternalID, db.CustomerChange{Link: true, BillingProviderID: &named}, time.Now())
+		s.customer.ExternalID, catalog.CustomerChange{Link: true, BillingProviderID: &named}, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, []string{"api-calls sum 1.25/1.25 counted"}, linesOf(s.counted(s.request())))
 	require.Equal(t, "1.25", far.Total(named, s.meter.Slug).String())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -362,7 +363,7 @@ func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType
 // effect from the beginning.
 func Price(t testing.TB, store *db.DB, tenant metering.TenantID, p billing.Price) billing.Price {
 	t.Helper()
-	versions, err := store.Prices.Versions(t.Context(), tenant, p.MeterID, db.PriceOwner{Plan: p.PlanID, Customer: p.CustomerID})
+	versions, err := store.Prices.Versions(t.Context(), tenant, p.MeterID, catalog.PriceOwner{Plan: p.PlanID, Customer: p.CustomerID})
 	require.NoError(t, err)
 	if len(versions) == 0 {
 		p.EffectiveFrom = time.Time{}

@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -27,20 +27,20 @@ type PriceOwner struct {
 
 func ownerOf(p billing.Price) PriceOwner { return PriceOwner{p.PlanID, p.CustomerID} }
 
-const selectPrices = `
+const SelectPrices = `
 	select p.meter_id, coalesce(p.plan_id, 0), coalesce(p.customer_id, 0), p.version, coalesce(t.terms, '{}'), p.terms is null, p.effective_from, p.created_at
 	from meter_prices p
 	left join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
 	where p.tenant_id = $1
 	  and p.withdrawn_at is null `
 
-// ofCatalog completes selectPrices: the prices of all meters and plans.
-const ofCatalog = `and p.customer_id is null order by p.meter_id, p.version`
+// OfCatalog completes selectPrices: the prices of all meters and plans.
+const OfCatalog = `and p.customer_id is null order by p.meter_id, p.version`
 
 // ofOwner is the condition that a price p is of @plan and @customer, each of which may be 0.
 const ofOwner = `coalesce(p.plan_id, 0) = @plan and coalesce(p.customer_id, 0) = @customer`
 
-func scanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
+func ScanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
 	return p, row.Scan(&p.MeterID, &p.PlanID, &p.CustomerID, &p.Version, &p.Terms, &p.Inherits, &p.EffectiveFrom, &p.CreatedAt)
 }
 
@@ -51,7 +51,7 @@ const (
 		insert into price_terms (tenant_id, hash, schema, terms)
 		values (@tenant, @hash, @schema, @terms)
 		on conflict (tenant_id, hash) do nothing`
-	termsOf = `(
+	TermsOf = `(
 			  select m.terms
 			  from meter_prices m
 			  where m.tenant_id = @tenant
@@ -60,11 +60,11 @@ const (
 )
 
 func collectPrices(ctx context.Context, q pg.Querier, where string, args ...any) ([]billing.Price, error) {
-	rows, err := q.Query(ctx, selectPrices+where, args...)
+	rows, err := q.Query(ctx, SelectPrices+where, args...)
 	if err != nil {
 		return nil, pg.Coded(err)
 	}
-	prices, err := pgx.CollectRows(rows, scanPrice)
+	prices, err := pgx.CollectRows(rows, ScanPrice)
 	return prices, pg.Coded(err)
 }
 
@@ -76,7 +76,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		return billing.Price{}, err
 	}
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+		if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := lockBesideQuantities(ctx, tx, tenant, p.Terms); err != nil {
@@ -101,7 +101,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := storePrice(ctx, tx, tenant, actor, &p); err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
+		if err := QueueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "price.set", p.MeterID.String(), nil, auditedPrice(p))
@@ -163,7 +163,7 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 // periods that have begun.
 func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+		if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
 		var scheduled bool
@@ -191,7 +191,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 		if err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
+		if err := QueueAlerts(ctx, tx, tenant, p.CustomerID); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String(), audit.Fields{"version": p.Version}, nil)
@@ -235,7 +235,7 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		left join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
 		left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
 		  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
-		cross join lateral (select `+planAt("b.tenant_id", "b.customer_id", "b.starts_at")+` as plan) has
+		cross join lateral (select `+PlanAt("b.tenant_id", "b.customer_id", "b.starts_at")+` as plan) has
 		left join lateral (
 		  select t.terms->>'currency' as currency
 		  from meter_prices m
@@ -251,7 +251,7 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		where b.tenant_id = @tenant
 		  and b.closed_at is null
 		  and b.starts_at >= @effective_from
-		  and (b.customer_id = @customer or has.plan = @plan and not `+isOwnPricedAt("b.customer_id", "b.starts_at")+`)
+		  and (b.customer_id = @customer or has.plan = @plan and not `+IsOwnPricedAt("b.customer_id", "b.starts_at")+`)
 		  and (@customer::bigint = 0 or b.customer_id = @customer)
 		  and coalesce(nullif(l.currency, ''), otherwise.currency) <> @currency
 		  and not exists (
@@ -333,9 +333,9 @@ func (p MeterPrices) bytes() int { return len(p.Versions) * priceBytes }
 // priceBytes is the approximate size of a price version in memory, for the bound of a page.
 const priceBytes = 512
 
-// allPrices returns the prices of meters and plans, by meter. Prices of customers are not included.
-func allPrices(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
-	prices, err := collectPrices(ctx, q, ofCatalog, tenant)
+// AllPrices returns the prices of meters and plans, by meter. Prices of customers are not included.
+func AllPrices(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
+	prices, err := collectPrices(ctx, q, OfCatalog, tenant)
 	byMeter := make(map[metering.MeterID][]billing.Price)
 	for _, p := range prices {
 		byMeter[p.MeterID] = append(byMeter[p.MeterID], p)

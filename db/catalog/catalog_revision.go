@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// raiseCatalogRevision is the first statement of each write that can change charges. It
+// RaiseRevision is the first statement of each write that can change charges. It
 // locks the revision until the end of the transaction, before any other lock.
-func raiseCatalogRevision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (revision int64, err error) {
+func RaiseRevision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (revision int64, err error) {
 	err = tx.QueryRow(ctx, `
 		insert into catalog_revisions as c (tenant_id, revision)
 		values ($1, 1)
@@ -21,8 +21,8 @@ func raiseCatalogRevision(ctx context.Context, tx pgx.Tx, tenant metering.Tenant
 	return revision, err
 }
 
-// catalogRevision returns the revision of the tenant's catalog; 0: nothing was written yet.
-func catalogRevision(ctx context.Context, q pg.Querier, tenant metering.TenantID) (revision int64, err error) {
+// ReadRevision returns the revision of the tenant's catalog; 0: nothing was written yet.
+func ReadRevision(ctx context.Context, q pg.Querier, tenant metering.TenantID) (revision int64, err error) {
 	err = q.QueryRow(ctx, `select coalesce(max(revision), 0) from catalog_revisions where tenant_id = $1`, tenant).Scan(&revision)
 	return revision, err
 }

@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -15,38 +15,38 @@ import (
 // Meters stores meters and their versions.
 type Meters struct{ pool pg.Beginner }
 
-const meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.filters, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
+const MeterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.filters, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
 
-var selectMeters = `
-		select m.id, m.slug, m.event_type, m.name, m.unit, m.usage_scale, m.created_at, ` + archivedAt("m") + `, ` + meterVersionColumns + `
+var SelectMeters = `
+		select m.id, m.slug, m.event_type, m.name, m.unit, m.usage_scale, m.created_at, ` + ArchivedAt("m") + `, ` + MeterVersionColumns + `
 		from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 `
 
-func meterVersionFields(g *metering.MeterVersion) []any {
+func MeterVersionFields(g *metering.MeterVersion) []any {
 	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.Filters, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
 
-func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
+func ScanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
 	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.Unit, &m.UsageScale, &m.CreatedAt, &m.ArchivedAt}
-	return m, row.Scan(append(fields, meterVersionFields(&m.Version)...)...)
+	return m, row.Scan(append(fields, MeterVersionFields(&m.Version)...)...)
 }
 
-func collectMeters(ctx context.Context, q pg.Querier, where string, args ...any) ([]metering.Meter, error) {
-	rows, err := q.Query(ctx, selectMeters+where, args...)
+func CollectMeters(ctx context.Context, q pg.Querier, where string, args ...any) ([]metering.Meter, error) {
+	rows, err := q.Query(ctx, SelectMeters+where, args...)
 	if err != nil {
 		return nil, pg.Coded(err)
 	}
-	meters, err := pgx.CollectRows(rows, scanMeter)
+	meters, err := pgx.CollectRows(rows, ScanMeter)
 	return meters, pg.Coded(err)
 }
 
 // Get returns the meter with that slug, or CodeNotFound.
 func (s Meters) Get(ctx context.Context, tenant metering.TenantID, slug string) (metering.Meter, error) {
-	return meterBySlug(ctx, s.pool, tenant, slug)
+	return MeterBySlug(ctx, s.pool, tenant, slug)
 }
 
-func meterBySlug(ctx context.Context, q pg.Querier, tenant metering.TenantID, slug string) (metering.Meter, error) {
-	meters, err := collectMeters(ctx, q, `and m.slug = $2`, tenant, slug)
+func MeterBySlug(ctx context.Context, q pg.Querier, tenant metering.TenantID, slug string) (metering.Meter, error) {
+	meters, err := CollectMeters(ctx, q, `and m.slug = $2`, tenant, slug)
 	if err == nil && len(meters) == 0 {
 		err = metering.Errorf(metering.CodeNotFound, "there is no meter with this slug")
 	}
@@ -59,7 +59,7 @@ func meterBySlug(ctx context.Context, q pg.Querier, tenant metering.TenantID, sl
 // Next returns the versions to which meters switch once they are backfilled.
 func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[metering.MeterID]metering.MeterVersion, error) {
 	rows, err := s.pool.Query(ctx, `
-		select `+meterVersionColumns+`
+		select `+MeterVersionColumns+`
 		from meter_versions g
 		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id and m.meter_version_id <> g.id
 		where g.tenant_id = $1
@@ -69,7 +69,7 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 	}
 	next := make(map[metering.MeterID]metering.MeterVersion)
 	var g metering.MeterVersion
-	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
+	_, err = pgx.ForEachRow(rows, MeterVersionFields(&g), func() error {
 		next[g.MeterID] = g
 		return nil
 	})
@@ -79,11 +79,11 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 // List returns up to limit meters with an id above after, ordered by id. It includes archived meters only
 // if archived is true.
 func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) (page pg.Page[metering.Meter], err error) {
-	rows, err := s.pool.Query(ctx, selectMeters+`and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit+1, archived)
+	rows, err := s.pool.Query(ctx, SelectMeters+`and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {
 		return page, pg.Coded(err)
 	}
-	page, err = pg.ReadPage(ctx, rows, limit, scanMeter)
+	page, err = pg.ReadPage(ctx, rows, limit, ScanMeter)
 	return page, pg.Coded(err)
 }
 
@@ -126,10 +126,10 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		if err := adopt(ctx, tx, tenant, version); err != nil {
+		if err := Adopt(ctx, tx, tenant, version); err != nil {
 			return err
 		}
-		if created, err = meterBySlug(ctx, tx, tenant, m.Slug); err != nil {
+		if created, err = MeterBySlug(ctx, tx, tenant, m.Slug); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "meter.create", id.String(), nil, auditedMeter(created))
@@ -168,16 +168,16 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 		  (select kept_from from event_retention for share) kept,
 		  lateral (select exists (select from event_types e where e.tenant_id = t.id and e.event_type = @event_type)) past (found)
 		where t.id = @tenant
-		returning `+meterVersionColumns,
+		returning `+MeterVersionColumns,
 		pgx.NamedArgs{
 			"tenant": tenant, "meter": g.MeterID, "event_type": g.EventType, "aggregation": g.Aggregation,
 			"value_property": g.ValueProperty, "filters": notNil(g.Filters), "group_by": notNil(g.GroupBy), "epoch": epoch,
-		}).Scan(meterVersionFields(&published)...)
+		}).Scan(MeterVersionFields(&published)...)
 	return published, err
 }
 
-// adopt makes reads and billing use a meter version, and retires all other versions of its meter.
-func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
+// Adopt makes reads and billing use a meter version, and retires all other versions of its meter.
+func Adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	_, err := tx.Exec(ctx, `update meters set meter_version_id = $3 where tenant_id = $1 and id = $2`, tenant, g.MeterID, g.ID)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.
 	if err := retireOthers(ctx, tx, tenant, g.MeterID, g.ID); err != nil {
 		return err
 	}
-	return queueAlerts(ctx, tx, tenant, 0)
+	return QueueAlerts(ctx, tx, tenant, 0)
 }
 
 func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, keep ...metering.MeterVersionID) error {
@@ -212,23 +212,23 @@ type MeterChange struct {
 func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, change MeterChange) (updated metering.Meter, backfilling *metering.MeterVersion, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
-		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+		if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		m, err := meterBySlug(ctx, tx, tenant, slug)
+		m, err := MeterBySlug(ctx, tx, tenant, slug)
 		if err != nil {
 			return err
 		}
-		latest, err := latestMeterVersion(ctx, tx, tenant, m.ID)
+		latest, err := LatestMeterVersion(ctx, tx, tenant, m.ID)
 		if err != nil {
 			return err
 		}
 		former := m
 		former.Version = latest
-		next := change.appliedTo(latest)
+		next := change.AppliedTo(latest)
 		change.applyTo(&m)
 		m.Version = next
 		if err := m.Validate(); err != nil {
@@ -239,7 +239,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 			return err
 		}
 		if m.UsageScale != former.UsageScale { // it rounds the charged usage
-			if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+			if err := QueueAlerts(ctx, tx, tenant, 0); err != nil {
 				return err
 			}
 		}
@@ -255,47 +255,47 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 			}
 		}
 		if !next.SameCounting(latest) {
-			if backfilling, err = regroup(ctx, tx, tenant, next); err != nil {
+			if backfilling, err = Regroup(ctx, tx, tenant, next); err != nil {
 				return err
 			}
 		}
 		if err := audit.RecordChange(ctx, tx, tenant, actor, "meter.update", m.ID.String(), auditedMeter(former), auditedMeter(m)); err != nil {
 			return err
 		}
-		updated, err = meterBySlug(ctx, tx, tenant, slug)
+		updated, err = MeterBySlug(ctx, tx, tenant, slug)
 		return err
 	})
 	return updated, backfilling, err
 }
 
-func (c MeterChange) appliedTo(g metering.MeterVersion) metering.MeterVersion {
-	change(&g.Aggregation, c.Aggregation)
-	change(&g.ValueProperty, c.ValueProperty)
-	change(&g.Filters, c.Filters)
-	change(&g.GroupBy, c.GroupBy)
+func (c MeterChange) AppliedTo(g metering.MeterVersion) metering.MeterVersion {
+	SetField(&g.Aggregation, c.Aggregation)
+	SetField(&g.ValueProperty, c.ValueProperty)
+	SetField(&g.Filters, c.Filters)
+	SetField(&g.GroupBy, c.GroupBy)
 	return g
 }
 
 // applyTo changes the fields of m that are not part of a version.
 func (c MeterChange) applyTo(m *metering.Meter) {
-	change(&m.Name, c.Name)
-	change(&m.Unit, c.Unit)
-	change(&m.UsageScale, c.UsageScale)
+	SetField(&m.Name, c.Name)
+	SetField(&m.Unit, c.Unit)
+	SetField(&m.UsageScale, c.UsageScale)
 }
 
-// latestMeterVersion returns the newest version of a meter, on which a change is based. It may still be
+// LatestMeterVersion returns the newest version of a meter, on which a change is based. It may still be
 // backfilling while reads use an earlier one.
-func latestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
+func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
 	err = q.QueryRow(ctx, `
-		select `+meterVersionColumns+` from meter_versions g
+		select `+MeterVersionColumns+` from meter_versions g
 		where g.tenant_id = $1 and g.meter_id = $2
-		order by g.id desc limit 1`, tenant, meter).Scan(meterVersionFields(&g)...)
+		order by g.id desc limit 1`, tenant, meter).Scan(MeterVersionFields(&g)...)
 	return g, err
 }
 
-// regroup publishes next, and returns it if it has to be backfilled. Besides next, only the version that
+// Regroup publishes next, and returns it if it has to be backfilled. Besides next, only the version that
 // reads use stays: it retires an earlier version that was still backfilling.
-func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
+func Regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
 	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
 		return nil, err
 	}
@@ -307,7 +307,7 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 		return nil, err
 	}
 	if published.Status == metering.Complete {
-		return nil, adopt(ctx, tx, tenant, published)
+		return nil, Adopt(ctx, tx, tenant, published)
 	}
 	var read metering.MeterVersionID
 	var unread bool // no version of the meter has counted earlier events: its first backfill has not completed
@@ -319,7 +319,7 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 		return nil, err
 	}
 	if unread {
-		return &published, adopt(ctx, tx, tenant, published)
+		return &published, Adopt(ctx, tx, tenant, published)
 	}
 	return &published, retireOthers(ctx, tx, tenant, published.MeterID, read, published.ID)
 }
@@ -348,13 +348,13 @@ func (s Meters) Changed(ctx context.Context, tenant metering.TenantID, slug stri
 	if err != nil {
 		return definition, nil, err
 	}
-	latest, err := latestMeterVersion(ctx, s.pool, tenant, m.ID)
+	latest, err := LatestMeterVersion(ctx, s.pool, tenant, m.ID)
 	if err != nil {
 		return definition, nil, pg.Coded(err)
 	}
 	changed := m
 	change.applyTo(&changed)
-	changed.Version = change.appliedTo(latest)
+	changed.Version = change.AppliedTo(latest)
 	if m.Version.Status == metering.Complete {
 		current = &m
 	}
@@ -366,7 +366,7 @@ func (s Meters) Changed(ctx context.Context, tenant metering.TenantID, slug stri
 // that began before it was retired.
 const (
 	retiredVersionsKept = 10        // maximum of a meter's retired versions with stored rollups
-	retiredFor          = time.Hour // delay before rollups are dropped; longer than any request or backfill that may still use them
+	RetiredFor          = time.Hour // delay before rollups are dropped; longer than any request or backfill that may still use them
 )
 
 // roomForVersion returns CodeRateLimited while too many retired versions of the meter have stored rollups.
@@ -389,6 +389,6 @@ func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, me
 	}
 	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has %d previous versions whose totals are still stored, which is the maximum. "+
 		"They are deleted within two hours of their replacement; try again then", slug, kept)
-	refused.RetryAfter = retiredFor
+	refused.RetryAfter = RetiredFor
 	return refused
 }

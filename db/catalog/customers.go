@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 // Customers reads and creates customers.
 type Customers struct{ pool pg.Beginner }
 
-var customerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + archivedAt("c") + `, coalesce(c.erased_at, timestamptz '0001-01-01')`
+var CustomerColumns = `c.id, c.tenant_id, c.external_id, c.name, c.billing_provider_id, c.metadata, c.created_at, ` + ArchivedAt("c") + `, coalesce(c.erased_at, timestamptz '0001-01-01')`
 
-func customerFields(c *metering.Customer) []any {
+func CustomerFields(c *metering.Customer) []any {
 	return []any{&c.ID, &c.TenantID, &c.ExternalID, &c.Name, &c.BillingProviderID, &c.Metadata, &c.CreatedAt, &c.ArchivedAt, &c.ErasedAt}
 }
 
@@ -35,12 +35,12 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 		err := tx.QueryRow(ctx, `
 			insert into customers as c (tenant_id, external_id, name, billing_provider_id, metadata, created_at)
 			values ($1, $2, $3, $4, $5, $6)
-			returning `+customerColumns,
-			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata, now).Scan(customerFields(&created)...)
+			returning `+CustomerColumns,
+			tenant, c.ExternalID, c.Name, c.BillingProviderID, c.Metadata, now).Scan(CustomerFields(&created)...)
 		if err != nil {
-			return customerConflict(err)
+			return CustomerConflict(err)
 		}
-		if err := queueAlerts(ctx, tx, tenant, created.ID); err != nil {
+		if err := QueueAlerts(ctx, tx, tenant, created.ID); err != nil {
 			return err
 		}
 		if created.BillingProviderID != nil {
@@ -48,14 +48,14 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 				return err
 			}
 		}
-		return audit.RecordChange(ctx, tx, tenant, actor, "customer.create", created.ID.String(), nil, auditedCustomer(created))
+		return audit.RecordChange(ctx, tx, tenant, actor, "customer.create", created.ID.String(), nil, AuditedCustomer(created))
 	})
 	return created, err
 }
 
 var errLinkedTwice = metering.Errorf(metering.CodeConflict, "body.billing_provider_id is already assigned to another customer; each customer needs its own")
 
-func customerConflict(err error) error {
+func CustomerConflict(err error) error {
 	switch pg.ViolatedUnique(err) {
 	case "":
 		return err
@@ -106,14 +106,14 @@ func (s Customers) Upsert(
 			on conflict (tenant_id, external_id) do update
 			set name = coalesce(@name, c.name), metadata = coalesce(@metadata::jsonb, c.metadata),
 			  billing_provider_id = case when @link then @billing_provider_id else c.billing_provider_id end
-			returning `+customerColumns+`, xmax = 0`, pgx.NamedArgs{
+			returning `+CustomerColumns+`, xmax = 0`, pgx.NamedArgs{
 			"tenant": tenant, "external_id": externalID, "name": change.Name, "link": links,
 			"billing_provider_id": change.BillingProviderID, "metadata": metadata, "now": now,
-		}).Scan(append(customerFields(&saved), &created)...)
+		}).Scan(append(CustomerFields(&saved), &created)...)
 		if err != nil {
-			return customerConflict(err)
+			return CustomerConflict(err)
 		}
-		if err := queueAlerts(ctx, tx, tenant, saved.ID); err != nil {
+		if err := QueueAlerts(ctx, tx, tenant, saved.ID); err != nil {
 			return err
 		}
 		if links {
@@ -122,9 +122,9 @@ func (s Customers) Upsert(
 			}
 		}
 		if created {
-			return audit.RecordChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), nil, auditedCustomer(saved))
+			return audit.RecordChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), nil, AuditedCustomer(saved))
 		}
-		return audit.RecordChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), auditedCustomer(former), auditedCustomer(saved))
+		return audit.RecordChange(ctx, tx, tenant, actor, "customer.upsert", saved.ID.String(), AuditedCustomer(former), AuditedCustomer(saved))
 	})
 	return saved, created, err
 }
@@ -148,24 +148,24 @@ func linksAnew(now *string, change CustomerChange) (bool, error) {
 // if there is none.
 func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
 	err = tx.QueryRow(ctx, `
-		select `+customerColumns+`
+		select `+CustomerColumns+`
 		from customers c
 		where c.tenant_id = $1
 		  and c.external_id = $2
-		for update`, tenant, externalID).Scan(customerFields(&c)...)
+		for update`, tenant, externalID).Scan(CustomerFields(&c)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Customer{}, nil
 	}
 	return c, err
 }
 
-var errNoCustomer = metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
+var ErrNoCustomer = metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
 
-// lockKnownCustomer is lockCustomer, and returns CodeNotFound if the customer does not exist.
-func lockKnownCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (metering.Customer, error) {
+// LockCustomer is lockCustomer, and returns CodeNotFound if the customer does not exist.
+func LockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (metering.Customer, error) {
 	c, err := lockCustomer(ctx, tx, tenant, externalID)
 	if err == nil && c.ID == 0 {
-		err = errNoCustomer
+		err = ErrNoCustomer
 	}
 	return c, err
 }
@@ -179,17 +179,17 @@ func withMetadata(c metering.Customer) metering.Customer {
 
 // Get returns the customer with that external_id, or CodeNotFound.
 func (s Customers) Get(ctx context.Context, tenant metering.TenantID, externalID string) (c metering.Customer, err error) {
-	err = s.pool.QueryRow(ctx, `select `+customerColumns+` from customers c where c.tenant_id = $1 and c.external_id = $2`,
-		tenant, externalID).Scan(customerFields(&c)...)
+	err = s.pool.QueryRow(ctx, `select `+CustomerColumns+` from customers c where c.tenant_id = $1 and c.external_id = $2`,
+		tenant, externalID).Scan(CustomerFields(&c)...)
 	if coded := pg.Coded(err); metering.CodeOf(coded) == metering.CodeNotFound {
-		return c, errNoCustomer.Because(err)
+		return c, ErrNoCustomer.Because(err)
 	}
 	return c, pg.Coded(err)
 }
 
 // GetByID returns the customer with that ID, or CodeNotFound.
 func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id metering.CustomerID) (c metering.Customer, err error) {
-	err = s.pool.QueryRow(ctx, `select `+customerColumns+` from customers c where c.tenant_id = $1 and c.id = $2`, tenant, id).Scan(customerFields(&c)...)
+	err = s.pool.QueryRow(ctx, `select `+CustomerColumns+` from customers c where c.tenant_id = $1 and c.id = $2`, tenant, id).Scan(CustomerFields(&c)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, metering.Errorf(metering.CodeNotFound, "there is no customer with this id").Because(err)
 	}
@@ -201,7 +201,7 @@ func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id met
 // or billing_provider_id; "" matches every customer.
 func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) (page pg.Page[metering.Customer], err error) {
 	rows, err := s.pool.Query(ctx, `
-		select `+customerColumns+` from customers c
+		select `+CustomerColumns+` from customers c
 		where c.tenant_id = $1 and c.id > $2 and ($4 or c.archived_at is null) and ($5 = ''
 			or strpos(`+caseless("c.external_id")+`, `+caseless("$5")+`) > 0 or strpos(`+caseless("c.name")+`, `+caseless("$5")+`) > 0
 			or c.billing_provider_id = $5 or $6 = c.id)
@@ -211,18 +211,18 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 		return page, pg.Coded(err)
 	}
 	page, err = pg.ReadPage(ctx, rows, limit, func(row pgx.CollectableRow) (c metering.Customer, err error) {
-		return c, row.Scan(customerFields(&c)...)
+		return c, row.Scan(CustomerFields(&c)...)
 	})
 	return page, pg.Coded(err)
 }
 
 // IDs returns up to limit customers with an ID above after, in order of creation.
 func (s Customers) IDs(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.CustomerID, error) {
-	ids, err := customerIDs[metering.CustomerID](ctx, s.pool, tenant, after, limit)
+	ids, err := CustomerIDs[metering.CustomerID](ctx, s.pool, tenant, after, limit)
 	return ids, pg.Coded(err)
 }
 
-func customerIDs[ID ~int64](ctx context.Context, q pg.Querier, tenant metering.TenantID, after metering.CustomerID, limit int) ([]ID, error) {
+func CustomerIDs[ID ~int64](ctx context.Context, q pg.Querier, tenant metering.TenantID, after metering.CustomerID, limit int) ([]ID, error) {
 	rows, err := q.Query(ctx, `
 		select id
 		from customers
@@ -247,18 +247,18 @@ func customerNamed(text string) metering.CustomerID {
 	return id
 }
 
-// knownCustomer is a customer that ingest has found or created.
-type knownCustomer struct {
-	id    metering.CustomerID
-	since time.Time // time of creation
+// KnownCustomer is a customer that ingest has found or created.
+type KnownCustomer struct {
+	ID    metering.CustomerID
+	Since time.Time // time of creation
 }
 
-// resolve returns the customers of the external IDs, and creates the missing ones. heardOf holds the
+// Resolve returns the customers of the external IDs, and creates the missing ones. heardOf holds the
 // instant at which each was first seen, which becomes its creation time. The insert is a sorted statement
 // of its own, so that ingest never holds a lock on a customer.
-func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]knownCustomer, error) {
+func (s Customers) Resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]KnownCustomer, error) {
 	externalIDs := slices.Sorted(maps.Keys(heardOf))
-	found := make(map[string]knownCustomer, len(externalIDs))
+	found := make(map[string]KnownCustomer, len(externalIDs))
 	if err := s.find(ctx, tenant, externalIDs, found); err != nil || len(found) == len(externalIDs) {
 		return found, err
 	}
@@ -278,21 +278,21 @@ func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardO
 	return found, s.find(ctx, tenant, missing, found)
 }
 
-func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalIDs []string, into map[string]knownCustomer) error {
+func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalIDs []string, into map[string]KnownCustomer) error {
 	rows, err := s.pool.Query(ctx, `select external_id, id, created_at from customers where tenant_id = $1 and external_id = any($2)`, tenant, externalIDs)
 	if err != nil {
 		return pg.Coded(err)
 	}
 	var externalID string
-	var c knownCustomer
-	_, err = pgx.ForEachRow(rows, []any{&externalID, &c.id, &c.since}, func() error {
+	var c KnownCustomer
+	_, err = pgx.ForEachRow(rows, []any{&externalID, &c.ID, &c.Since}, func() error {
 		into[externalID] = c
 		return nil
 	})
 	return pg.Coded(err)
 }
 
-func auditedCustomer(c metering.Customer) audit.Fields {
+func AuditedCustomer(c metering.Customer) audit.Fields {
 	fields := auditedLink(c)
 	fields["external_id"], fields["name"], fields["metadata"] = audit.Personal(c.ExternalID), audit.Personal(c.Name), audit.Personal(c.Metadata)
 	return fields
@@ -306,8 +306,8 @@ func auditedLink(c metering.Customer) audit.Fields {
 	return audit.Fields{"billing_provider_id": audit.Personal(*c.BillingProviderID)}
 }
 
-// change sets field to *to, unless to is nil.
-func change[T any](field, to *T) {
+// SetField sets field to *to, unless to is nil.
+func SetField[T any](field, to *T) {
 	if to != nil {
 		*field = *to
 	}

@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // Plans stores the tenants' plans and their assignments to customers.
 type Plans struct{ pool pg.Beginner }
 
-var planColumns = `p.id, p.slug, p.name, p.created_at, ` + archivedAt("p") + `, p.features`
+var planColumns = `p.id, p.slug, p.name, p.created_at, ` + ArchivedAt("p") + `, p.features`
 
 var selectPlans = `select ` + planColumns + ` from plans p where p.tenant_id = $1 `
 
@@ -95,7 +95,7 @@ func (s Plans) List(ctx context.Context, tenant metering.TenantID, after meterin
 // Of returns the plan that the customer has at an instant. If there is none, it returns a Plan that has no
 // id and no features.
 func (s Plans) Of(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Plan, error) {
-	rows, err := s.pool.Query(ctx, selectPlans+`and p.id = `+planAt("$1", "$2", "$3"), tenant, customer, metering.Instant(now))
+	rows, err := s.pool.Query(ctx, selectPlans+`and p.id = `+PlanAt("$1", "$2", "$3"), tenant, customer, metering.Instant(now))
 	if err != nil {
 		return metering.Plan{}, fmt.Errorf("read plan: %w", pg.Coded(err))
 	}
@@ -131,7 +131,7 @@ func (s Plans) SetFeatures(ctx context.Context, tenant metering.TenantID, actor 
 // replaces an assignment from the same instant.
 func (s Plans) Assign(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, a billing.Assignment) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+		if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
@@ -142,7 +142,7 @@ func (s Plans) Assign(ctx context.Context, tenant metering.TenantID, actor meter
 		if err != nil {
 			return err
 		}
-		if err := queueAlerts(ctx, tx, tenant, customer); err != nil {
+		if err := QueueAlerts(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
 		assigned := audit.Fields{"plan_id": nil, "effective_from": metering.Instant(a.EffectiveFrom).UTC()}
@@ -184,8 +184,8 @@ func (s Plans) Assignments(ctx context.Context, tenant metering.TenantID, custom
 	return list, nil
 }
 
-// planAt returns the id of the plan that a customer has at an instant, or 0, as SQL.
-func planAt(tenant, customer, at string) string {
+// PlanAt returns the id of the plan that a customer has at an instant, or 0, as SQL.
+func PlanAt(tenant, customer, at string) string {
 	return `coalesce((
 		select coalesce(a.plan_id, 0)
 		from customer_plans a

@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -15,30 +15,30 @@ const namedGroups = `
 	union all
 	select group_id, group_key from alerts where tenant_id = @tenant and meter_id = @meter and group_id is not null and deleted_at is null)`
 
-// registerGroup makes ingest count usage of a group separately from now on, or returns the error of
+// RegisterGroup makes ingest count usage of a group separately from now on, or returns the error of
 // requireCounted. The caller holds the tenant's shared lock.
-func registerGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
+func RegisterGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
 	if group == nil {
 		return nil
 	}
-	if err := requireCounted(ctx, tx, tenant, meter, group); err != nil {
+	if err := RequireCounted(ctx, tx, tenant, meter, group); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, `
 		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
 		select $1, id, $3, $4 from meter_versions where tenant_id = $1 and meter_id = $2 and status <> 'retired'
-		on conflict do nothing`, tenant, meter, groupID(group), groupKey(group))
+		on conflict do nothing`, tenant, meter, GroupID(group), GroupKey(group))
 	return err
 }
 
-// requireCounted returns an error unless usage of the group is counted separately. The group_by of the
+// RequireCounted returns an error unless usage of the group is counted separately. The group_by of the
 // meter must not be changing (CodeConflict), and the group must not be in $other (CodeInvalid). A nil
 // group is all usage.
-func requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
+func RequireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
 	if group == nil {
 		return nil
 	}
-	latest, err := latestMeterVersion(ctx, tx, tenant, meter)
+	latest, err := LatestMeterVersion(ctx, tx, tenant, meter)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, me
 	err = tx.QueryRow(ctx, `
 		select exists (select from usage_groups where tenant_id = $1 and meter_version_id = $2 and group_id = $3)
 		  or (select count(*) < $4 from usage_groups where tenant_id = $1 and meter_version_id = $2)`,
-		tenant, latest.ID, groupID(group), metering.MaxGroupsPerMeter).Scan(&counted)
+		tenant, latest.ID, GroupID(group), metering.MaxGroupsPerMeter).Scan(&counted)
 	if err == nil && !counted {
 		err = metering.Invalid("body.group", "is counted in $other, because the meter has %d groups already; group by properties with fewer values to count one group", metering.MaxGroupsPerMeter)
 	}
@@ -79,14 +79,14 @@ func requireNoNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.Tenant
 	return err
 }
 
-func groupID(g *metering.Group) *[16]byte {
+func GroupID(g *metering.Group) *[16]byte {
 	if g == nil {
 		return nil
 	}
 	return (*[16]byte)(&g.ID)
 }
 
-func groupKey(g *metering.Group) any {
+func GroupKey(g *metering.Group) any {
 	if g == nil {
 		return nil
 	}

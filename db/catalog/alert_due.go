@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -15,17 +15,17 @@ const (
 	hasLimitOfAny = `exists (select from quotas where tenant_id = @tenant and amount is not null)`
 )
 
-// hasAlerts returns the SQL that reports whether an enabled alert, or a quota with a limit, may apply to a
+// HasAlerts returns the SQL that reports whether an enabled alert, or a quota with a limit, may apply to a
 // customer of the tenant. Without either, a statement needs only two lookups, however many customers it
 // has.
-func hasAlerts(customer string) string {
-	return `(` + hasAlertOfAny + ` and (` + mayWatch(customer, "a.enabled") + `)
+func HasAlerts(customer string) string {
+	return `(` + hasAlertOfAny + ` and (` + MayWatch(customer, "a.enabled") + `)
 	  or ` + hasLimitOfAny + ` and (` + ofSubject("quotas", customer, "a.amount is not null") + `))`
 }
 
-// mayWatch returns the SQL that reports whether an alert a that meets a condition may apply to a customer
+// MayWatch returns the SQL that reports whether an alert a that meets a condition may apply to a customer
 // of the tenant. It is an alert of all customers, or one that ofSubject selects.
-func mayWatch(customer, is string) string {
+func MayWatch(customer, is string) string {
 	return `exists (select from alerts a where a.tenant_id = @tenant and ` + is + ` and a.customer_id is null and a.plan_id is null)
 	    or ` + ofSubject("alerts", customer, is)
 }
@@ -47,10 +47,10 @@ func ofSubject(table, customer, is string) string {
 	        and h.customer_id = ` + customer + `)`
 }
 
-// queueAlerts queues a customer after a change of a value that alerts or quotas read. Customer 0 queues all
+// QueueAlerts queues a customer after a change of a value that alerts or quotas read. Customer 0 queues all
 // customers in one row, which the evaluator expands later, because the caller may hold the tenant's lock.
-func queueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
-	applies := hasAlerts("@customer")
+func QueueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	applies := HasAlerts("@customer")
 	if customer == 0 {
 		applies = hasAlertOfAny + ` or ` + hasLimitOfAny
 	}

@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ownPricesOfCustomer selects the own prices of a customer c. isOwnPriced reports whether any customer of
+// OwnPricesOfCustomer selects the own prices of a customer c. isOwnPriced reports whether any customer of
 // @tenant has own prices. Both are SQL.
 const (
-	ownPricesOfCustomer = `(
+	OwnPricesOfCustomer = `(
 	    select jsonb_agg(jsonb_build_object('meter', m.meter_id, 'version', m.version, 'terms', t.terms, 'from', m.effective_from, 'created', m.created_at)
 	      order by m.meter_id, m.version)
 	    from meter_prices m
@@ -21,7 +21,7 @@ const (
 	    where m.tenant_id = c.tenant_id
 	      and m.customer_id = c.id
 	      and m.withdrawn_at is null)`
-	isOwnPriced = `exists (
+	IsOwnPriced = `exists (
 	    select
 	    from meter_prices m
 	    where m.tenant_id = @tenant
@@ -29,8 +29,8 @@ const (
 	      and m.withdrawn_at is null)`
 )
 
-// storedOwnPrice is a version of ownPricesOfCustomer.
-type storedOwnPrice struct {
+// StoredOwnPrice is a version of ownPricesOfCustomer.
+type StoredOwnPrice struct {
 	Meter   metering.MeterID `json:"meter"`
 	Version int              `json:"version"`
 	Terms   *billing.Terms   `json:"terms"` // nil: the version ends the customer's own price
@@ -38,7 +38,7 @@ type storedOwnPrice struct {
 	Created time.Time        `json:"created"`
 }
 
-func ownPricesOf(customer metering.CustomerID, stored []storedOwnPrice) (own []billing.Price) {
+func OwnPricesOf(customer metering.CustomerID, stored []StoredOwnPrice) (own []billing.Price) {
 	for _, s := range stored {
 		p := billing.Price{
 			MeterID: s.Meter, CustomerID: customer, Version: s.Version, Inherits: s.Terms == nil, EffectiveFrom: s.From, CreatedAt: s.Created,
@@ -51,8 +51,8 @@ func ownPricesOf(customer metering.CustomerID, stored []storedOwnPrice) (own []b
 	return own
 }
 
-// ownVersions returns billing.OwnVersions of a customer at the start of a period, as SQL.
-func ownVersions(tenant, customer, start string) string {
+// OwnVersions returns billing.OwnVersions of a customer at the start of a period, as SQL.
+func OwnVersions(tenant, customer, start string) string {
 	return `coalesce((
 		select string_agg(' ' || own.meter_id || ':' || own.version, '' order by own.meter_id)
 		from (
@@ -65,8 +65,8 @@ func ownVersions(tenant, customer, start string) string {
 		  order by m.meter_id, m.effective_from desc, m.version desc) own), '')`
 }
 
-// isOwnPricedAt reports whether an own price of a customer for @meter is in force at an instant, as SQL.
-func isOwnPricedAt(customer, at string) string {
+// IsOwnPricedAt reports whether an own price of a customer for @meter is in force at an instant, as SQL.
+func IsOwnPricedAt(customer, at string) string {
 	return `coalesce((
 		select m.terms is not null
 		from meter_prices m
@@ -79,8 +79,8 @@ func isOwnPricedAt(customer, at string) string {
 		limit 1), false)`
 }
 
-// sourceOfPrice is the billing.PriceSource of a total t of a closed period, as SQL.
-const sourceOfPrice = `coalesce((
+// SourceOfPrice is the billing.PriceSource of a total t of a closed period, as SQL.
+const SourceOfPrice = `coalesce((
 	select case when v.customer_id is not null then 'customer' when v.plan_id is not null then 'plan' else 'meter' end
 	from meter_prices v
 	where v.tenant_id = t.tenant_id

@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -115,7 +115,7 @@ func (s Prices) DimensionMeters(ctx context.Context, tenant metering.TenantID) (
 	if err != nil || len(terms) == 0 {
 		return nil, pg.Coded(err)
 	}
-	meters, err := collectMeters(ctx, s.pool, `order by m.id`, tenant)
+	meters, err := CollectMeters(ctx, s.pool, `order by m.id`, tenant)
 	for _, m := range meters {
 		if of := terms[m.ID]; len(of) > 0 {
 			all = append(all, DimensionMeter{m, of})

@@ -1,4 +1,4 @@
-package db
+package catalog
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// archivedAt returns the SQL of the time at which a row of the table was archived; the zero time if it was
+// ArchivedAt returns the SQL of the time at which a row of the table was archived; the zero time if it was
 // not.
-func archivedAt(of string) string {
+func ArchivedAt(of string) string {
 	return `coalesce(` + of + `.archived_at, timestamptz '0001-01-01')`
 }
 
@@ -43,7 +43,7 @@ func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 // billing do not change. The next event of the customer unarchives it. Repeating the call changes nothing.
 func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID string, at time.Time) (c metering.Customer, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if c, err = lockKnownCustomer(ctx, tx, tenant, externalID); err != nil {
+		if c, err = LockCustomer(ctx, tx, tenant, externalID); err != nil {
 			return err
 		}
 		changed, err := setArchived(ctx, tx, "customers", tenant, int64(c.ID), metering.Instant(at))
@@ -56,8 +56,8 @@ func (s Customers) Archive(ctx context.Context, tenant metering.TenantID, actor 
 	return c, err
 }
 
-// used unarchives customers that have new events.
-func (s Customers) used(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) error {
+// UnarchiveUsed unarchives customers that have new events.
+func (s Customers) UnarchiveUsed(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		for _, id := range customers {
 			changed, err := setArchived(ctx, tx, "customers", tenant, int64(id), time.Time{})
@@ -131,7 +131,7 @@ func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 	if err != nil {
 		return err
 	}
-	return adopt(ctx, tx, tenant, published)
+	return Adopt(ctx, tx, tenant, published)
 }
 
 // Unarchive makes the meter count again, including the events received while it was archived. It returns a
@@ -146,11 +146,11 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 		if err := roomForMeter(ctx, tx, tenant, m.EventType, m.ID); err != nil {
 			return err
 		}
-		latest, err := latestMeterVersion(ctx, tx, tenant, m.ID)
+		latest, err := LatestMeterVersion(ctx, tx, tenant, m.ID)
 		if err != nil {
 			return err
 		}
-		if backfilling, err = regroup(ctx, tx, tenant, latest); err != nil {
+		if backfilling, err = Regroup(ctx, tx, tenant, latest); err != nil {
 			return err
 		}
 		return auditArchived(ctx, tx, tenant, actor, "meter", m.ID.String(), time.Time{})
@@ -163,13 +163,13 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 
 // archiveMeter archives a meter under the tenant's lock, or unarchives it if at is zero.
 func archiveMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, slug string, at time.Time) (m metering.Meter, changed bool, err error) {
-	if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+	if _, err := RaiseRevision(ctx, tx, tenant); err != nil {
 		return m, false, err
 	}
 	if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 		return m, false, err
 	}
-	if m, err = meterBySlug(ctx, tx, tenant, slug); err != nil {
+	if m, err = MeterBySlug(ctx, tx, tenant, slug); err != nil {
 		return m, false, err
 	}
 	changed, err = setArchived(ctx, tx, "meters", tenant, int64(m.ID), at)

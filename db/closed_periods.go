@@ -33,8 +33,8 @@ func feedsOf(stored []storedFeed) (feeds []billing.Feed) {
 	return feeds
 }
 
-// feedsOfOne returns a customer's number of billing schedules, and the meters that feed each.
-func feedsOfOne(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) (streams int, feeds []billing.Feed, err error) {
+// readFeeds returns a customer's number of billing schedules, and the meters that feed each.
+func readFeeds(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) (streams int, feeds []billing.Feed, err error) {
 	var stored []storedFeed
 	err = q.QueryRow(ctx, `
 		select c.streams, `+feedsOfCustomer+`

@@ -3,9 +3,7 @@ package db_test
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -158,55 +156,6 @@ func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	second, err := store.Events.List(t.Context(), tenant, f, first.Next, 10, still)
 	require.NoError(t, err)
 	require.True(t, second.SearchedUntil.Before(first.SearchedUntil), "it gets on")
-}
-
-// TestASearchReadsTheChunksOfItsWindowsAlone checks that each window of a search reads only its own
-// chunks. The number of windows is small, however wide the range is.
-func TestASearchReadsTheChunksOfItsWindowsAlone(t *testing.T) {
-	t.Parallel()
-	store := dbtest.Open(t)
-	tenant := dbtest.Tenant(t, store).ID
-	for week := range 6 {
-		ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november.AddDate(0, 0, -7*week), "1", "", ""))
-	}
-	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
-	require.NoError(t, err)
-	months := metering.Range{Start: november.AddDate(0, -6, 0), End: november.Add(time.Hour)}
-	for name, of := range map[string]struct {
-		filter  db.EventFilter
-		windows int
-	}{
-		"all":                    {db.EventFilter{Range: months}, 19},
-		"a type":                 {db.EventFilter{Range: months, EventType: "call"}, 19},
-		"a customer and a type":  {db.EventFilter{Range: months, Customer: acme.ID, EventType: "call"}, 19},
-		"a customer":             {db.EventFilter{Range: months, Customer: acme.ID}, 1}, // the customer's index finds a page directly
-		"all that there can be":  {db.EventFilter{Range: metering.Range{Start: time.Time{}, End: november}}, 40},
-		"a customer's, in a day": {db.EventFilter{Range: metering.Range{Start: november.AddDate(0, 0, -1), End: november}, Customer: acme.ID}, 1},
-	} {
-		windows := db.WindowsOfEvents(of.filter, november)
-		require.LessOrEqual(t, len(windows), of.windows, name)
-		end := of.filter.End
-		for _, w := range windows {
-			require.Equal(t, end, w.End, "%s: windows tile the range", name)
-			end = w.Start
-			lines, err := db.PlanOfEvents(t.Context(), store, tenant, of.filter, w)
-			require.NoError(t, err)
-			plan := strings.Join(lines, "\n")
-			require.LessOrEqual(t, len(chunksOf(plan)), 2+int(w.End.Sub(w.Start)/(7*24*time.Hour)), "%s, %s: %s", name, w, plan)
-		}
-		require.Equal(t, of.filter.Start, end, name)
-	}
-}
-
-var planChunk = regexp.MustCompile(`on (_hyper_\w+_chunk)`)
-
-// chunksOf returns the chunks that a plan reads.
-func chunksOf(plan string) (chunks []string) {
-	for _, found := range planChunk.FindAllStringSubmatch(plan, -1) {
-		chunks = append(chunks, found[1])
-	}
-	slices.Sort(chunks)
-	return slices.Compact(chunks)
 }
 
 // TestAnEventSaysWhichMetersHaveCountedIt checks that an event lists the meters that counted it, by the

@@ -14,23 +14,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Queued returns the number of requests of the tenant that wait for a transaction.
-func (w *Writer) Queued(tenant metering.TenantID) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if l, ok := w.lanes[tenant]; ok {
-		return len(l.queue)
-	}
-	return 0
-}
-
 // HoldLocksFor makes every lock of a tenant seem to have been held for that long.
 func (d *DB) HoldLocksFor(elapsed time.Duration) {
 	d.pool.Stopwatch = func() func() time.Duration { return func() time.Duration { return elapsed } }
 }
-
-// HoldAtMost makes transactions write the rollups that they hold as soon as these have that many bytes.
-func (d *DB) HoldAtMost(bytes int) { d.Backfills.memory.most = bytes }
 
 // StatementsOfAPlan returns the number of SQL statements that read the facts of a plan, and the facts.
 func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {
@@ -71,17 +58,6 @@ func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer 
 	return pg.InTx(ctx, store.pool, func(tx pgx.Tx) error { return outbox.Publish(ctx, tx, tenant, customer, data, now) })
 }
 
-// BreakdownWithin reads a breakdown with other limits: the number of sums of raw events, and the time of
-// all batches of customers.
-func BreakdownWithin(ctx context.Context, store *DB, tenant metering.TenantID, query BreakdownQuery, sums int, longest time.Duration) (Breakdown, error) {
-	read, err := newBreakdownRead(tenant, query)
-	if err != nil {
-		return Breakdown{}, err
-	}
-	read.events.most, read.longest = sums, longest
-	return store.Usage.breakdown(ctx, read)
-}
-
 // counting counts the statements of a transaction.
 type counting struct {
 	pgx.Tx
@@ -106,27 +82,6 @@ func (c *counting) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	c.statements += b.Len()
 	return c.Tx.SendBatch(ctx, b)
-}
-
-// WindowsOfEvents returns the windows that a search reads one after another if it finds no events.
-func WindowsOfEvents(f EventFilter, now time.Time) (windows []metering.Range) {
-	for w := f.firstWindow(nil, now); ; w = f.nextWindow(w) {
-		windows = append(windows, metering.Range{Start: w.from, End: w.before.At})
-		if !w.from.After(f.Start) {
-			return windows
-		}
-	}
-}
-
-// PlanOfEvents returns the database's plan of the search of a window: the chunks that it reads, and the
-// indexes.
-func PlanOfEvents(ctx context.Context, store *DB, tenant metering.TenantID, f EventFilter, window metering.Range) (lines []string, err error) {
-	w := eventWindow{from: window.Start, before: EventCursor{At: window.End}}
-	rows, err := store.pool.Query(ctx, `explain (costs off) `+selectEvents(f), f.arguments(tenant, w, 51))
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // BatchSizes bounds the next batch of each tenant in an Evaluator.

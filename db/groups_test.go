@@ -187,7 +187,7 @@ func anyJSON(depth int) *rapid.Generator[string] {
 func TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
-	store.HoldAtMost(1)
+	store.LimitRollups(1)
 	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })

@@ -19,7 +19,7 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
-		streams, feeds, err := feedsOfOne(ctx, tx, tenant, customer)
+		streams, feeds, err := readFeeds(ctx, tx, tenant, customer)
 		if err != nil {
 			return err
 		}

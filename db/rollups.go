@@ -56,6 +56,10 @@ func (m *rollupMemory) roomFor(tenant metering.TenantID) *rollupRoom {
 	return &rollupRoom{memory: m, tenant: tenant}
 }
 
+// LimitRollups sets the bytes of rollups that a transaction may hold before it writes them. Call it before the stores are
+// used.
+func (s usageStores) LimitRollups(bytes int) { s.Backfills.memory.most = bytes }
+
 // rollupRoom is the memory of one transaction's rollups.
 type rollupRoom struct {
 	memory *rollupMemory

@@ -2,6 +2,7 @@ package db
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,13 @@ type BreakdownQuery struct {
 	ByValue     bool                         // highest value first; otherwise in order of customer, plan, group and window
 	After       *BreakdownPlace
 	Limit       int
+	Bounds      BreakdownBounds
+}
+
+// BreakdownBounds bound the work of a breakdown. Zero values take the defaults.
+type BreakdownBounds struct {
+	Sums    int           // sums of raw events at the ends of the range; default mostEdges
+	Batches time.Duration // time of all batches of customers together; default longestBatches
 }
 
 // BreakdownPlace is the position of a row in the order of a breakdown.
@@ -63,10 +71,6 @@ func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query Br
 	if err != nil {
 		return Breakdown{}, err
 	}
-	return u.breakdown(ctx, read)
-}
-
-func (u Usage) breakdown(ctx context.Context, read *breakdownRead) (b Breakdown, err error) {
 	err = u.consistent(ctx, func(q pg.Querier) error {
 		read.events.q = q
 		b, err = read.page(ctx)
@@ -84,9 +88,8 @@ func (u Usage) breakdown(ctx context.Context, read *breakdownRead) (b Breakdown,
 // breakdownRead reads the result of one BreakdownQuery.
 type breakdownRead struct {
 	BreakdownQuery
-	longest time.Duration // timeout of all batches of customers together
-	events  *windowRead   // reads the groups and the raw events of partial hours
-	windows []time.Time   // starts of the windows; nil if the range is one window
+	events  *windowRead // reads the groups and the raw events of partial hours
+	windows []time.Time // starts of the windows; nil if the range is one window
 	plans   []plannedSpan
 	cut     []int64 // customers with a change of plan within a month of the range
 }
@@ -105,7 +108,9 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 		return nil, err
 	}
 	events.byCustomer = query.ByCustomer || query.ByPlan
-	r := &breakdownRead{BreakdownQuery: query, longest: longestBatches, events: events}
+	events.most = cmp.Or(query.Bounds.Sums, mostEdges)
+	query.Bounds.Batches = cmp.Or(query.Bounds.Batches, longestBatches)
+	r := &breakdownRead{BreakdownQuery: query, events: events}
 	if query.Granularity == "" {
 		return r, nil
 	}
@@ -213,7 +218,7 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 				return nil, err
 			}
 		}
-		if spent > r.longest {
+		if spent > r.Bounds.Batches {
 			return nil, errLongRead
 		}
 		began := time.Now()

@@ -408,10 +408,12 @@ func TestABreakdownBoundsTheSumsOfCutHours(t *testing.T) {
 		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(5*time.Hour + time.Minute)}, Timezone: time.UTC,
 		ByCustomer: true, Limit: 10,
 	}
-	b, err := db.BreakdownWithin(t.Context(), store, tenant, q, 6, time.Minute)
+	q.Bounds.Sums = 6
+	b, err := store.Usage.Breakdown(t.Context(), tenant, q)
 	require.NoError(t, err)
 	require.Equal(t, "6", b.Total.String())
-	_, err = db.BreakdownWithin(t.Context(), store, tenant, q, 5, time.Minute)
+	q.Bounds.Sums = 5
+	_, err = store.Usage.Breakdown(t.Context(), tenant, q)
 	requireInvalid(t, err, "query.start")
 }
 
@@ -430,7 +432,8 @@ func TestABreakdownByCustomerLetsOthersReadAndEndsInTime(t *testing.T) {
 	stop := errors.New("stop")
 	_, err = store.Usage.Breakdown(pg.WithYield(t.Context(), func(context.Context) error { return stop }), tenant, q)
 	require.ErrorIs(t, err, stop)
-	_, err = db.BreakdownWithin(t.Context(), store, tenant, q, 0, -1)
+	q.Bounds.Batches = -1
+	_, err = store.Usage.Breakdown(t.Context(), tenant, q)
 	requireInvalid(t, err, "query.end")
 }
 

@@ -295,3 +295,13 @@ func (w *Writer) storeGroup(tenant metering.TenantID, group []*request, written 
 		close(r.done)
 	}
 }
+
+// Queued returns the number of requests of the tenant that wait for a transaction.
+func (w *Writer) Queued(tenant metering.TenantID) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l, ok := w.lanes[tenant]; ok {
+		return len(l.queue)
+	}
+	return 0
+}

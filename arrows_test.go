@@ -30,6 +30,9 @@ var arrows = map[string][]string{
 	"db/seal":    {"metering"},
 	"db/pg":      {"metering", "migrations", "db/audit", "db/fair"},
 	"db/outbox":  {"billing", "metering"},
+	"db/access":  {"billing", "metering", "db/audit", "db/outbox", "db/pg", "db/seal"},
+	"db/catalog": {"billing", "metering", "db/access", "db/audit", "db/outbox", "db/pg"},
+	"db/usage":   {"billing", "metering", "db/audit", "db/catalog", "db/fair", "db/pg"},
 	"db":         {"billing", "metering", "migrations"},
 	"providers":  {"billing", "metering"},
 	"activities": {"billing", "metering", "db", "providers"},
@@ -128,8 +131,10 @@ func TestNoProviderIsKnownByItsName(t *testing.T) {
 	for _, folder := range withoutNames {
 		files, err := filepath.Glob(folder + "/*.go")
 		require.NoError(t, err)
-		for _, path := range files {
-			if strings.HasSuffix(path, "_test.go") {
+		nested, err := filepath.Glob(folder + "/*/*.go")
+		require.NoError(t, err)
+		for _, path := range append(files, nested...) {
+			if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "db/dbtest/") {
 				continue
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
@@ -169,14 +174,14 @@ func names(n ast.Node, provider string) bool {
 // rollups maps each file that names tables of counted usage to these tables. All code that reads usage calls
 // the first file. The comments give the reasons of the other files.
 var rollups = map[string][]string{
-	"db/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded", "usage_daily"}, // reads usage
-	"db/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                  // stores usage of ingest and backfills
-	"db/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                // moves added usage to the rollups
-	"db/tallies.go":         {"usage_added"},                                                                   // lists the columns of usage_added
-	"db/chunks.go":          {"usage_hourly"},                                                                  // creates chunks before they are needed
-	"db/pg/migrate.go":      {"usage_daily"},                                                                   // creates the kind of view that the TimescaleDB edition allows
-	"db/maintenance.go":     {"usage_daily"},                                                                   // refreshes usage_daily
-	"db/pg/grants.go":       {"usage_hourly", "usage_monthly", "usage_added"},                                  // grants deletes from these tables
+	"db/usage/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded", "usage_daily"}, // reads usage
+	"db/usage/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                  // stores usage of ingest and backfills
+	"db/usage/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                // moves added usage to the rollups
+	"db/usage/tallies.go":         {"usage_added"},                                                                   // lists the columns of usage_added
+	"db/usage/chunks.go":          {"usage_hourly"},                                                                  // creates chunks before they are needed
+	"db/pg/migrate.go":            {"usage_daily"},                                                                   // creates the kind of view that the TimescaleDB edition allows
+	"db/maintenance.go":           {"usage_daily"},                                                                   // refreshes usage_daily
+	"db/pg/grants.go":             {"usage_hourly", "usage_monthly", "usage_added"},                                  // grants deletes from these tables
 }
 
 func TestUsageIsReadInOnePlace(t *testing.T) {
@@ -193,7 +198,7 @@ func TestUsageIsReadInOnePlace(t *testing.T) {
 				named = append(named, table)
 			}
 		}
-		require.Equal(t, rollups[filepath.ToSlash(path)], named, "%s: usage is read in db/usage_statement.go alone", path)
+		require.Equal(t, rollups[filepath.ToSlash(path)], named, "%s: usage is read in db/usage/usage_statement.go alone", path)
 		return nil
 	})
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func TestRulesTakeTheTimeAsAParameter(t *testing.T) {
 		t.Errorf("%s reads a clock: %s\nPass the time as a parameter; a test takes it from dev/clock.", path, strings.TrimSpace(line))
 	}
 	for _, folder := range withoutClocks {
-		for _, path := range glob(t, folder+"/*.go", folder+"/dbtest/*.go") {
+		for _, path := range glob(t, folder+"/*.go", folder+"/*/*.go") {
 			for _, line := range clocksIn(t, path) {
 				check(path, line)
 			}

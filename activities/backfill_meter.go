@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -71,13 +71,13 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 			return CountDaysResult{}, err
 		}
 		switch state {
-		case db.BackfillPaused:
+		case usage.BackfillPaused:
 			progress.Paused = true
 			return progress, nil
-		case db.BackfillEnded:
+		case usage.BackfillEnded:
 			progress.Done = len(in.Days)
 			return progress, nil
-		case db.BackfillRuns:
+		case usage.BackfillRuns:
 		}
 		progress.Done++
 		progress.Events += events
@@ -87,10 +87,10 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 }
 
 // countDay counts one day, unless the backfill has ended or is paused.
-func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Time) (events int64, state db.BackfillState, err error) {
+func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Time) (events int64, state usage.BackfillState, err error) {
 	err = a.inTurn(ctx, in.TenantID, func() error {
 		state, err = a.store.Backfills.Begin(ctx, in.TenantID, in.MeterVersionID)
-		if err != nil || state != db.BackfillRuns {
+		if err != nil || state != usage.BackfillRuns {
 			return err
 		}
 		events, err = a.store.Backfills.CountDay(ctx, in.TenantID, in.MeterVersionID, day)

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -74,7 +75,7 @@ func TestABackfillIsPausedWhereWorkersWereKilled(t *testing.T) {
 	for range 3 {
 		state, err := b.store.Backfills.Begin(t.Context(), b.tenant, version)
 		require.NoError(t, err)
-		require.Equal(t, db.BackfillRuns, state)
+		require.Equal(t, usage.BackfillRuns, state)
 	}
 	in := activities.CountDaysInput{BackfillInput: activities.BackfillInput{TenantID: b.tenant, MeterVersionID: version}, Days: []time.Time{b.now, b.now.AddDate(0, 0, 1)}}
 	require.Equal(t, activities.CountDaysResult{Paused: true}, run[activities.CountDaysResult](t, b, b.do.CountDays, in))

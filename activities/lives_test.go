@@ -25,6 +25,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -73,7 +74,7 @@ type life struct {
 	testing.TB
 	pool     *pgxpool.Pool // reads rows that no method of store returns
 	store    *db.DB
-	writer   *db.Writer
+	writer   *usage.Writer
 	keyring  seal.Keyring
 	recorded lives.Life
 	tenant   metering.TenantID

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -132,7 +133,7 @@ func (s *subscriber) windows(meter string) (all []string) {
 	m, err := s.store.Meters.Get(s.Context(), s.tenant, meter)
 	require.NoError(s, err)
 	within := metering.Range{Start: s.first.Start.Truncate(time.Hour).Add(time.Hour), End: s.first.End.Truncate(time.Hour)}
-	page, err := s.store.Usage.Windows(s.Context(), s.tenant, db.WindowQuery{Customer: s.customer, Meter: m, Range: within, Granularity: metering.Hour, Limit: 100})
+	page, err := s.store.Usage.Windows(s.Context(), s.tenant, usage.WindowQuery{Customer: s.customer, Meter: m, Range: within, Granularity: metering.Hour, Limit: 100})
 	require.NoError(s, err)
 	for _, w := range page.Windows {
 		all = append(all, fmt.Sprintf("%s and %s late, final: %v", w.Value, w.LateValue, w.Final))

@@ -23,6 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -55,7 +56,7 @@ type subscriber struct {
 	*testsuite.TestActivityEnvironment
 	do       *activities.Activities
 	store    *db.DB
-	writer   *db.Writer
+	writer   *usage.Writer
 	conn     *pgx.Conn
 	fake     *stripetest.Fake
 	tenant   metering.TenantID
@@ -72,7 +73,7 @@ type subscriber struct {
 	answered func() // called when Stripe has answered
 }
 
-func newSubscriber(t *testing.T, store *db.DB, writer *db.Writer, conn *pgx.Conn) (s *subscriber, stop func()) {
+func newSubscriber(t *testing.T, store *db.DB, writer *usage.Writer, conn *pgx.Conn) (s *subscriber, stop func()) {
 	began := clock.Now().UTC().Truncate(time.Second).AddDate(0, 0, -75)
 	s = &subscriber{
 		T: t, store: store, writer: writer, conn: conn, fake: stripetest.New(stripetest.Options{Now: clock.Now}), first: metering.Range{Start: began, End: began.AddDate(0, 0, 20)},

@@ -25,6 +25,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
@@ -38,9 +39,9 @@ var known = registry.New(guard, "")
 // bundle is a server and a tenant for one test.
 type bundle struct {
 	store    *db.DB
-	writer   *db.Writer
-	counter  *db.EventCounter
-	sampler  *db.UncountedSampler
+	writer   *usage.Writer
+	counter  *usage.EventCounter
+	sampler  *usage.UncountedSampler
 	keys     api.Keys
 	tenant   metering.Tenant
 	key      string // an admin key

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -47,7 +47,7 @@ func (s *server) listConflicts(ctx context.Context, in *listConflictsInput) (*li
 	}
 	if len(found.Items) > 0 {
 		listed := metering.Range{Start: found.Items[len(found.Items)-1].ReceivedAt, End: found.Items[0].ReceivedAt}
-		if err := s.auditListing(ctx, db.EventFilter{Range: listed}); err != nil {
+		if err := s.auditListing(ctx, usage.EventFilter{Range: listed}); err != nil {
 			return nil, err
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // earlyWarnings returns one warning per meter for events before the first billing period of their customer,
 // which are not billed.
-func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome) (warnings []string) {
+func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []usage.Outcome) (warnings []string) {
 	early := make(map[string]bool)
 	for i, outcome := range outcomes {
 		if len(outcome.Early) > 0 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -33,11 +33,11 @@ func (s *server) countEvents(ctx context.Context, result ingestResult) {
 	s.metrics.events.WithLabelValues("rejected").Add(float64(result.Rejected))
 	tenant := principalOf(ctx).Tenant
 	hour := metering.WindowOf(s.Now(), metering.Hour, tenant.Location()).Start
-	s.EventCounter.Count(tenant.ID, hour, db.EventAccepted, result.Accepted)
-	s.EventCounter.Count(tenant.ID, hour, db.EventDuplicate, result.Duplicates)
-	s.EventCounter.Count(tenant.ID, hour, db.EventConflict, result.Conflicts)
+	s.EventCounter.Count(tenant.ID, hour, usage.EventAccepted, result.Accepted)
+	s.EventCounter.Count(tenant.ID, hour, usage.EventDuplicate, result.Duplicates)
+	s.EventCounter.Count(tenant.ID, hour, usage.EventConflict, result.Conflicts)
 	for rule, events := range result.uncounted {
-		s.EventCounter.Count(tenant.ID, hour, db.EventUncounted(rule), events)
+		s.EventCounter.Count(tenant.ID, hour, usage.EventUncounted(rule), events)
 	}
 	for _, e := range result.Errors {
 		s.EventCounter.Count(tenant.ID, hour, e.Code, 1)
@@ -112,17 +112,17 @@ func (s *server) eventCounts(ctx context.Context, in *countsInput) (*countsOutpu
 	return out, nil
 }
 
-func (e *CountedEvents) add(c db.EventCount) {
+func (e *CountedEvents) add(c usage.EventCount) {
 	if rule, is := c.UncountedRule(); is {
 		e.Uncounted = addTo(e.Uncounted, rule, c.Events)
 		return
 	}
 	switch c.Outcome {
-	case db.EventAccepted:
+	case usage.EventAccepted:
 		e.Accepted += c.Events
-	case db.EventDuplicate:
+	case usage.EventDuplicate:
 		e.Duplicates += c.Events
-	case db.EventConflict:
+	case usage.EventConflict:
 		e.Conflicts += c.Events
 	default:
 		e.Rejected += c.Events

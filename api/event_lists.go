@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -53,7 +53,7 @@ type eventPeriod struct {
 	End   time.Time `json:"end"`
 }
 
-func showStored(e db.ListedEvent) StoredEvent {
+func showStored(e usage.ListedEvent) StoredEvent {
 	shown := StoredEvent{ExportedEvent: showEvent(e.Event), IngestedAt: e.IngestedAt, CountedBy: []eventCounter{}}
 	for _, c := range e.CountedBy {
 		counter := eventCounter{MeterSlug: c.MeterSlug, Late: c.Late}
@@ -95,7 +95,7 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 		at.Range.Start = filter.Start // it can be later than on the previous page
 	}
 	filter.Range = at.Range
-	found, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize, db.Search{Now: s.Now, Budget: s.SearchTime})
+	found, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize, usage.Search{Now: s.Now, Budget: s.SearchTime})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ const (
 )
 
 // auditListing records that the caller lists events, at most once an hour for each listing.
-func (s *server) auditListing(ctx context.Context, f db.EventFilter) error {
+func (s *server) auditListing(ctx context.Context, f usage.EventFilter) error {
 	who := principalOf(ctx)
 	of := listing{who.Tenant.ID, who.Actor, f.Customer}
 	if !s.listings.due(of, s.Now()) {
@@ -165,7 +165,7 @@ func (l *listings) note(of listing, now time.Time) {
 	l.recorded.Add(of, now)
 }
 
-func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f db.EventFilter, err error) {
+func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f usage.EventFilter, err error) {
 	for _, q := range []struct{ name, text string }{{"event_type", in.EventType}, {"idempotency_key", in.IdempotencyKey}} {
 		if !storable(q.text) {
 			return f, metering.Invalid("query."+q.name, "must be UTF-8 without NUL")

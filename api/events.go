@@ -11,7 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -190,7 +190,7 @@ func eventsMediaType(header string) error {
 // ingest stores valid events and returns the result of the whole request. indexes are the events' positions
 // in the request.
 func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []int, rejections []metering.Rejection) (ingestResult, error) {
-	var outcomes []db.Outcome
+	var outcomes []usage.Outcome
 	if len(events) > 0 {
 		var err error
 		// The writer needs the events even if the client disconnects. It has its own deadline.
@@ -203,7 +203,7 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 }
 
 // reportIngest returns and counts the results of a request with events.
-func (s *server) reportIngest(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
+func (s *server) reportIngest(ctx context.Context, events []metering.Event, indexes []int, outcomes []usage.Outcome, rejections []metering.Rejection) ingestResult {
 	result := report(events, indexes, outcomes, append(rejections, refused(outcomes, indexes)...))
 	s.countEvents(ctx, result)
 	result.Warnings = append(result.Warnings, s.earlyWarnings(ctx, events, indexes, outcomes)...)
@@ -212,7 +212,7 @@ func (s *server) reportIngest(ctx context.Context, events []metering.Event, inde
 }
 
 // refused returns the rejections that only the database could decide.
-func refused(outcomes []db.Outcome, indexes []int) (rejections []metering.Rejection) {
+func refused(outcomes []usage.Outcome, indexes []int) (rejections []metering.Rejection) {
 	for i, outcome := range outcomes {
 		var r metering.Rejection
 		switch {
@@ -229,7 +229,7 @@ func refused(outcomes []db.Outcome, indexes []int) (rejections []metering.Reject
 	return rejections
 }
 
-func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
+func report(events []metering.Event, indexes []int, outcomes []usage.Outcome, rejections []metering.Rejection) ingestResult {
 	result := ingestResult{Rejected: len(rejections), Warnings: []string{}, Errors: []ingestError{}, rejections: rejections}
 	for _, r := range rejections {
 		message := r.Field + " " + r.Message
@@ -289,9 +289,9 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 }
 
 // countUncounted counts an event that meters could not count, once for each rule.
-func (r *ingestResult) countUncounted(values []db.UnusableValue) {
+func (r *ingestResult) countUncounted(values []usage.UnusableValue) {
 	for i, u := range values {
-		if slices.ContainsFunc(values[:i], func(earlier db.UnusableValue) bool { return earlier.Rule == u.Rule }) {
+		if slices.ContainsFunc(values[:i], func(earlier usage.UnusableValue) bool { return earlier.Rule == u.Rule }) {
 			continue
 		}
 		if r.uncounted == nil {

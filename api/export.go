@@ -14,7 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -45,7 +45,7 @@ type ExportedRange struct {
 
 type exportCursor struct {
 	Range metering.Range
-	After *db.EventCursor
+	After *usage.EventCursor
 }
 
 // ExportedEvent is an event with the fields of its request.
@@ -79,9 +79,9 @@ type export struct {
 	file     string              // name without the extension
 	customer metering.CustomerID // WholeTenant: all customers
 	at       exportCursor
-	chunk    int              // number of rows to read next
-	next     *db.EventCursor  // last event of the page; nil: the page ends with the range
-	first    []metering.Event // read before the response begins, so that a failure is still reported as a problem
+	chunk    int                // number of rows to read next
+	next     *usage.EventCursor // last event of the page; nil: the page ends with the range
+	first    []metering.Event   // read before the response begins, so that a failure is still reported as a problem
 }
 
 const aboutExports = "The `Link` header of a page in JSON Lines or CSV contains the next page.\n\n" +
@@ -160,7 +160,7 @@ func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 	e.chunk = min(2*len(events), mostRows) // large rows: fewer were read than requested
 	if len(events) > 0 {
 		last := events[len(events)-1]
-		e.at.After = &db.EventCursor{At: last.At, ID: last.ID, Customer: last.CustomerID}
+		e.at.After = &usage.EventCursor{At: last.At, ID: last.ID, Customer: last.CustomerID}
 	}
 	return events, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -98,7 +98,7 @@ func previewing(op huma.Operation) huma.Operation {
 }
 
 func (s *server) previewMeter(ctx context.Context, in *previewMeterInput) (*meterPreviewOutput, error) {
-	query := db.PreviewQuery{Definition: in.Body.version()}
+	query := usage.PreviewQuery{Definition: in.Body.version()}
 	if err := cmp.Or(metering.ValidEventType(in.Body.EventType), query.Definition.Validate()); err != nil {
 		return nil, err
 	}
@@ -114,17 +114,17 @@ func (s *server) previewMeterChange(ctx context.Context, in *previewMeterChangeI
 	if err != nil {
 		return nil, err
 	}
-	return s.preview(ctx, db.PreviewQuery{Definition: definition, Current: current}, in.Body.PreviewSpan)
+	return s.preview(ctx, usage.PreviewQuery{Definition: definition, Current: current}, in.Body.PreviewSpan)
 }
 
 // preview runs a query in a span. If the span has a start, the query is heavy and waits for its turn.
-func (s *server) preview(ctx context.Context, query db.PreviewQuery, span PreviewSpan) (*meterPreviewOutput, error) {
+func (s *server) preview(ctx context.Context, query usage.PreviewQuery, span PreviewSpan) (*meterPreviewOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	var err error
 	if query.Range, err = s.rangeOf(span); err != nil {
 		return nil, err
 	}
-	query.Latest, query.Search = span.Start == nil, db.Search{Now: s.Now, Budget: s.SearchTime}
+	query.Latest, query.Search = span.Start == nil, usage.Search{Now: s.Now, Budget: s.SearchTime}
 	if !query.Latest {
 		query.Search.Budget = previewTime
 		if err := exchangeOf(ctx).beginHeavy(ctx, s.heavy, tenant); err != nil {
@@ -135,7 +135,7 @@ func (s *server) preview(ctx context.Context, query db.PreviewQuery, span Previe
 	if err != nil {
 		return nil, err
 	}
-	if err := s.auditListing(ctx, db.EventFilter{Range: p.Range}); err != nil {
+	if err := s.auditListing(ctx, usage.EventFilter{Range: p.Range}); err != nil {
 		return nil, err
 	}
 	return &meterPreviewOutput{showPreview(p, query.Current != nil)}, nil
@@ -161,7 +161,7 @@ func (s *server) rangeOf(span PreviewSpan) (metering.Range, error) {
 	return r, nil
 }
 
-func showPreview(p db.MeterPreview, hasCurrent bool) meterPreview {
+func showPreview(p usage.MeterPreview, hasCurrent bool) meterPreview {
 	shown := meterPreview{
 		Period: usagePeriod{p.Range.Start.UTC(), p.Range.End.UTC()}, PreviewedUsage: showPreviewed(p.PreviewedUsage, hasCurrent),
 		Uncounted: []eventRejections{}, Customers: make([]previewedCustomer, 0, len(p.Customers)), OtherCustomers: p.Others,
@@ -186,7 +186,7 @@ func showPreview(p db.MeterPreview, hasCurrent bool) meterPreview {
 	return shown
 }
 
-func showPreviewed(u db.PreviewedUsage, hasCurrent bool) PreviewedUsage {
+func showPreviewed(u usage.PreviewedUsage, hasCurrent bool) PreviewedUsage {
 	shown := PreviewedUsage{EventsRead: u.Events, Counted: u.Counted, Value: u.Usage}
 	if hasCurrent {
 		shown.CurrentValue = &u.Current

@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -92,7 +93,7 @@ func filtersOf(sent []SentFilter) []metering.Filter {
 // version.
 type backfills struct {
 	next     map[metering.MeterID]metering.MeterVersion
-	progress map[metering.MeterVersionID]db.BackfillProgress
+	progress map[metering.MeterVersionID]usage.BackfillProgress
 }
 
 func (s *server) registerMeters() {

@@ -26,6 +26,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/db/seal"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -34,8 +35,8 @@ import (
 type Deps struct {
 	Store         *db.DB
 	Credentials   *db.DB // has its own connections, so that authentication never waits for other queries; nil: Store
-	Writer        *db.Writer
-	EventCounter  *db.EventCounter
+	Writer        *usage.Writer
+	EventCounter  *usage.EventCounter
 	Temporal      client.Client
 	Guard         providers.Guard
 	Providers     providers.Registry

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -49,7 +49,7 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 
 // valueProblem returns the rule that the value of an event breaks, as the rest of a sentence after
 // "properties".
-func valueProblem(u db.UnusableValue) string {
+func valueProblem(u usage.UnusableValue) string {
 	if u.Rule == metering.ValueMissing {
 		return fmt.Sprintf("must have %q, the value of meter %q", u.Property, u.MeterSlug)
 	}

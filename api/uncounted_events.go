@@ -6,7 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -52,7 +52,7 @@ type listUncountedInput struct {
 
 type uncountedCursor struct {
 	Range  metering.Range
-	Before *db.UncountedCursor
+	Before *usage.UncountedCursor
 }
 
 type listUncountedOutput struct{ Body List[uncountedEvent] }
@@ -62,7 +62,7 @@ func (s *server) listUncountedEvents(ctx context.Context, in *listUncountedInput
 	if err != nil {
 		return nil, err
 	}
-	filter := db.UncountedFilter{Meter: m.ID, Rule: metering.Verdict(in.Rule)}
+	filter := usage.UncountedFilter{Meter: m.ID, Rule: metering.Verdict(in.Rule)}
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
 		if err != nil {
@@ -83,14 +83,14 @@ func (s *server) listUncountedEvents(ctx context.Context, in *listUncountedInput
 		return nil, err
 	}
 	if len(found.Items) > 0 {
-		if err := s.auditListing(ctx, db.EventFilter{Range: at.Range, Customer: filter.Customer}); err != nil {
+		if err := s.auditListing(ctx, usage.EventFilter{Range: at.Range, Customer: filter.Customer}); err != nil {
 			return nil, err
 		}
 	}
-	cursorOf := func(e db.UncountedEvent) uncountedCursor { return uncountedCursor{at.Range, new(e.Cursor())} }
+	cursorOf := func(e usage.UncountedEvent) uncountedCursor { return uncountedCursor{at.Range, new(e.Cursor())} }
 	return &listUncountedOutput{listOf(ctx, s, found, showUncounted, cursorOf)}, nil
 }
 
-func showUncounted(e db.UncountedEvent) uncountedEvent {
+func showUncounted(e usage.UncountedEvent) uncountedEvent {
 	return uncountedEvent{showStored(e.ListedEvent), uncountedRule(e.Rule)}
 }

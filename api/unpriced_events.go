@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -24,7 +24,7 @@ type unpricedEvent struct {
 }
 
 // unpricedWarnings returns one warning per meter for events that no price by dimension charges.
-func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome) (warnings []string) {
+func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []usage.Outcome) (warnings []string) {
 	var unpriced []unpricedEvent
 	var customers []string
 	for _, m := range s.dimensionMeters(ctx) {
@@ -56,7 +56,7 @@ func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, 
 
 // isUnpriced reports whether the meter has counted the event and at least one of the meter's prices does not
 // charge it. It sets the event's key.
-func (e *unpricedEvent) isUnpriced(outcome db.Outcome) bool {
+func (e *unpricedEvent) isUnpriced(outcome usage.Outcome) bool {
 	if e.EventType != e.meter.EventType || outcome.Duplicate || outcome.Forgotten || outcome.Refused || outcome.Unmetered {
 		return false
 	}

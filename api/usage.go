@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -124,7 +124,7 @@ type usageOutput struct{ Body usageResult }
 // change between two pages.
 type usageCursor struct {
 	Range metering.Range
-	After *db.WindowCursor
+	After *usage.WindowCursor
 }
 
 func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error) {
@@ -154,7 +154,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
 		return nil, err
 	}
-	query := db.WindowQuery{
+	query := usage.WindowQuery{
 		Zone: zone, Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups, GroupBy: by,
 		After: at.After, Limit: in.PageSize,
 	}
@@ -173,7 +173,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	}
 	if page.More {
 		last := page.Windows[len(page.Windows)-1]
-		token := s.pageToken(ctx, usageCursor{at.Range, &db.WindowCursor{GroupID: last.GroupID, Start: last.Start}})
+		token := s.pageToken(ctx, usageCursor{at.Range, &usage.WindowCursor{GroupID: last.GroupID, Start: last.Start}})
 		result.NextPageToken = &token
 	}
 	return &usageOutput{result}, nil

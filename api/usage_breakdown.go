@@ -14,7 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -68,7 +68,7 @@ type breakdownResult struct {
 // breakdownCursor is the position at which a page begins. It contains the range, as usageCursor does.
 type breakdownCursor struct {
 	Range metering.Range
-	After *db.BreakdownPlace
+	After *usage.BreakdownPlace
 	Rows  int              // number of rows of the previous pages
 	Sum   metering.Decimal // sum of their values
 }
@@ -98,7 +98,7 @@ func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.
 	if err != nil {
 		return nil, err
 	}
-	query := db.BreakdownQuery{Meter: m, Granularity: in.Granularity, Zone: zone, Timezone: principalOf(ctx).Tenant.Location(), Limit: in.PageSize}
+	query := usage.BreakdownQuery{Meter: m, Granularity: in.Granularity, Zone: zone, Timezone: principalOf(ctx).Tenant.Location(), Limit: in.PageSize}
 	if err := readDimensions(ctx, &query); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (in *breakdownInput) byValue() (bool, error) {
 }
 
 // readDimensions reads the query parameter `by`.
-func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
+func readDimensions(ctx context.Context, query *usage.BreakdownQuery) error {
 	known := append([]string{byCustomer, byPlan}, query.Meter.Version.GroupBy...)
 	for _, name := range query.Meter.Version.GroupBy {
 		known = append(known, propertyPrefix+name)
@@ -181,7 +181,7 @@ func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
 
 // showBreakdown returns a page. The last page of a query with a limit has a row with the sum of all other
 // rows.
-func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query db.BreakdownQuery, at breakdownCursor, page db.Breakdown) breakdownResult {
+func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query usage.BreakdownQuery, at breakdownCursor, page usage.Breakdown) breakdownResult {
 	result := breakdownResult{
 		List:   List[breakdownRow]{Data: []breakdownRow{}, HasMore: page.More},
 		Period: usagePeriod{at.Range.Start, at.Range.End}, Total: page.Total, FilterGaps: showGaps(page.FilterGaps),
@@ -202,7 +202,7 @@ func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query db
 	return result
 }
 
-func showBreakdownRow(query db.BreakdownQuery, row db.BreakdownRow) breakdownRow {
+func showBreakdownRow(query usage.BreakdownQuery, row usage.BreakdownRow) breakdownRow {
 	shown := breakdownRow{GroupKey: row.GroupKey, Value: row.Value}
 	if query.ByCustomer {
 		shown.Customer = &row.ExternalID
@@ -216,7 +216,7 @@ func showBreakdownRow(query db.BreakdownQuery, row db.BreakdownRow) breakdownRow
 	return shown
 }
 
-func writeBreakdownJSON(_ context.Context, hc huma.Context, _ db.BreakdownQuery, _ bool, result breakdownResult) error {
+func writeBreakdownJSON(_ context.Context, hc huma.Context, _ usage.BreakdownQuery, _ bool, result breakdownResult) error {
 	hc.SetHeader("Content-Type", "application/json")
 	hc.SetStatus(http.StatusOK)
 	encoder := json.NewEncoder(hc.BodyWriter())
@@ -224,7 +224,7 @@ func writeBreakdownJSON(_ context.Context, hc huma.Context, _ db.BreakdownQuery,
 	return encoder.Encode(result)
 }
 
-func writeBreakdownCSV(ctx context.Context, hc huma.Context, query db.BreakdownQuery, limited bool, result breakdownResult) error {
+func writeBreakdownCSV(ctx context.Context, hc huma.Context, query usage.BreakdownQuery, limited bool, result breakdownResult) error {
 	text, err := breakdownCSV(query, limited, result.Data)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func writeBreakdownCSV(ctx context.Context, hc huma.Context, query db.BreakdownQ
 }
 
 // breakdownCSV returns the rows as CSV, with a column for each dimension.
-func breakdownCSV(query db.BreakdownQuery, limited bool, rows []breakdownRow) ([]byte, error) {
+func breakdownCSV(query usage.BreakdownQuery, limited bool, rows []breakdownRow) ([]byte, error) {
 	var header []string
 	column := func(is bool, name string) {
 		if is {
@@ -276,7 +276,7 @@ func propertyColumn(property string) string {
 	return textCell(property)
 }
 
-func (row breakdownRow) cells(query db.BreakdownQuery) (cells []string, err error) {
+func (row breakdownRow) cells(query usage.BreakdownQuery) (cells []string, err error) {
 	dimension := func(is bool, text *string) {
 		switch {
 		case !is:

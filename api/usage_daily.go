@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -58,7 +58,7 @@ func (s *server) usageDaily(ctx context.Context, in *dailyInput) (*dailyOutput, 
 	return out, nil
 }
 
-func showDaily(m db.MeterDays) meterDaily {
+func showDaily(m usage.MeterDays) meterDaily {
 	shown := meterDaily{MeterID: m.Meter.ID.String(), MeterSlug: m.Meter.Slug, Days: []dayUsage{}, Backfilling: m.Backfilling}
 	for _, day := range m.Days {
 		shown.Days = append(shown.Days, dayUsage{day.Start.UTC(), day.End.UTC(), day.Usage})

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // grouped returns the groups of a page with their windows, subtotals and filters.
-func grouped(page db.WindowPage) ([]usageGroup, error) {
+func grouped(page usage.WindowPage) ([]usageGroup, error) {
 	subtotals := make(map[metering.GroupID]metering.Decimal, len(page.Groups))
 	for _, g := range page.Groups {
 		subtotals[g.GroupID] = g.Total
@@ -71,12 +71,12 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawM
 	return filters, nil
 }
 
-func showGaps(gaps db.FilterGaps) FilterGaps {
+func showGaps(gaps usage.FilterGaps) FilterGaps {
 	return FilterGaps{gaps.Other, filterWarnings(gaps)}
 }
 
 // filterWarnings returns warnings about usage that the group filters may have missed.
-func filterWarnings(gaps db.FilterGaps) (warnings []string) {
+func filterWarnings(gaps usage.FilterGaps) (warnings []string) {
 	if gaps.Other != nil {
 		warnings = append(warnings, "total excludes usage of the group $other (other_total), some of which can match the group filters")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -69,7 +70,7 @@ func (e Evaluations) DryRun(ctx context.Context, tenant metering.TenantID, a met
 		run, err = e.dryRun(ctx, tx, tenant, a, now)
 		return err
 	})
-	if tooMuch(ctx, err) {
+	if usage.TooMuch(ctx, err) {
 		return DryRun{}, metering.Invalid("body.customer", "is required, because the customers have too many events for one request").Because(err)
 	}
 	if err != nil {
@@ -199,39 +200,39 @@ func rangeOf(p billing.Period) metering.Range {
 }
 
 // hours reads the usage of each hour of the batch's periods.
-func (d *dryRunner) hours(b *openBatch) (map[customerPeriod][]rangeUsage, error) {
+func (d *dryRunner) hours(b *openBatch) (map[customerPeriod][]usage.RangeUsage, error) {
 	byRange := make(map[metering.Range][]int64)
 	b.each(func(f *billing.Facts, periods []billing.Period) {
 		for _, p := range periods {
 			byRange[rangeOf(p)] = append(byRange[rangeOf(p)], int64(f.Customer.ID))
 		}
 	})
-	hours := make(map[customerPeriod][]rangeUsage)
+	hours := make(map[customerPeriod][]usage.RangeUsage)
 	if len(byRange) == 0 {
 		return hours, nil
 	}
 	ranges := slices.Collect(maps.Keys(byRange))
-	statement := newUsageStatementOfSome(d.tenant, b.meters)
-	statement.separate(b.meters, b.by)
+	statement := usage.NewUsageStatementOfSome(d.tenant, b.meters)
+	statement.Separate(b.meters, b.by)
 	for no, r := range ranges {
-		statement.customers = byRange[r]
-		statement.add(no, r, true)
+		statement.Customers = byRange[r]
+		statement.Add(no, r, true)
 	}
-	used, err := readRanges(d.ctx, d.tx, statement, b.meters, ranges, "start")
+	used, err := usage.ReadRanges(d.ctx, d.tx, statement, b.meters, ranges, "start")
 	for _, u := range used {
-		of := customerPeriod{u.customer, u.within}
+		of := customerPeriod{u.Customer, u.Within}
 		hours[of] = append(hours[of], u)
 	}
 	return hours, err
 }
 
 // comparePeriod adds the days of one billing period, with the usage of its hours or days.
-func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billing.Period, hours []rangeUsage) {
+func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billing.Period, hours []usage.RangeUsage) {
 	total, reached := *f, 0
 	total.Usage = nil
-	slices.SortFunc(hours, func(x, y rangeUsage) int { return x.start.Compare(y.start) })
+	slices.SortFunc(hours, func(x, y usage.RangeUsage) int { return x.Start.Compare(y.Start) })
 	for day := metering.WindowOf(p.Start, metering.Day, zone); day.Start.Before(p.End) && !day.Start.After(d.now); day = metering.WindowOf(day.End, metering.Day, zone) {
-		for len(hours) > 0 && hours[0].start.Before(day.End) {
+		for len(hours) > 0 && hours[0].Start.Before(day.End) {
 			total.Usage = addHour(total, p, hours[0])
 			hours = hours[1:]
 		}
@@ -244,18 +245,18 @@ func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billi
 
 // addHour returns the usage of a billing period including another hour or day, if the meter feeds the
 // period's billing schedule at that time.
-func addHour(f billing.Facts, p billing.Period, hour rangeUsage) []billing.Usage {
-	within := f.FedIn(hour.meter, []metering.Range{p.Range})
-	if !slices.ContainsFunc(within, func(r metering.Range) bool { return r.Contains(hour.start) }) {
+func addHour(f billing.Facts, p billing.Period, hour usage.RangeUsage) []billing.Usage {
+	within := f.FedIn(hour.Meter, []metering.Range{p.Range})
+	if !slices.ContainsFunc(within, func(r metering.Range) bool { return r.Contains(hour.Start) }) {
 		return f.Usage
 	}
-	i := slices.IndexFunc(f.Usage, func(u billing.Usage) bool { return u.MeterID == hour.meter })
+	i := slices.IndexFunc(f.Usage, func(u billing.Usage) bool { return u.MeterID == hour.Meter })
 	if i < 0 {
 		i = len(f.Usage)
-		f.Usage = append(f.Usage, billing.Usage{Period: p.Start, MeterID: hour.meter})
+		f.Usage = append(f.Usage, billing.Usage{Period: p.Start, MeterID: hour.Meter})
 	}
-	f.Usage[i].Total, f.Usage[i].Events = f.Usage[i].Total.Add(hour.usage), f.Usage[i].Events+hour.tally.all().count
-	dimensions, _ := hour.byDimension(hour.aggregation)
+	f.Usage[i].Total, f.Usage[i].Events = f.Usage[i].Total.Add(hour.Usage), f.Usage[i].Events+hour.Tally.All().Count
+	dimensions, _ := hour.ByDimension(hour.Aggregation)
 	f.Usage[i].Dimensions = billing.AddDimensions(f.Usage[i].Dimensions, dimensions)
 	return f.Usage
 }
@@ -310,44 +311,44 @@ func (d *dryRunner) highest() (course *DryCourse) {
 }
 
 // groupDays reads the usage of the alert's group on each day of a billing period.
-func (d *dryRunner) groupDays(f *billing.Facts, p billing.Period) (days []rangeUsage, err error) {
+func (d *dryRunner) groupDays(f *billing.Facts, p billing.Period) (days []usage.RangeUsage, err error) {
 	for _, part := range f.FedIn(d.alert().MeterID, []metering.Range{p.Range}) {
 		read, err := d.readGroup(f, part)
 		if err != nil {
 			return nil, err
 		}
-		read.Limit = MaxWindows
-		windows, _, err := read.windows(d.ctx)
+		read.Limit = usage.MaxWindows
+		windows, _, err := read.Windows(d.ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, w := range windows {
-			days = append(days, rangeUsage{start: w.Start, meter: d.alert().MeterID, usage: w.Value.Add(w.LateValue)})
+			days = append(days, usage.RangeUsage{Start: w.Start, Meter: d.alert().MeterID, Usage: w.Value.Add(w.LateValue)})
 		}
 	}
 	return days, nil
 }
 
 // readGroup begins to read the customer's usage of the alert's group by day.
-func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*windowRead, error) {
+func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*usage.WindowRead, error) {
 	var key map[string]json.RawMessage
 	if err := json.Unmarshal(d.alert().Group.Key, &key); err != nil {
 		return nil, err
 	}
-	query := WindowQuery{Customer: f.Customer.ID, Range: within, Granularity: metering.Day, Groups: make(map[string][]json.RawMessage)}
+	query := usage.WindowQuery{Customer: f.Customer.ID, Range: within, Granularity: metering.Day, Groups: make(map[string][]json.RawMessage)}
 	for property, value := range key {
 		query.Groups[property] = []json.RawMessage{value}
 	}
 	query.Meter = f.Meters[slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == d.alert().MeterID })]
-	read, err := newWindowRead(d.tenant, query)
+	read, err := usage.NewWindowRead(d.tenant, query)
 	if err != nil {
 		return nil, err
 	}
-	read.q = d.tx
-	if err := read.loadGroups(d.ctx); err != nil {
+	read.Querier = d.tx
+	if err := read.LoadGroups(d.ctx); err != nil {
 		return nil, err
 	}
-	return read, read.loadEdges(d.ctx)
+	return read, read.LoadEdges(d.ctx)
 }
 
 // compareSilence adds the days on which customers had been silent for too long.

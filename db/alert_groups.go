@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,7 +26,7 @@ func (v *alertReader) groupTotals(periods []CustomerPeriod) (map[groupTotal]mete
 		parts  []part
 		groups [][16]byte
 	)
-	statement := newUsageStatementOfSome(v.tenant, nil)
+	statement := usage.NewUsageStatementOfSome(v.tenant, nil)
 	for no, p := range periods {
 		read := make(map[metering.MeterID]bool)
 		for _, a := range v.applying(p.Facts, p.Period.Start, ofPeriods) {
@@ -38,7 +39,7 @@ func (v *alertReader) groupTotals(periods []CustomerPeriod) (map[groupTotal]mete
 			read[a.MeterID] = true
 			m := p.Facts.Meters[slices.IndexFunc(p.Facts.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
 			for _, within := range p.Facts.FedIn(m.ID, []metering.Range{p.Period.Range}) {
-				statement.addMeter(len(parts), within, []int64{int64(p.Facts.Customer.ID)}, m.Version, true, false)
+				statement.AddMeter(len(parts), within, []int64{int64(p.Facts.Customer.ID)}, m.Version, true, false)
 				parts = append(parts, part{no, m})
 			}
 		}
@@ -47,27 +48,27 @@ func (v *alertReader) groupTotals(periods []CustomerPeriod) (map[groupTotal]mete
 	if len(parts) == 0 {
 		return totals, nil
 	}
-	counted, err := statement.rows(v.ctx, v.tx)
+	counted, err := statement.Rows(v.ctx, v.tx)
 	if err != nil {
 		return nil, err
 	}
-	statement.args["groups"] = groups
+	statement.Args["groups"] = groups
 	rows, err := v.tx.Query(v.ctx, `
-		select no, group_id, `+mergedTally+`
+		select no, group_id, `+usage.MergedTally+`
 		from `+counted+`
 		where group_id = any(@groups::uuid[])
-		group by 1, 2`, statement.args)
+		group by 1, 2`, statement.Args)
 	if err != nil {
 		return nil, err
 	}
 	var (
 		no    int
 		group metering.GroupID
-		t     tally
+		t     usage.Tally
 	)
-	_, err = pgx.ForEachRow(rows, append([]any{&no, (*[16]byte)(&group)}, t.fields()...), func() error {
+	_, err = pgx.ForEachRow(rows, append([]any{&no, (*[16]byte)(&group)}, t.Fields()...), func() error {
 		of := groupTotal{parts[no].period, parts[no].meter.ID, group}
-		totals[of] = totals[of].Add(t.total(parts[no].meter.Version.Aggregation))
+		totals[of] = totals[of].Add(t.Total(parts[no].meter.Version.Aggregation))
 		return nil
 	})
 	return totals, err

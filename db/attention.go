@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -329,7 +330,7 @@ func attentionArgs(tenant metering.TenantID, unrated []UnratedTotal, now time.Ti
 		amounts, currencies = append(amounts, u.Estimate.String()), append(currencies, u.Currency)
 	}
 	return pgx.NamedArgs{
-		"tenant": tenant, "now": now, "watched": now.Add(-metering.WatchedAfterEvent), "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": interruptionsAtMost,
+		"tenant": tenant, "now": now, "watched": now.Add(-metering.WatchedAfterEvent), "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": usage.InterruptionsAtMost,
 		"unrated": ids, "unrated_customers": customers, "unrated_causes": causes, "unrated_since": since, "unrated_amounts": amounts, "unrated_currencies": currencies,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -25,7 +26,7 @@ type biller struct {
 	testing.TB
 	store    *db.DB
 	address  string // of the store's database
-	writer   *db.Writer
+	writer   *usage.Writer
 	tenant   metering.TenantID
 	customer metering.Customer
 	meter    metering.Meter

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -32,7 +32,7 @@ func TestACustomerIsMadeOnceHoweverManyEventsNameItFirst(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call")
-	var writers []*db.Writer
+	var writers []*usage.Writer
 	for range 4 {
 		writers = append(writers, newWriter(t, store, dbtest.WriterOptions))
 	}
@@ -186,7 +186,7 @@ func TestEventsArePagedWithoutLossOrRepeat(t *testing.T) {
 		}
 		for _, limit := range []int{1, 7, 15, 59, 60, 61} {
 			seen := make(map[string]bool)
-			var after *db.EventCursor
+			var after *usage.EventCursor
 			for {
 				page, err := store.Events.Page(t.Context(), tenant, acme.ID, r, after, nil, limit)
 				require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,7 +22,7 @@ func (k *keeper) chunks() []string {
 	return names
 }
 
-func (k *keeper) send(w *db.Writer, days int, key string) db.Outcome {
+func (k *keeper) send(w *usage.Writer, days int, key string) usage.Outcome {
 	k.Helper()
 	outcomes, err := w.Ingest(k.Context(), k.tenant, []metering.Event{dbtest.Event(k, "call", "acme", k.daysAgo(days), "1", key, "")})
 	require.NoError(k, err)
@@ -37,17 +37,17 @@ func TestARejectedEventBringsNoChunkBack(t *testing.T) {
 	former, fresh := store.NewWriter(dbtest.WriterOptions), store.NewWriter(dbtest.WriterOptions)
 	defer former.Close()
 	defer fresh.Close()
-	require.Equal(t, db.Outcome{}, k.send(former, 10, "young"))
-	require.Equal(t, db.Outcome{}, k.send(former, 100, "old"))
+	require.Equal(t, usage.Outcome{}, k.send(former, 10, "young"))
+	require.Equal(t, usage.Outcome{}, k.send(former, 100, "old"))
 	require.Equal(t, 1, k.retain(50))
 
 	before := k.chunks()
-	for _, w := range []*db.Writer{former, fresh, former} {
-		require.Equal(t, db.Outcome{Forgotten: true}, k.send(w, 100, "old"))
-		require.Equal(t, db.Outcome{Forgotten: true}, k.send(w, 300, "older"))
+	for _, w := range []*usage.Writer{former, fresh, former} {
+		require.Equal(t, usage.Outcome{Forgotten: true}, k.send(w, 100, "old"))
+		require.Equal(t, usage.Outcome{Forgotten: true}, k.send(w, 300, "older"))
 	}
 	require.Equal(t, before, k.chunks())
-	require.Equal(t, db.Outcome{}, k.send(fresh, 300, ""), "without a key it is stored at any age")
+	require.Equal(t, usage.Outcome{}, k.send(fresh, 300, ""), "without a key it is stored at any age")
 	require.Equal(t, 1, k.retain(50))
 }
 
@@ -64,7 +64,7 @@ func TestAnEventThatTheEdgeOvertakesMakesNoChunk(t *testing.T) {
 	require.NoError(t, err)
 	_, err = rising.Exec(t.Context(), `update event_retention set kept_from = date_bin('7 days', $1, timestamptz 'epoch')`, k.daysAgo(50))
 	require.NoError(t, err)
-	var outcomes []db.Outcome
+	var outcomes []usage.Outcome
 	var failure error
 	var sending sync.WaitGroup
 	event := dbtest.Event(t, "call", "acme", k.daysAgo(100), "1", "old", "")

@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -428,7 +429,7 @@ func TestWhatIsClosedNeverChangesAndNothingIsLost(t *testing.T) {
 	b.acceptAll()
 	b.closePeriods()
 	b.useAt("7", month.Start.AddDate(0, 0, 20))
-	page, err := b.store.Usage.Windows(t.Context(), b.tenant, db.WindowQuery{
+	page, err := b.store.Usage.Windows(t.Context(), b.tenant, usage.WindowQuery{
 		Customer: b.customer.ID, Meter: b.meter, Range: month, Granularity: metering.Month, Limit: 10,
 	})
 	require.NoError(t, err)

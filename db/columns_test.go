@@ -22,10 +22,12 @@ func TestPartsOfStatementsAreGivenColumnsWithTheirTable(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	nested, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
 	fileSet := token.NewFileSet()
 	var files []*ast.File
 	parts := map[string]bool{}
-	for _, path := range paths {
+	for _, path := range append(paths, nested...) {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
@@ -46,6 +48,9 @@ func TestPartsOfStatementsAreGivenColumnsWithTheirTable(t *testing.T) {
 				return true
 			}
 			called, is := call.Fun.(*ast.Ident)
+			if other, of := call.Fun.(*ast.SelectorExpr); of {
+				called, is = other.Sel, true
+			}
 			if !is || !parts[called.Name] {
 				return true
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -36,10 +37,10 @@ func TestAConflictIsStoredAsItWasSentAndOnce(t *testing.T) {
 	of := dbtest.Event(t, "call", "bob", november.Add(time.Microsecond), "6.000000000001", "k", `{"model":"a","nested":{"b":[1]}}`)
 	second := dbtest.Event(t, "visit", "bob", november, "7", "k", "")
 	for range 3 {
-		require.Equal(t, []db.Outcome{{Duplicate: true, Conflict: true}}, ingest(t, store, tenant, of))
+		require.Equal(t, []usage.Outcome{{Duplicate: true, Conflict: true}}, ingest(t, store, tenant, of))
 	}
-	require.Equal(t, []db.Outcome{{Duplicate: true, Conflict: true, Unmetered: true}, {Duplicate: true, Conflict: true}}, ingest(t, store, tenant, second, of))
-	require.Equal(t, []db.Outcome{{Duplicate: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "5", "k", "")), "the same content is a plain duplicate")
+	require.Equal(t, []usage.Outcome{{Duplicate: true, Conflict: true, Unmetered: true}, {Duplicate: true, Conflict: true}}, ingest(t, store, tenant, second, of))
+	require.Equal(t, []usage.Outcome{{Duplicate: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "5", "k", "")), "the same content is a plain duplicate")
 
 	for _, page := range []int{1, 2, 10} {
 		found := conflicts(t, store, tenant, page)
@@ -80,7 +81,7 @@ func TestATenantThatRejectsConflictsStoresNone(t *testing.T) {
 	reject := metering.RejectConflicts
 	_, _, err := store.Tenants.Update(t.Context(), tenant, metering.Operator, db.TenantChange{KeyConflicts: &reject})
 	require.NoError(t, err)
-	require.Equal(t, []db.Outcome{{Unmetered: true}, {Conflict: true, Refused: true}, {Duplicate: true, Unmetered: true}, {Unmetered: true}}, ingest(t, store, tenant,
+	require.Equal(t, []usage.Outcome{{Unmetered: true}, {Conflict: true, Refused: true}, {Duplicate: true, Unmetered: true}, {Unmetered: true}}, ingest(t, store, tenant,
 		dbtest.Event(t, "call", "acme", november, "5", "k", ""), dbtest.Event(t, "call", "bob", november, "6", "k", ""),
 		dbtest.Event(t, "call", "acme", november, "5", "k", ""), dbtest.Event(t, "call", "bob", november, "6", "another", "")))
 	require.Empty(t, conflicts(t, store, tenant, 10))
@@ -125,7 +126,7 @@ func TestConflictsAreExactUnderConcurrency(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call")
 	const senders, keys, contents = 6, 5, 4
-	outcomes := make([][]db.Outcome, senders)
+	outcomes := make([][]usage.Outcome, senders)
 	failures := make([]error, senders)
 	var all sync.WaitGroup
 	for n := range senders {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -50,7 +51,7 @@ func newCrowd(t testing.TB, store *db.DB) *crowd {
 
 // send starts clients that ingest events until stop is called. After a failed request, a client
 // continues with other events.
-func (c *crowd) send(clients int, w *db.Writer) {
+func (c *crowd) send(clients int, w *usage.Writer) {
 	for client := range clients {
 		c.all.Go(func() {
 			for {

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -65,7 +66,7 @@ var selectCustomerFacts = `
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.plans, a.since,
 	  c.head_open_until, c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
-	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `,
+	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + usage.FeedsOfCustomer + `, ` + followedOfCustomer + `,
 	  ` + catalog.OwnPricesOfCustomer + `, ` + catalog.IsOwnPriced + `
 	from customers c
 	join tenants t on t.id = c.tenant_id
@@ -107,7 +108,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		since      []time.Time
 		unread     *bool // nil: no provider bills the tenant's usage
 
-		feeds    []storedFeed
+		feeds    []usage.StoredFeed
 		followed []storedFollowed
 		own      []catalog.StoredOwnPrice
 	)
@@ -130,7 +131,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		f.Customer.Plans = append(f.Customer.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
 	f.Customer.Prices = catalog.OwnPricesOf(f.Customer.ID, own)
-	f.Feeds = feedsOf(feeds)
+	f.Feeds = usage.FeedsOf(feeds)
 	for _, one := range followed {
 		f.Followed = append(f.Followed, billing.Followed(one))
 	}

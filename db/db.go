@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 )
 
 // The stores of each package, under a name that differs from the others'.
@@ -21,6 +22,7 @@ type (
 	accessStores   = access.Stores
 	accessCreators = access.Creators
 	catalogStores  = catalog.Stores
+	usageStores    = usage.Stores
 )
 
 // DB is a pool of connections, and one store per noun that uses it.
@@ -83,7 +85,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 		pool:          pool,
 		accessStores:  access.New(pool),
 		catalogStores: catalog.New(pool),
-		usageStores:   newUsage(pool),
+		usageStores:   usage.New(pool),
 		ledgerStores:  ledger,
 		limitStores:   newLimits(pool, read),
 		Tenants:       Tenants{pool},

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -74,7 +75,7 @@ func (l Ledger) digest(ctx context.Context, tenant metering.TenantID, period met
 			of = digestOf{key: "k.meter_id", total: "v.meter_id", fed: `
 			  join billing_period_totals k on k.tenant_id = p.tenant_id and k.period_id = p.id
 			  join meter_versions g on g.tenant_id = k.tenant_id and g.id = k.meter_version_id and g.event_type = e.event_type
-			    and ` + streamAt("p.tenant_id", "p.customer_id", "k.meter_id", "e.ts") + ` = p.stream`}
+			    and ` + usage.StreamAt("p.tenant_id", "p.customer_id", "k.meter_id", "e.ts") + ` = p.stream`}
 		}
 		_, err = tx.Exec(ctx, of.statement(), tenant, period, DigestAlgorithm)
 		return err

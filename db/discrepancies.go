@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -77,7 +78,7 @@ func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day,
 		if err := pg.AllowLongStatements(ctx, tx); err != nil {
 			return err
 		}
-		edge, err := keptFrom(ctx, tx)
+		edge, err := usage.KeptFrom(ctx, tx)
 		if err != nil || day.Before(edge) {
 			return err
 		}
@@ -116,7 +117,7 @@ func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 	if err != nil {
 		return nil, err
 	}
-	suspect, err := discrepancies(ctx, tx, tenant, meters, day, dailyCount, recounted)
+	suspect, err := discrepancies(ctx, tx, tenant, meters, day, usage.DailyCount, recounted)
 	if err != nil || len(suspect) == 0 {
 		return nil, err
 	}
@@ -125,32 +126,32 @@ func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 
 // recountDay measures all events of a day again, for the meters with filters or a value property. No other
 // count of these meters is independent of the rollups.
-func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[measuredKey]*tally, error) {
-	statement := newUsageStatementOfAll(tenant, meters)
-	if len(statement.selecting) == 0 {
+func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[usage.MeasuredKey]*usage.Tally, error) {
+	statement := usage.NewUsageStatementOfAll(tenant, meters)
+	if len(statement.Selecting) == 0 {
 		return nil, nil
 	}
-	statement.part(measured, 0, metering.Range{Start: day, End: day.AddDate(0, 0, 1)}, slices.Sorted(maps.Keys(statement.selecting)))
-	return statement.measure(ctx, tx)
+	statement.Part(usage.Measured, 0, metering.Range{Start: day, End: day.AddDate(0, 0, 1)}, slices.Sorted(maps.Keys(statement.Selecting)))
+	return statement.Measure(ctx, tx)
 }
 
 // discrepancies compares the rollups of a UTC day with another count of the day. The rollups are those of
 // whole local hours; if the day cuts an hour in two, its raw events are used. Meters with filters or a
 // value property are compared with recounted, all others with the SQL in other.
 func discrepancies(
-	ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string, recounted map[measuredKey]*tally,
+	ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string, recounted map[usage.MeasuredKey]*usage.Tally,
 ) (map[discrepancyKey]disagreement, error) {
 	next := day.AddDate(0, 0, 1)
-	statement := newUsageStatementOfAll(tenant, meters)
-	statement.add(0, metering.Range{Start: day, End: next}, true)
-	counted, err := statement.rows(ctx, tx)
+	statement := usage.NewUsageStatementOfAll(tenant, meters)
+	statement.Add(0, metering.Range{Start: day, End: next}, true)
+	counted, err := statement.Rows(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	statement.args["from"], statement.args["until"] = day, next
-	statement.args["selecting"] = append([]int64{}, slices.Sorted(maps.Keys(statement.selecting))...)
-	recount, args := measuredRows("recounted", recounted)
-	maps.Copy(statement.args, args)
+	statement.Args["from"], statement.Args["until"] = day, next
+	statement.Args["selecting"] = append([]int64{}, slices.Sorted(maps.Keys(statement.Selecting))...)
+	recount, args := usage.MeasuredRows("recounted", recounted)
+	maps.Copy(statement.Args, args)
 	rows, err := tx.Query(ctx, `
 		with used as (
 		  select m.id as meter_id, g.id as meter_version_id, g.event_type
@@ -170,12 +171,12 @@ func discrepancies(
 		  group by grouping sets ((o.customer_id, used.meter_id), (used.meter_id))
 		  union all
 		  select counted.customer_id, used.meter_id, counted.sum + counted.late_sum, counted.count + counted.late_count
-		  from `+statement.table([]string{recount})+`
+		  from `+statement.Table([]string{recount})+`
 		  join used on used.meter_version_id = counted.meter_version_id)
 		select customer_id, meter_id, coalesce(ours.sum, 0), coalesce(ours.count, 0), coalesce(theirs.sum, 0), coalesce(theirs.count, 0)
 		from ours
 		full join theirs using (customer_id, meter_id)
-		where (coalesce(ours.sum, 0), coalesce(ours.count, 0)) <> (coalesce(theirs.sum, 0), coalesce(theirs.count, 0))`, statement.args)
+		where (coalesce(ours.sum, 0), coalesce(ours.count, 0)) <> (coalesce(theirs.sum, 0), coalesce(theirs.count, 0))`, statement.Args)
 	if err != nil {
 		return nil, err
 	}

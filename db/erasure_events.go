@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -111,7 +112,7 @@ type eventsErased struct {
 
 func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (b eventsErased, err error) {
 	rows, err := tx.Query(ctx, `
-		select ts, id, event_type, value, properties::text, `+sentKey+`
+		select ts, id, event_type, value, properties::text, `+usage.SentKey+`
 		from events e
 		where tenant_id = $1
 		  and customer_id = $2
@@ -154,7 +155,7 @@ func (b *eventsErased) replace(k audit.Key, tenant metering.TenantID, stay kept,
 		b.digests = append(b.digests, k.MAC([]byte("erased event"), []byte(tenant.String()), []byte(b.ids[i].String()), []byte(properties), []byte(key)))
 		b.names = append(b.names, nil)
 		if key != "" {
-			digest := erasedKey(k, tenant, key)
+			digest := usage.ErasedKey(k, tenant, key)
 			b.keyDigests = append(b.keyDigests, digest)
 			b.names[i] = new(erasedPrefix + hex.EncodeToString(digest[:erasedBytes]))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -196,12 +197,12 @@ type groupUsed struct {
 
 func groupsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID) ([]groupUsed, error) {
 	rows, err := q.Query(ctx, `
-		select g.meter_version_id, g.group_id, g.group_key, v.group_by, `+groupUsedByOthers+`
+		select g.meter_version_id, g.group_id, g.group_key, v.group_by, `+usage.GroupUsedByOthers+`
 		from usage_groups g
 		join meter_versions v on v.tenant_id = g.tenant_id and v.id = g.meter_version_id and v.group_by <> '{}'
 		where g.tenant_id = $1
 		  and g.group_id <> $3
-		  and (g.meter_version_id, g.group_id) in (`+groupsUsed+`)
+		  and (g.meter_version_id, g.group_id) in (`+usage.GroupsUsed+`)
 		order by 1, 2`, tenant, customer, [16]byte(metering.OtherGroup.ID))
 	if err != nil {
 		return nil, err
@@ -271,7 +272,7 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err := refuseBackfilling(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := foldAll(ctx, tx, tenant); err != nil {
+		if err := usage.FoldAll(ctx, tx, tenant); err != nil {
 			return err
 		}
 		used, err := groupsOf(ctx, tx, tenant, customer)
@@ -326,7 +327,7 @@ func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.
 		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "version": g.Version, "from": [16]byte(g.ID), "next": [16]byte(next.ID), "key": string(next.Key)}
 		for _, statement := range []string{
 			`insert into usage_groups (tenant_id, meter_version_id, group_id, group_key) values (@tenant, @version, @next, @key::jsonb) on conflict do nothing`,
-			regroupHours, regroupMonths,
+			usage.RegroupHours, usage.RegroupMonths,
 			`delete from usage_groups g where tenant_id = @tenant and meter_version_id = @version and group_id = @from and not ` + groupNamedByOthers,
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {
@@ -421,7 +422,7 @@ func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.T
 			update idempotency_keys
 			set key = $3, request_hash = '', answer = (jsonb_build_object('id', answer->>'id') || coalesce($4::jsonb, '{}'))::json
 			where tenant_id = $1
-			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(erasedKey(s.pool.AuditKey(), tenant, key)[:erasedBytes]), added)
+			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(usage.ErasedKey(s.pool.AuditKey(), tenant, key)[:erasedBytes]), added)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -151,7 +152,7 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 		require.NoError(t, err)
 		writer := store.NewWriter(dbtest.WriterOptions)
 		defer writer.Close()
-		send := func(events ...metering.Event) []db.Outcome {
+		send := func(events ...metering.Event) []usage.Outcome {
 			outcomes, err := writer.Ingest(ctx, tenant, events)
 			require.NoError(t, err)
 			return outcomes

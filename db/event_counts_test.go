@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -21,30 +21,30 @@ func TestWhatProcessesCountAddsUp(t *testing.T) {
 	ours, theirs := dbtest.Tenant(t, store).ID, dbtest.Tenant(t, store).ID
 	hour := november
 	day := metering.Range{Start: hour, End: hour.Add(24 * time.Hour)}
-	process := func() *db.EventCounter { return store.NewEventCounter(func(err error) { t.Error(err) }) }
+	process := func() *usage.EventCounter { return store.NewEventCounter(func(err error) { t.Error(err) }) }
 
 	one, other := process(), process()
-	one.Count(ours, hour, db.EventAccepted, 3)
-	one.Count(ours, hour, db.EventAccepted, 4)
+	one.Count(ours, hour, usage.EventAccepted, 3)
+	one.Count(ours, hour, usage.EventAccepted, 4)
 	one.Count(ours, hour, "invalid_value", 1)
-	one.Count(theirs, hour, db.EventAccepted, 100)
-	one.Count(ours, day.End, db.EventAccepted, 1000)
-	other.Count(ours, hour, db.EventAccepted, 10)
-	other.Count(ours, hour.Add(time.Hour), db.EventDuplicate, 2)
+	one.Count(theirs, hour, usage.EventAccepted, 100)
+	one.Count(ours, day.End, usage.EventAccepted, 1000)
+	other.Count(ours, hour, usage.EventAccepted, 10)
+	other.Count(ours, hour.Add(time.Hour), usage.EventDuplicate, 2)
 	other.Count(ours, hour, "invalid_customer_id", 0)
 	one.Close()
 	other.Close()
 	again := process()
-	again.Count(ours, hour, db.EventAccepted, 20)
+	again.Count(ours, hour, usage.EventAccepted, 20)
 	require.NoError(t, again.Write(t.Context()))
 	again.Close() // writes nothing twice
 
 	counts, err := store.EventCounts.Within(t.Context(), ours, day)
 	require.NoError(t, err)
-	require.Equal(t, []db.EventCount{
-		{Hour: hour, Outcome: db.EventAccepted, Events: 37},
+	require.Equal(t, []usage.EventCount{
+		{Hour: hour, Outcome: usage.EventAccepted, Events: 37},
 		{Hour: hour, Outcome: "invalid_value", Events: 1},
-		{Hour: hour.Add(time.Hour), Outcome: db.EventDuplicate, Events: 2},
+		{Hour: hour.Add(time.Hour), Outcome: usage.EventDuplicate, Events: 2},
 	}, inUTC(counts))
 }
 
@@ -57,18 +57,18 @@ func TestCountsThatCannotBeWrittenAreKept(t *testing.T) {
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	failures := 0
 	counter := store.NewEventCounter(func(error) { failures++ })
-	counter.Count(tenant, november, db.EventAccepted, 5)
+	counter.Count(tenant, november, usage.EventAccepted, 5)
 	_, err = conn.Exec(t.Context(), `alter table event_counts rename to elsewhere`)
 	require.NoError(t, err)
 	require.Error(t, counter.Write(t.Context()))
 	_, err = conn.Exec(t.Context(), `alter table elsewhere rename to event_counts`)
 	require.NoError(t, err)
-	counter.Count(tenant, november, db.EventAccepted, 1)
+	counter.Count(tenant, november, usage.EventAccepted, 1)
 	counter.Close()
 	require.Zero(t, failures)
 	counts, err := store.EventCounts.Within(t.Context(), tenant, metering.Range{Start: november, End: november.Add(time.Hour)})
 	require.NoError(t, err)
-	require.Equal(t, []db.EventCount{{Hour: november, Outcome: db.EventAccepted, Events: 6}}, inUTC(counts))
+	require.Equal(t, []usage.EventCount{{Hour: november, Outcome: usage.EventAccepted, Events: 6}}, inUTC(counts))
 }
 
 func TestOldCountsAreForgotten(t *testing.T) {
@@ -77,7 +77,7 @@ func TestOldCountsAreForgotten(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	counter := store.NewEventCounter(func(err error) { t.Error(err) })
 	for hours := range 5 {
-		counter.Count(tenant, november.Add(time.Duration(hours)*time.Hour), db.EventAccepted, 1)
+		counter.Count(tenant, november.Add(time.Duration(hours)*time.Hour), usage.EventAccepted, 1)
 	}
 	counter.Close()
 	before := november.Add(3 * time.Hour)
@@ -92,7 +92,7 @@ func TestOldCountsAreForgotten(t *testing.T) {
 	require.Equal(t, before, counts[0].Hour.UTC())
 }
 
-func inUTC(counts []db.EventCount) []db.EventCount {
+func inUTC(counts []usage.EventCount) []usage.EventCount {
 	for i := range counts {
 		counts[i].Hour = counts[i].Hour.UTC()
 	}

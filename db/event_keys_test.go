@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,10 +27,10 @@ func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
 		"00000000-0000-0000-0000-000000000000", "0199e2a4-7c6b-8000-8000-00000000000f", "0199e2a4-7c6b-9000-8000-00000000000f", "k", "k ", "naïve-ключ-🔑", `\x00`, "\x01", "k\n"}
 	for i, key := range keys {
 		event := dbtest.Event(t, "call", "acme", november, fmt.Sprint(i+1), key, "")
-		require.Equal(t, []db.Outcome{{Unmetered: true}, {Unmetered: true, Duplicate: true}}, ingest(t, store, tenant, event, event), "%q", key)
-		require.Equal(t, []db.Outcome{{Unmetered: true, Duplicate: true}}, ingest(t, store, tenant, event), "%q", key)
+		require.Equal(t, []usage.Outcome{{Unmetered: true}, {Unmetered: true, Duplicate: true}}, ingest(t, store, tenant, event, event), "%q", key)
+		require.Equal(t, []usage.Outcome{{Unmetered: true, Duplicate: true}}, ingest(t, store, tenant, event), "%q", key)
 		other := dbtest.Event(t, "call", "acme", november.Add(time.Second), fmt.Sprint(i+1), key, "")
-		require.Equal(t, []db.Outcome{{Unmetered: true, Duplicate: true, Conflict: true}}, ingest(t, store, tenant, other), "%q", key)
+		require.Equal(t, []usage.Outcome{{Unmetered: true, Duplicate: true, Conflict: true}}, ingest(t, store, tenant, other), "%q", key)
 		var known int
 		err := conn.QueryRow(t.Context(), `select count(*) from event_keys where tenant_id = $1 and key = event_key($2)`, tenant, key).Scan(&known)
 		require.NoError(t, err)
@@ -50,10 +50,10 @@ func TestNoUUIDIsTheDigestOfAnotherKey(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	key := "order-1"
 	for range 3 { // the digest of a digest is another key too
-		require.Equal(t, []db.Outcome{{Unmetered: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", key, "")), key)
+		require.Equal(t, []usage.Outcome{{Unmetered: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", key, "")), key)
 		sum := sha256.Sum256([]byte(key))
 		whole := uuid.UUID(sum[:16]).String()
-		require.Equal(t, []db.Outcome{{Unmetered: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", whole, "")), whole)
+		require.Equal(t, []usage.Outcome{{Unmetered: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", whole, "")), whole)
 		require.NoError(t, conn.QueryRow(t.Context(), `select event_key($1)::text`, key).Scan(&key))
 	}
 	var known int
@@ -93,7 +93,7 @@ func TestClaimsOfKeysReadNoOthers(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `alter table event_keys set (autovacuum_enabled = off)`)
 	require.NoError(t, err)
 	tenant := dbtest.Tenant(t, store).ID
-	w := newWriter(t, store, db.WriterOptions{Lanes: 1, Deadline: dbtest.Deadline})
+	w := newWriter(t, store, usage.WriterOptions{Lanes: 1, Deadline: dbtest.Deadline})
 	send := func(groups, events int) {
 		for range groups {
 			sent := make([]metering.Event, events)

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -33,16 +34,16 @@ func TestEventsAreListedNewestFirstWithoutLossOrRepeat(t *testing.T) {
 	require.NoError(t, err)
 	everything := metering.Range{Start: november.AddDate(0, -1, 0), End: november.AddDate(0, 1, 0)}
 	for name, of := range map[string]struct {
-		filter db.EventFilter
+		filter usage.EventFilter
 		has    func(metering.Event) bool
 	}{
-		"all":         {db.EventFilter{Range: everything}, func(metering.Event) bool { return true }},
-		"a customer":  {db.EventFilter{Range: everything, Customer: acme.ID}, func(e metering.Event) bool { return e.ExternalID == "acme" }},
-		"a type":      {db.EventFilter{Range: everything, EventType: "token"}, func(e metering.Event) bool { return e.EventType == "token" }},
-		"a key":       {db.EventFilter{Range: everything, IdempotencyKey: "seven"}, func(e metering.Event) bool { return e.IdempotencyKey == "seven" }},
-		"another key": {db.EventFilter{Range: everything, IdempotencyKey: "sev"}, func(metering.Event) bool { return false }},
-		"both":        {db.EventFilter{Range: everything, Customer: acme.ID, EventType: "token"}, func(e metering.Event) bool { return e.ExternalID == "acme" && e.EventType == "token" }},
-		"a range": {db.EventFilter{Range: metering.Range{Start: november.AddDate(0, 0, -9), End: november.AddDate(0, 0, 9)}}, func(e metering.Event) bool {
+		"all":         {usage.EventFilter{Range: everything}, func(metering.Event) bool { return true }},
+		"a customer":  {usage.EventFilter{Range: everything, Customer: acme.ID}, func(e metering.Event) bool { return e.ExternalID == "acme" }},
+		"a type":      {usage.EventFilter{Range: everything, EventType: "token"}, func(e metering.Event) bool { return e.EventType == "token" }},
+		"a key":       {usage.EventFilter{Range: everything, IdempotencyKey: "seven"}, func(e metering.Event) bool { return e.IdempotencyKey == "seven" }},
+		"another key": {usage.EventFilter{Range: everything, IdempotencyKey: "sev"}, func(metering.Event) bool { return false }},
+		"both":        {usage.EventFilter{Range: everything, Customer: acme.ID, EventType: "token"}, func(e metering.Event) bool { return e.ExternalID == "acme" && e.EventType == "token" }},
+		"a range": {usage.EventFilter{Range: metering.Range{Start: november.AddDate(0, 0, -9), End: november.AddDate(0, 0, 9)}}, func(e metering.Event) bool {
 			return !e.At.Before(november.AddDate(0, 0, -9)) && e.At.Before(november.AddDate(0, 0, 9))
 		}},
 	} {
@@ -60,20 +61,20 @@ func TestEventsAreListedNewestFirstWithoutLossOrRepeat(t *testing.T) {
 	}
 }
 
-var unhurried = db.Search{Now: func() time.Time { return november }, Budget: time.Minute}
+var unhurried = usage.Search{Now: func() time.Time { return november }, Budget: time.Minute}
 
 // hurried returns a search that ends a page after a number of windows.
-func hurried(windows int) db.Search {
+func hurried(windows int) usage.Search {
 	now := november
 	clock := func() time.Time { now = now.Add(time.Second); return now }
-	return db.Search{Now: clock, Budget: time.Duration(windows) * time.Second}
+	return usage.Search{Now: clock, Budget: time.Duration(windows) * time.Second}
 }
 
 // listed returns the values on all pages of a list, sorted.
-func listed(t *testing.T, store *db.DB, tenant metering.TenantID, f db.EventFilter, limit int, by db.Search) (values []string) {
+func listed(t *testing.T, store *db.DB, tenant metering.TenantID, f usage.EventFilter, limit int, by usage.Search) (values []string) {
 	t.Helper()
 	searched, newest := f.End, f.End
-	for before := (*db.EventCursor)(nil); ; {
+	for before := (*usage.EventCursor)(nil); ; {
 		page, err := store.Events.List(t.Context(), tenant, f, before, limit, by)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(page.Events), limit)
@@ -99,7 +100,7 @@ func TestAWideSearchEndsInTime(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november.AddDate(-1, 0, 0), "1", "", ""))
-	f := db.EventFilter{Range: metering.Range{Start: november.AddDate(-2, 0, 0), End: november.Add(time.Hour)}, EventType: "call"}
+	f := usage.EventFilter{Range: metering.Range{Start: november.AddDate(-2, 0, 0), End: november.Add(time.Hour)}, EventType: "call"}
 
 	page, err := store.Events.List(t.Context(), tenant, f, nil, 10, hurried(1))
 	require.NoError(t, err)
@@ -147,8 +148,8 @@ func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 		create view events as select * from quick_events where takes_long();
 		grant select on events to public`)
 	require.NoError(t, err)
-	f := db.EventFilter{Range: metering.Range{Start: november.Add(-5 * time.Minute), End: november}}
-	still := db.Search{Now: func() time.Time { return november }, Budget: 2 * time.Second}
+	f := usage.EventFilter{Range: metering.Range{Start: november.Add(-5 * time.Minute), End: november}}
+	still := usage.Search{Now: func() time.Time { return november }, Budget: 2 * time.Second}
 	first, err := store.Events.List(t.Context(), tenant, f, nil, 10, still)
 	require.NoError(t, err)
 	require.Len(t, first.Events, 3)
@@ -166,7 +167,7 @@ func TestAnEventSaysWhichMetersHaveCountedIt(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	list := func() (counted []string) {
 		t.Helper()
-		page, err := store.Events.List(t.Context(), tenant, db.EventFilter{Range: billing.CalendarPeriod(november, time.UTC)}, nil, 10, unhurried)
+		page, err := store.Events.List(t.Context(), tenant, usage.EventFilter{Range: billing.CalendarPeriod(november, time.UTC)}, nil, 10, unhurried)
 		require.NoError(t, err)
 		for _, e := range page.Events {
 			text := e.Value.String()
@@ -204,7 +205,7 @@ func TestAnEventSaysInWhichPeriodItIs(t *testing.T) {
 	month := billing.CalendarPeriod(november, time.UTC)
 	period := func() string {
 		t.Helper()
-		page, err := store.Events.List(t.Context(), tenant, db.EventFilter{Range: month}, nil, 1, unhurried)
+		page, err := store.Events.List(t.Context(), tenant, usage.EventFilter{Range: month}, nil, 1, unhurried)
 		require.NoError(t, err)
 		require.Len(t, page.Events[0].CountedBy, 1)
 		counted := page.Events[0].CountedBy[0]

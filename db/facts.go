@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -186,7 +187,7 @@ func (r *factReader) catalogAndLedger() error {
 	})
 	pg.QueueEach(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
 	pg.QueueRows(&batch, selectInvoiceLines, []any{args}, scanInvoiceLine, r.addInvoiceLine)
-	pg.QueueRows(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
+	pg.QueueRows(&batch, usage.SelectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
 	r.readReported(&batch, args)
 	pg.QueueRows(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
 	pg.QueueRows(&batch, selectOpen, []any{args}, scanOpen, r.addOpen)
@@ -537,25 +538,25 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 	f := &r.facts
 	windowed := billing.WindowedMeters(*f)
 	meters := slices.DeleteFunc(slices.Clone(f.Meters), func(m metering.Meter) bool { return !slices.Contains(windowed, m.ID) })
-	hours, err := r.usedIn(usageByHour, meters, ranges)
+	hours, err := r.usedIn(usage.UsageByHour, meters, ranges)
 	if err != nil {
 		return err
 	}
 	for _, h := range hours {
-		f.Hours = append(f.Hours, billing.HourUsage{Period: h.within.Start, MeterID: h.meter, Start: h.start, Total: h.usage.Sub(h.late)})
+		f.Hours = append(f.Hours, billing.HourUsage{Period: h.Within.Start, MeterID: h.Meter, Start: h.Start, Total: h.Usage.Sub(h.Late)})
 	}
 	return r.countEvents()
 }
 
 func (r *factReader) totalsOf(ranges []metering.Range) error {
-	totals, err := r.usedIn(usageOver, r.facts.Meters, ranges)
+	totals, err := r.usedIn(usage.UsageOver, r.facts.Meters, ranges)
 	for _, t := range totals {
 		u := billing.Usage{
-			Period: t.within.Start, MeterID: t.meter, Total: t.usage, Events: t.tally.all().count, Late: t.late, LateEvents: t.tally.lateCount,
+			Period: t.Within.Start, MeterID: t.Meter, Total: t.Usage, Events: t.Tally.All().Count, Late: t.Late, LateEvents: t.Tally.LateCount,
 		}
-		counted := cmp.Or(r.closedAggregation(t.within.Start, t.meter), t.aggregation)
-		u.Total, u.Late = t.tally.total(counted), t.tally.late(counted)
-		u.Dimensions, u.LateDimensions = t.byDimension(counted)
+		counted := cmp.Or(r.closedAggregation(t.Within.Start, t.Meter), t.Aggregation)
+		u.Total, u.Late = t.Tally.Total(counted), t.Tally.Late(counted)
+		u.Dimensions, u.LateDimensions = t.ByDimension(counted)
 		r.facts.Usage = append(r.facts.Usage, u)
 	}
 	return err
@@ -563,7 +564,7 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 
 // usedIn reads the usage of the meters in disjoint ranges, while the meters feed the billing schedule. It
 // needs one statement if the customer has one schedule.
-func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []metering.Range) (all []rangeUsage, err error) {
+func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []metering.Range) (all []usage.RangeUsage, err error) {
 	by := r.facts.ByDimension().And(r.by)
 	if len(r.facts.Feeds) == 0 {
 		return read(r.ctx, r.q, r.tenant, r.customer, meters, by, ranges)
@@ -586,7 +587,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 			return nil, err
 		}
 		for _, u := range used {
-			u.within = ranges[slices.IndexFunc(ranges, func(of metering.Range) bool { return of.Contains(u.within.Start) })]
+			u.Within = ranges[slices.IndexFunc(ranges, func(of metering.Range) bool { return of.Contains(u.Within.Start) })]
 			all = append(all, u)
 		}
 	}
@@ -594,7 +595,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 }
 
 // readUsage is usageOver or usageByHour.
-type readUsage func(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]rangeUsage, error)
+type readUsage func(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]usage.RangeUsage, error)
 
 // closedAggregation returns the aggregation of the meter when the period closed; "" if the period is open.
 func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) metering.Aggregation {
@@ -621,8 +622,8 @@ func (r *factReader) countEvents() error {
 		}
 	}
 	rows, err := r.q.Query(r.ctx, `
-		with added as materialized `+addedEventsOf+`
-		select x.starts_at, `+countedEvents("added", "@tenant", "@customer", "x.starts_at", "x.ends_at")+`
+		with added as materialized `+usage.AddedEventsOf+`
+		select x.starts_at, `+usage.CountedEvents("added", "@tenant", "@customer", "x.starts_at", "x.ends_at")+`
 		from unnest(@starts::timestamptz[], @ends::timestamptz[]) x (starts_at, ends_at)`, pgx.NamedArgs{
 		"tenant": r.tenant, "customer": r.customer, "starts": starts, "ends": ends,
 	})

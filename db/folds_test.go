@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -196,10 +196,10 @@ func TestPagesShowEveryWindowBeforeItIsFolded(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 50} {
 		for _, by := range metering.Hour.Values() {
 			for _, end := range []time.Time{hour.Add(time.Hour), hour.Add(time.Minute)} {
-				requireWindowsEqualARecount(t, store, conn, tenant, db.WindowQuery{
+				requireWindowsEqualARecount(t, store, conn, tenant, usage.WindowQuery{
 					Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Add(-90 * time.Minute), End: end}, Granularity: by, Limit: limit,
 				})
-				requireWindowsEqualARecount(t, store, conn, tenant, db.WindowQuery{
+				requireWindowsEqualARecount(t, store, conn, tenant, usage.WindowQuery{
 					Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Add(-90 * time.Minute), End: end}, Granularity: by, Limit: limit, GroupBy: []string{},
 				})
 			}

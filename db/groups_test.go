@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -43,11 +43,11 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 
 	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
 	require.NoError(t, err)
-	windows := func(start, end time.Time, groups map[string][]json.RawMessage) db.WindowPage {
-		query := db.WindowQuery{
+	windows := func(start, end time.Time, groups map[string][]json.RawMessage) usage.WindowPage {
+		query := usage.WindowQuery{
 			Customer: acme.ID, Meter: m, Range: metering.Range{Start: start, End: end}, Granularity: metering.Hour, Groups: groups, Limit: 20_000,
 		}
-		var all []db.Window
+		var all []usage.Window
 		for {
 			page, err := store.Usage.Windows(t.Context(), tenant, query)
 			require.NoError(t, err)
@@ -55,10 +55,10 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 			if page.Windows = all; !page.More {
 				return page
 			}
-			query.After = &db.WindowCursor{GroupID: all[len(all)-1].GroupID, Start: all[len(all)-1].Start}
+			query.After = &usage.WindowCursor{GroupID: all[len(all)-1].GroupID, Start: all[len(all)-1].Start}
 		}
 	}
-	of := func(page db.WindowPage, id metering.GroupID) (total string) {
+	of := func(page usage.WindowPage, id metering.GroupID) (total string) {
 		for _, g := range page.Groups {
 			if g.GroupID == id {
 				total = g.Total.String()
@@ -214,7 +214,7 @@ func TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten(t *testing.T) {
 		acme, err := store.Customers.Get(t.Context(), tenant, "acme")
 		require.NoError(rt, err)
 		for _, end := range []time.Time{hour.End, november.Add(time.Minute)} {
-			requireWindowsEqualARecount(t, store, conn, tenant, db.WindowQuery{
+			requireWindowsEqualARecount(t, store, conn, tenant, usage.WindowQuery{
 				Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Start, End: end}, Granularity: metering.Hour, Limit: 3,
 			})
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -35,7 +36,7 @@ func newFaulty(t *testing.T, s *server) *faulty {
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 	f := &faulty{newCrowd(t, store), s, store}
-	f.send(16, newWriter(t, store, db.WriterOptions{}))
+	f.send(16, newWriter(t, store, usage.WriterOptions{}))
 	f.await(500)
 	return f
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 var november = time.Date(2026, 11, 3, 10, 20, 0, 0, time.UTC)
 
-func total(t *testing.T, store *db.DB, tenant metering.TenantID, customer string, r metering.Range) []db.MeterTotal {
+func total(t *testing.T, store *db.DB, tenant metering.TenantID, customer string, r metering.Range) []usage.MeterTotal {
 	t.Helper()
 	c, err := store.Customers.Get(t.Context(), tenant, customer)
 	require.NoError(t, err)
@@ -23,7 +24,7 @@ func total(t *testing.T, store *db.DB, tenant metering.TenantID, customer string
 	return totals
 }
 
-func ingest(t *testing.T, store *db.DB, tenant metering.TenantID, events ...metering.Event) []db.Outcome {
+func ingest(t *testing.T, store *db.DB, tenant metering.TenantID, events ...metering.Event) []usage.Outcome {
 	t.Helper()
 	w := store.NewWriter(dbtest.WriterOptions)
 	defer w.Close()
@@ -71,7 +72,7 @@ func TestIngest(t *testing.T) {
 			event, rejection := sent.Judge(now)
 			require.Nil(t, rejection)
 			outcomes := ingest(t, store, tenant, event)
-			require.Equal(t, db.Outcome{Duplicate: i > 0}, outcomes[0])
+			require.Equal(t, usage.Outcome{Duplicate: i > 0}, outcomes[0])
 		}
 		require.Equal(t, "1", total(t, store, tenant, "acme", metering.Range{Start: month.Start, End: month.End.AddDate(0, 2, 0)})[0].Usage.String())
 	})
@@ -83,9 +84,9 @@ func TestIngest(t *testing.T) {
 			dbtest.Event(t, "call", "acme", november, "5", "k", ""),
 			dbtest.Event(t, "call", "acme", november, "5.0", "k", ""),
 			dbtest.Event(t, "call", "acme", november, "6", "k", ""))
-		require.Equal(t, []db.Outcome{{}, {Duplicate: true}, {Duplicate: true, Conflict: true}}, outcomes)
+		require.Equal(t, []usage.Outcome{{}, {Duplicate: true}, {Duplicate: true, Conflict: true}}, outcomes)
 		outcomes = ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "7", "k", ""))
-		require.Equal(t, []db.Outcome{{Duplicate: true, Conflict: true}}, outcomes)
+		require.Equal(t, []usage.Outcome{{Duplicate: true, Conflict: true}}, outcomes)
 		require.Equal(t, "5", total(t, store, tenant, "acme", month)[0].Usage.String())
 	})
 

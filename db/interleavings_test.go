@@ -21,6 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -129,11 +130,11 @@ func rounds() int { return max(1, histories.Count()/50) }
 func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
 	_, address := dbtest.Fresh(t)
 	var stores [2]*db.DB
-	var writers [2]*db.Writer
+	var writers [2]*usage.Writer
 	for i := range stores {
 		store, err := dbtest.Connect(t.Context(), address+"&pool_max_conns=8")
 		require.NoError(t, err)
-		stores[i], writers[i] = store, store.NewWriter(db.WriterOptions{GroupEvents: 60, Deadline: dbtest.Deadline})
+		stores[i], writers[i] = store, store.NewWriter(usage.WriterOptions{GroupEvents: 60, Deadline: dbtest.Deadline})
 		folder := store.NewFolder(func(err error) { t.Error(err) })
 		t.Cleanup(func() {
 			folder.Close()
@@ -155,7 +156,7 @@ func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T)
 	}
 }
 
-func play(t *testing.T, stores [2]*db.DB, writers [2]*db.Writer, conn *pgx.Conn, zone string, seed int) {
+func play(t *testing.T, stores [2]*db.DB, writers [2]*usage.Writer, conn *pgx.Conn, zone string, seed int) {
 	p := plans.Example(seed)
 	tenant := dbtest.Tenant(t, stores[0], zone).ID
 	for _, name := range planNames {
@@ -207,10 +208,10 @@ type stage struct {
 type told struct {
 	key     string
 	hash    [32]byte
-	outcome db.Outcome
+	outcome usage.Outcome
 }
 
-func (s *stage) send(w *db.Writer, script [][]metering.Event) {
+func (s *stage) send(w *usage.Writer, script [][]metering.Event) {
 	for _, batch := range script {
 		outcomes, err := w.Ingest(s.Context(), s.tenant, batch)
 		if err != nil {
@@ -394,8 +395,8 @@ func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
 		require.NoError(s, err)
 		customers[name] = c.ID
 	}
-	queries := rapid.Custom(func(t *rapid.T) db.WindowQuery {
-		q := db.WindowQuery{
+	queries := rapid.Custom(func(t *rapid.T) usage.WindowQuery {
+		q := usage.WindowQuery{
 			Customer:    customers[rapid.SampledFrom(slices.Sorted(maps.Keys(customers))).Draw(t, "customer")],
 			Meter:       rapid.SampledFrom(meters).Draw(t, "meter"),
 			Granularity: rapid.SampledFrom(metering.Hour.Values()).Draw(t, "granularity"),

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/usage"
 )
 
 // Conditions of an invoice i, its connection k and a billing period p, as SQL.
@@ -58,7 +59,7 @@ func aboutPeriod(p, id string) string {
 	      and l.version = i.version
 	      and l.meter_id is not null
 	      and not l.proration
-	      and ` + streamAt("i.tenant_id", "i.customer_id", "l.meter_id", "i.period_end - interval '1 microsecond'") + ` = ` + p + `.stream))`
+	      and ` + usage.StreamAt("i.tenant_id", "i.customer_id", "l.meter_id", "i.period_end - interval '1 microsecond'") + ` = ` + p + `.stream))`
 }
 
 // endedInPeriod reports whether an ended subscription i concerns a billing period p, as SQL. p must overlap

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -34,7 +35,7 @@ func settle(t *testing.T, store *db.DB, value string) (h household) {
 	outcomes := ingest(t, store, h.tenant,
 		dbtest.Event(t, "call", "acme", november, value, "key", `{"model":"a"}`),
 		dbtest.Event(t, "call", "acme", november.Add(time.Hour), value, "", ""))
-	require.Equal(t, []db.Outcome{{}, {Ungrouped: []string{"model"}}}, outcomes, "another tenant's key is no repeat")
+	require.Equal(t, []usage.Outcome{{}, {Ungrouped: []string{"model"}}}, outcomes, "another tenant's key is no repeat")
 	_, backfilling, err := store.Meters.Update(t.Context(), h.tenant, metering.Operator, "calls", metersBy([]string{}))
 	require.NoError(t, err)
 	h.backfilling = backfilling.ID
@@ -229,9 +230,9 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		for _, r := range []metering.Range{month, {Start: november, End: november.Add(61 * time.Minute)}} {
 			for _, customer := range []metering.CustomerID{ours.customer.ID, metering.WholeTenant} {
 				requireWindowsEqualARecount(t, store, conn, ours.tenant,
-					db.WindowQuery{Customer: customer, Meter: ours.meter, Range: r, Granularity: metering.Hour, Limit: 1})
+					usage.WindowQuery{Customer: customer, Meter: ours.meter, Range: r, Granularity: metering.Hour, Limit: 1})
 			}
-			for _, q := range []db.WindowQuery{
+			for _, q := range []usage.WindowQuery{
 				{Customer: theirs.customer.ID, Meter: theirs.meter}, {Customer: theirs.customer.ID, Meter: ours.meter}, {Customer: ours.customer.ID, Meter: theirs.meter},
 			} {
 				q.Range, q.Granularity, q.Limit = r, metering.Day, 10
@@ -247,7 +248,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 	t.Run("Breakdown", func(t *testing.T) {
 		for _, r := range []metering.Range{month, {Start: november, End: november.Add(61 * time.Minute)}} {
 			for _, byValue := range []bool{false, true} {
-				q := db.BreakdownQuery{Range: r, ByCustomer: true, ByPlan: true, ByValue: byValue, Timezone: time.UTC, Limit: 10}
+				q := usage.BreakdownQuery{Range: r, ByCustomer: true, ByPlan: true, ByValue: byValue, Timezone: time.UTC, Limit: 10}
 				q.Meter = theirs.meter
 				page, err := store.Usage.Breakdown(ctx, ours.tenant, q)
 				require.NoError(t, err)
@@ -283,7 +284,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		_, err = store.Ledger.StatementsEnding(ctx, ours.tenant, theirs.customer.ID, month, november)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 		for customer, want := range map[metering.CustomerID]int{0: 2, ours.customer.ID: 2, theirs.customer.ID: 0} {
-			page, err := store.Events.List(ctx, ours.tenant, db.EventFilter{Range: month, Customer: customer}, nil, 100, unhurried)
+			page, err := store.Events.List(ctx, ours.tenant, usage.EventFilter{Range: month, Customer: customer}, nil, 100, unhurried)
 			require.NoError(t, err)
 			require.Nil(t, page.Next)
 			require.Len(t, page.Events, want)
@@ -296,7 +297,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 
 	t.Run("Previews", func(t *testing.T) {
 		for _, latest := range []bool{false, true} {
-			query := db.PreviewQuery{Range: month, Latest: latest, Search: unhurried}
+			query := usage.PreviewQuery{Range: month, Latest: latest, Search: unhurried}
 			setDefinition(t, store, ours.tenant, "calls", catalog.MeterChange{}, &query)
 			require.Equal(t, ours.meter.ID, query.Current.ID)
 			p, err := store.Events.Preview(ctx, ours.tenant, query)

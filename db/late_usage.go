@@ -9,6 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,7 +20,7 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 		if err := takeTurn(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
-		streams, feeds, err := readFeeds(ctx, tx, tenant, customer)
+		streams, feeds, err := usage.ReadFeeds(ctx, tx, tenant, customer)
 		if err != nil {
 			return err
 		}
@@ -55,10 +56,10 @@ func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 	if err != nil {
 		return err
 	}
-	if r.by, err = closedDimensions(r.ctx, tx, r.tenant); err != nil {
+	if r.by, err = usage.ClosedDimensions(r.ctx, tx, r.tenant); err != nil {
 		return err
 	}
-	counted, err := r.usedIn(usageOver, r.facts.Meters, closed)
+	counted, err := r.usedIn(usage.UsageOver, r.facts.Meters, closed)
 	if err != nil {
 		return err
 	}
@@ -80,8 +81,8 @@ func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 		all[i] = m.ID
 	}
 	for _, c := range counted {
-		_, late := c.byDimension(c.aggregation)
-		batch.Queue(update+` and p.starts_at = $3`, r.tenant, r.customer, c.within.Start, []metering.MeterID{c.meter}, c.late, c.tally.lateCount, r.facts.Stream, late)
+		_, late := c.ByDimension(c.Aggregation)
+		batch.Queue(update+` and p.starts_at = $3`, r.tenant, r.customer, c.Within.Start, []metering.MeterID{c.Meter}, c.Late, c.Tally.LateCount, r.facts.Stream, late)
 	}
 	batch.Queue(update+` and p.starts_at < $3`, r.tenant, r.customer, edge, all, metering.Decimal{}, 0, r.facts.Stream, nil)
 	return tx.SendBatch(r.ctx, &batch).Close()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,8 +23,8 @@ type Maintenance struct {
 
 // MakeChunks creates the chunks of this week and the next two, so that no request has to create them.
 func (m Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
-	ahead := []metering.Event{{At: now}, {At: now.Add(eventsChunk)}, {At: now.Add(2 * eventsChunk)}}
-	if err := newChunks(m.pool).ensure(ctx, ahead); err != nil {
+	ahead := []metering.Event{{At: now}, {At: now.Add(usage.EventsChunk)}, {At: now.Add(2 * usage.EventsChunk)}}
+	if err := usage.NewChunks(m.pool).Ensure(ctx, ahead); err != nil {
 		return fmt.Errorf("make chunks: %w", err)
 	}
 	return nil
@@ -102,7 +103,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 	err = m.pool.QueryRow(ctx, `
 		select
 		  (select count(*) from usage_discrepancies),
-		  (select count(*) from `+unfoldedTransactions+`),
+		  (select count(*) from `+usage.UnfoldedTransactions+`),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
 		  r.outstanding, r.oldest,
 		  (select jsonb_object_agg(x.state, `+standingIn("x.state")+`) from unnest($2::text[]) x (state)),

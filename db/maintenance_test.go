@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -143,7 +144,7 @@ func TestEventsComeInWhileTheirChunkIsCompressed(t *testing.T) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call", "model")
 		spread(t, store, tenant, old)
-		writer := store.NewWriter(db.WriterOptions{GroupEvents: 10, Deadline: dbtest.Deadline})
+		writer := store.NewWriter(usage.WriterOptions{GroupEvents: 10, Deadline: dbtest.Deadline})
 		defer writer.Close()
 		failed := make(chan error)
 		for sender := range 3 {

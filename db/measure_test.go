@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/dev/reference"
@@ -60,7 +61,7 @@ type measuring struct {
 	*testing.T
 	store      *db.DB
 	conn       *pgx.Conn
-	writer     *db.Writer
+	writer     *usage.Writer
 	tenant     metering.TenantID
 	day        time.Time
 	definition reference.Definition
@@ -98,7 +99,7 @@ func (m *measuring) redefine(d reference.Definition) {
 	m.definition = d
 }
 
-func (m *measuring) send(customer string, at time.Time, value, properties string) db.Outcome {
+func (m *measuring) send(customer string, at time.Time, value, properties string) usage.Outcome {
 	m.Helper()
 	outcomes, err := m.writer.Ingest(m.Context(), m.tenant, []metering.Event{dbtest.Event(m, "chat", customer, at, value, "", properties)})
 	require.NoError(m, err)
@@ -184,7 +185,7 @@ func (m *measuring) check(r metering.Range) {
 		require.Equal(m, sum.RatString(), rat(m, totals[0].Sum).RatString(), "sum of %v in %v by %+v", customer, r, m.definition)
 		require.Equal(m, count, totals[0].Count, "count of %v in %v by %+v", customer, r, m.definition)
 
-		page, err := m.store.Usage.Windows(m.Context(), m.tenant, db.WindowQuery{Customer: customer, Meter: meter, Range: r, Granularity: metering.Hour, Limit: 1000})
+		page, err := m.store.Usage.Windows(m.Context(), m.tenant, usage.WindowQuery{Customer: customer, Meter: meter, Range: r, Granularity: metering.Hour, Limit: 1000})
 		require.NoError(m, err)
 		require.Equal(m, m.figure(sum, count), rat(m, page.Total).RatString(), "windows of %v in %v", customer, r)
 		var windows metering.Decimal
@@ -221,8 +222,8 @@ func (m *measuring) check(r metering.Range) {
 // checkLists compares the number of listed events, and how often meters count them, with the model.
 func (m *measuring) checkLists() {
 	m.Helper()
-	page, err := m.store.Events.List(m.Context(), m.tenant, db.EventFilter{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 2)}}, nil, 1000,
-		db.Search{Now: clock.Now, Budget: dbtest.Deadline})
+	page, err := m.store.Events.List(m.Context(), m.tenant, usage.EventFilter{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 2)}}, nil, 1000,
+		usage.Search{Now: clock.Now, Budget: dbtest.Deadline})
 	require.NoError(m, err)
 	listed, counted := 0, 0
 	for _, e := range page.Events {
@@ -361,8 +362,8 @@ func TestAnEventWithoutAUsableValueIsStoredAndNamed(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")
 	m.redefine(reference.Definition{Aggregation: "sum", ValueProperty: "v", Filters: []reference.Filter{reference.Where("g", "eq", `"a"`)}})
-	require.Equal(t, []db.UnusableValue{{MeterSlug: "tokens", Property: "v", Rule: metering.ValueMissing}}, m.send("acme", m.day, "1", `{"g":"a"}`).Unusable)
-	require.Equal(t, []db.UnusableValue{{MeterSlug: "tokens", Property: "v", Rule: metering.ValueInvalid}}, m.send("acme", m.day, "1", `{"g":"a","v":"x"}`).Unusable)
+	require.Equal(t, []usage.UnusableValue{{MeterSlug: "tokens", Property: "v", Rule: metering.ValueMissing}}, m.send("acme", m.day, "1", `{"g":"a"}`).Unusable)
+	require.Equal(t, []usage.UnusableValue{{MeterSlug: "tokens", Property: "v", Rule: metering.ValueInvalid}}, m.send("acme", m.day, "1", `{"g":"a","v":"x"}`).Unusable)
 	require.Empty(t, m.send("acme", m.day, "1", `{"g":"b"}`).Unusable, "the filter excludes it")
 	require.Empty(t, m.send("acme", m.day, "1", `{"g":"a","v":"2.5"}`).Unusable)
 	m.check(metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 2)})

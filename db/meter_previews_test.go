@@ -14,18 +14,19 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/reference"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-var previewSearch = db.Search{Now: clock.Now, Budget: dbtest.Deadline}
+var previewSearch = usage.Search{Now: clock.Now, Budget: dbtest.Deadline}
 
 // previewed returns the preview of a change of the meter to d in a range. It also requires that a preview of the latest
 // events equals a preview of the range from the oldest of them on.
-func (m *measuring) previewed(d reference.Definition, r metering.Range) db.MeterPreview {
+func (m *measuring) previewed(d reference.Definition, r metering.Range) usage.MeterPreview {
 	m.Helper()
-	query := db.PreviewQuery{Range: r, Search: previewSearch}
+	query := usage.PreviewQuery{Range: r, Search: previewSearch}
 	setDefinition(m, m.store, m.tenant, "tokens", changeTo(d), &query)
 	p, err := m.store.Events.Preview(m.Context(), m.tenant, query)
 	require.NoError(m, err)
@@ -69,7 +70,7 @@ func (m *measuring) totals(slug string, r metering.Range) map[metering.CustomerI
 
 // previewedUsage returns the usage of each customer of a preview and of the whole tenant, by the previewed definition
 // and by the current one.
-func previewedUsage(p db.MeterPreview) (next, current map[metering.CustomerID]string) {
+func previewedUsage(p usage.MeterPreview) (next, current map[metering.CustomerID]string) {
 	next = map[metering.CustomerID]string{metering.WholeTenant: p.Usage.String()}
 	current = map[metering.CustomerID]string{metering.WholeTenant: p.Current.String()}
 	for _, c := range p.Customers {
@@ -85,7 +86,7 @@ func (m *measuring) create(d reference.Definition, r metering.Range) {
 	definition := metering.MeterVersion{
 		EventType: "chat", Aggregation: *change.Aggregation, ValueProperty: *change.ValueProperty, Filters: *change.Filters, GroupBy: *change.GroupBy,
 	}
-	p, err := m.store.Events.Preview(m.Context(), m.tenant, db.PreviewQuery{Definition: definition, Range: r, Search: previewSearch})
+	p, err := m.store.Events.Preview(m.Context(), m.tenant, usage.PreviewQuery{Definition: definition, Range: r, Search: previewSearch})
 	require.NoError(m, err)
 	created, err := m.store.Meters.Create(m.Context(), m.tenant, metering.Operator, metering.Meter{Slug: "created", EventType: "chat", Version: definition})
 	require.NoError(m, err)
@@ -97,7 +98,7 @@ func (m *measuring) create(d reference.Definition, r metering.Range) {
 }
 
 // checkSums compares the parts of a preview with its totals.
-func (m *measuring) checkSums(p db.MeterPreview) {
+func (m *measuring) checkSums(p usage.MeterPreview) {
 	m.Helper()
 	uncounted, events, counted, verdicts := 0, 0, 0, 0
 	for _, n := range p.Uncounted {
@@ -151,9 +152,9 @@ func TestAPreviewReadsTheLatestEvents(t *testing.T) {
 	for i := range 5 {
 		m.send(fmt.Sprint("customer-", i), m.day.Add(time.Duration(i)*time.Hour), "1", `{}`)
 	}
-	query := db.PreviewQuery{
+	query := usage.PreviewQuery{
 		Definition: metering.MeterVersion{EventType: "chat", Aggregation: metering.Count}, Latest: true, Range: metering.Range{End: m.day.Add(4 * time.Hour)},
-		Search: previewSearch, Bounds: db.PreviewBounds{Sample: 2},
+		Search: previewSearch, Bounds: usage.PreviewBounds{Sample: 2},
 	}
 	p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
 	require.NoError(t, err)
@@ -175,7 +176,7 @@ func TestAPreviewListsTheLargestDifferences(t *testing.T) {
 		m.send(fmt.Sprint("customer-", i), m.day.Add(time.Duration(i)*time.Hour), value, `{"v":`+property+`}`)
 	}
 	d := reference.Definition{Aggregation: "sum", ValueProperty: "v"}
-	query := db.PreviewQuery{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}, Search: previewSearch, Bounds: db.PreviewBounds{Listed: 4}}
+	query := usage.PreviewQuery{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}, Search: previewSearch, Bounds: usage.PreviewBounds{Listed: 4}}
 	setDefinition(t, m.store, m.tenant, "tokens", changeTo(d), &query)
 	names := func() (names []string) {
 		p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
@@ -197,19 +198,19 @@ func TestAPreviewIsBounded(t *testing.T) {
 	for i := range 3 {
 		m.send(fmt.Sprint("customer-", i), m.day.Add(time.Duration(i)*time.Hour), "1", `{}`)
 	}
-	preview := func(ctx context.Context, change func(*db.PreviewQuery)) error {
-		query := db.PreviewQuery{
+	preview := func(ctx context.Context, change func(*usage.PreviewQuery)) error {
+		query := usage.PreviewQuery{
 			Definition: metering.MeterVersion{EventType: "chat", Aggregation: metering.Sum}, Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}, Search: previewSearch,
 		}
 		change(&query)
 		_, err := m.store.Events.Preview(ctx, m.tenant, query)
 		return err
 	}
-	for message, change := range map[string]func(*db.PreviewQuery){
-		"":                         func(q *db.PreviewQuery) { q.Bounds = db.PreviewBounds{Events: 3, Customers: 3} },
-		"more than 2 events":       func(q *db.PreviewQuery) { q.Bounds.Events = 2 },
-		"more than 2 customers":    func(q *db.PreviewQuery) { q.Bounds.Customers = 2 },
-		"the range takes too long": func(q *db.PreviewQuery) { q.Search.Budget = -1 },
+	for message, change := range map[string]func(*usage.PreviewQuery){
+		"":                         func(q *usage.PreviewQuery) { q.Bounds = usage.PreviewBounds{Events: 3, Customers: 3} },
+		"more than 2 events":       func(q *usage.PreviewQuery) { q.Bounds.Events = 2 },
+		"more than 2 customers":    func(q *usage.PreviewQuery) { q.Bounds.Customers = 2 },
+		"the range takes too long": func(q *usage.PreviewQuery) { q.Search.Budget = -1 },
 	} {
 		err := preview(t.Context(), change)
 		if message == "" {
@@ -222,10 +223,10 @@ func TestAPreviewIsBounded(t *testing.T) {
 	}
 	stop := errors.New("another caller takes the turn")
 	ctx := pg.WithYield(t.Context(), func(context.Context) error { return stop })
-	require.NoError(t, preview(ctx, func(*db.PreviewQuery) {}), "a short read needs one turn")
+	require.NoError(t, preview(ctx, func(*usage.PreviewQuery) {}), "a short read needs one turn")
 	at := clock.Now()
 	slow := func() time.Time { at = at.Add(time.Second); return at }
-	require.ErrorIs(t, preview(ctx, func(q *db.PreviewQuery) { q.Search.Now = slow }), stop)
+	require.ErrorIs(t, preview(ctx, func(q *usage.PreviewQuery) { q.Search.Now = slow }), stop)
 }
 
 // TestAPreviewComparesWithTheDefinitionThatReadsUse checks that a preview compares with the definition that reads use,
@@ -240,14 +241,14 @@ func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, backfilling)
 	change := func(c catalog.MeterChange) string {
-		query := db.PreviewQuery{Range: day, Search: previewSearch}
+		query := usage.PreviewQuery{Range: day, Search: previewSearch}
 		setDefinition(t, m.store, m.tenant, "tokens", c, &query)
 		p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
 		require.NoError(t, err)
 		return fmt.Sprint(p.Usage, " ", p.Current)
 	}
 	require.Equal(t, "2 5", change(catalog.MeterChange{}), "omitted fields are those of the definition that is being backfilled")
-	before := db.PreviewQuery{Range: day, Search: previewSearch}
+	before := usage.PreviewQuery{Range: day, Search: previewSearch}
 	setDefinition(t, m.store, m.tenant, "tokens", catalog.MeterChange{}, &before)
 	require.NoError(t, backfill(t.Context(), m.store, m.tenant, backfilling.ID))
 	for _, before.Latest = range []bool{false, true} {
@@ -267,13 +268,13 @@ func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
 		Slug: "new", EventType: "chat", Version: metering.MeterVersion{Aggregation: metering.Sum},
 	})
 	require.NoError(t, err)
-	var query db.PreviewQuery
+	var query usage.PreviewQuery
 	setDefinition(t, m.store, m.tenant, "new", catalog.MeterChange{}, &query)
 	require.Nil(t, query.Current, "no read uses the definition of a first backfill")
 }
 
 // setDefinition completes a query for the preview of a change of a meter.
-func setDefinition(t testing.TB, store *db.DB, tenant metering.TenantID, slug string, change catalog.MeterChange, query *db.PreviewQuery) {
+func setDefinition(t testing.TB, store *db.DB, tenant metering.TenantID, slug string, change catalog.MeterChange, query *usage.PreviewQuery) {
 	t.Helper()
 	var err error
 	query.Definition, query.Current, err = store.Meters.Changed(t.Context(), tenant, slug, change)

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -51,7 +52,7 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			return err
 		}
 		rows, err := tx.Query(ctx, `
-			with added as materialized `+addedEvents+`
+			with added as materialized `+usage.AddedEvents+`
 			select c.id
 			from (
 			  select c.tenant_id, c.id, c.billing_provider_id, c.look_again_at
@@ -95,7 +96,7 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			      and p.customer_id = c.id
 			      and p.closed_at is null
 			      and (p.watermark_configuration is distinct from k.catalog || `+catalog.OwnVersions("p.tenant_id", "p.customer_id", "p.starts_at")+`
-			        or p.watermark_events is distinct from `+countedEvents("added", "p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`)))
+			        or p.watermark_events is distinct from `+usage.CountedEvents("added", "p.tenant_id", "p.customer_id", "p.starts_at", "p.ends_at")+`)))
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -16,7 +17,7 @@ import (
 type quotaHistory struct {
 	customerLevel
 	windows []metering.Range
-	hours   []rangeUsage // ordered by start; usage before the dry run is in longer ranges
+	hours   []usage.RangeUsage // ordered by start; usage before the dry run is in longer ranges
 }
 
 // compareQuotas adds the days on which usage reached thresholds of the current quotas. It ignores
@@ -75,36 +76,36 @@ func (h quotaHistory) spans() []metering.Range {
 
 // readHistories sets the hours of histories.
 func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Meter, began time.Time) error {
-	statement := newUsageStatementOfSome(d.tenant, meters)
+	statement := usage.NewUsageStatementOfSome(d.tenant, meters)
 	var groups []*[16]byte
 	for no, h := range histories {
 		groups = append(groups, catalog.GroupID(h.Group))
 		until := metering.WindowOf(d.now, metering.Hour, metering.Location(h.Meter.Version.Timezone)).End
 		for _, span := range h.spans() {
-			statement.addMeter(no, span.Within(metering.Range{Start: span.Start, End: began}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, false)
-			statement.addMeter(no, span.Within(metering.Range{Start: began, End: until}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, true)
+			statement.AddMeter(no, span.Within(metering.Range{Start: span.Start, End: began}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, false)
+			statement.AddMeter(no, span.Within(metering.Range{Start: began, End: until}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, true)
 		}
 	}
-	counted, err := statement.rows(d.ctx, d.tx)
+	counted, err := statement.Rows(d.ctx, d.tx)
 	if err != nil {
 		return err
 	}
-	statement.args["range_groups"] = groups
+	statement.Args["range_groups"] = groups
 	rows, err := d.tx.Query(d.ctx, `
-		select no, start, `+mergedTally+`
+		select no, start, `+usage.MergedTally+`
 		from `+counted+`
 		where `+inRangeGroup+`
 		group by 1, 2
-		order by 1, 2`, statement.args)
+		order by 1, 2`, statement.Args)
 	if err != nil {
 		return fmt.Errorf("read usage of quotas: %w", err)
 	}
 	var no int
 	var start time.Time
-	var t tally
-	_, err = pgx.ForEachRow(rows, append([]any{&no, &start}, t.fields()...), func() error {
+	var t usage.Tally
+	_, err = pgx.ForEachRow(rows, append([]any{&no, &start}, t.Fields()...), func() error {
 		h := &histories[no]
-		h.hours = append(h.hours, rangeUsage{start: start, usage: t.total(h.Meter.Version.Aggregation)})
+		h.hours = append(h.hours, usage.RangeUsage{Start: start, Usage: t.Total(h.Meter.Version.Aggregation)})
 		return nil
 	})
 	return err
@@ -121,8 +122,8 @@ func (d *dryRunner) compareWindows(zone *time.Location, f *billing.Facts, h quot
 			day = metering.WindowOf(w.Start, metering.Day, zone)
 		}
 		for ; day.Start.Before(w.End) && !day.Start.After(d.now); day = metering.WindowOf(day.End, metering.Day, zone) {
-			for len(hours) > 0 && hours[0].start.Before(day.End) && hours[0].start.Before(w.End) {
-				level.Used, hours = level.Used.Add(hours[0].usage), hours[1:]
+			for len(hours) > 0 && hours[0].Start.Before(day.End) && hours[0].Start.Before(w.End) {
+				level.Used, hours = level.Used.Add(hours[0].Usage), hours[1:]
 			}
 			reached = d.reach(0, DryFiring{
 				CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Value: level.Percent(), QuotaID: level.ID, Period: w,

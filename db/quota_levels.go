@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -232,30 +233,30 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 		}
 		meters[i] = l.Meter
 	}
-	statement := newUsageStatementOfSome(r.tenant, meters)
+	statement := usage.NewUsageStatementOfSome(r.tenant, meters)
 	ranges, of := rangesOf(quotas)
 	groups := make([]*[16]byte, len(ranges))
 	for no, read := range ranges {
-		statement.addMeter(no, read.window, read.customers, read.version, read.group != nil, false)
+		statement.AddMeter(no, read.window, read.customers, read.version, read.group != nil, false)
 		groups[no] = catalog.GroupID(read.group)
 	}
-	counted, err := statement.rows(r.ctx, r.q)
+	counted, err := statement.Rows(r.ctx, r.q)
 	if err != nil {
 		return nil, err
 	}
-	r.arguments(statement.args, quotas)
-	statement.args["range_groups"] = groups
+	r.arguments(statement.Args, quotas)
+	statement.Args["range_groups"] = groups
 	var batch pgx.Batch
 	batch.Queue(`
-		select no, customer_id, `+mergedTally+`
+		select no, customer_id, `+usage.MergedTally+`
 		from `+counted+`
 		where `+inRangeGroup+`
-		group by 1, 2`, statement.args).Query(func(rows pgx.Rows) error {
+		group by 1, 2`, statement.Args).Query(func(rows pgx.Rows) error {
 		var by rangeCustomer
-		var t tally
-		_, err := pgx.ForEachRow(rows, append([]any{&by.no, &by.customer}, t.fields()...), func() error {
+		var t usage.Tally
+		_, err := pgx.ForEachRow(rows, append([]any{&by.no, &by.customer}, t.Fields()...), func() error {
 			for _, i := range of[by] {
-				quotas[i].Used = t.total(quotas[i].Meter.Version.Aggregation)
+				quotas[i].Used = t.Total(quotas[i].Meter.Version.Aggregation)
 			}
 			return nil
 		})
@@ -269,7 +270,7 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 		  and r.granted_at >= l.starts_at and r.granted_at < l.ends_at
 		cross join lateral unnest(r.meter_ids, r.group_ids, r.amounts) as a (meter_id, group_id, amount)
 		where a.meter_id = l.meter_id and (l.group_id is null or a.group_id = l.group_id)
-		group by 1`, statement.args).Query(func(rows pgx.Rows) error {
+		group by 1`, statement.Args).Query(func(rows pgx.Rows) error {
 		var no int
 		var reserved metering.Decimal
 		_, err := pgx.ForEachRow(rows, []any{&no, &reserved}, func() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,7 +23,7 @@ type limited struct {
 	tenant   metering.TenantID
 	customer metering.Customer
 	meter    metering.Meter // sums events of type call, by model
-	writer   *db.Writer
+	writer   *usage.Writer
 }
 
 func newLimited(t *testing.T) *limited {
@@ -169,13 +170,13 @@ func TestAReservationIsUsedOnce(t *testing.T) {
 	require.Equal(t, "4", refused.Refusal.Remaining().String())
 	require.Equal(t, "6", l.check(november, "4").Tightest.Reserved.String())
 
-	settle := func(value string) ([]db.Outcome, bool, error) {
+	settle := func(value string) ([]usage.Outcome, bool, error) {
 		return l.writer.Settle(t.Context(), l.tenant, "one", []metering.Event{dbtest.Event(t, "call", "acme", november, value, metering.SettledKey("one", november, 0), `{"model":"a"}`)}, november)
 	}
 	for range 2 {
 		outcomes, _, err := settle("2.5")
 		require.NoError(t, err)
-		require.Equal(t, []db.Outcome{{}}, outcomes)
+		require.Equal(t, []usage.Outcome{{}}, outcomes)
 	}
 	_, _, err := settle("3")
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
@@ -313,7 +314,7 @@ func TestAnIDIsUsedAgainForAnotherReservation(t *testing.T) {
 		event := dbtest.Event(t, "call", "acme", november, "1", metering.SettledKey("one", granted.At, 0), `{"model":"a"}`)
 		outcomes, _, err := l.writer.Settle(t.Context(), l.tenant, "one", []metering.Event{event}, at)
 		require.NoError(t, err)
-		require.Equal(t, []db.Outcome{{}}, outcomes)
+		require.Equal(t, []usage.Outcome{{}}, outcomes)
 		_, err = l.store.Quotas.Sweep(t.Context(), at.AddDate(0, 0, 2), 10_000)
 		require.NoError(t, err)
 	}

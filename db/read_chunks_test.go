@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -90,7 +91,7 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 	weeksBack := metering.Range{Start: now.AddDate(0, 0, -7*30-3), End: now.AddDate(0, 0, -7*10-3)} // covers an hour in part at both ends
 	months := metering.Split(weeksBack, time.UTC).Months
 	windows := func(ctx context.Context, s *db.DB, groups map[string][]json.RawMessage) error {
-		page, err := s.Usage.Windows(ctx, tenant.ID, db.WindowQuery{
+		page, err := s.Usage.Windows(ctx, tenant.ID, usage.WindowQuery{
 			Customer: acme.ID, Meter: meter, Range: weeksBack, Granularity: metering.Hour, Groups: groups, Limit: 1000,
 		})
 		if err == nil && len(page.Windows) == 0 {
@@ -99,7 +100,7 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 		return err
 	}
 	breakdown := func(ctx context.Context, s *db.DB, zone *time.Location, byValue bool) error {
-		b, err := s.Usage.Breakdown(ctx, tenant.ID, db.BreakdownQuery{
+		b, err := s.Usage.Breakdown(ctx, tenant.ID, usage.BreakdownQuery{
 			Meter: meter, Range: weeksBack, Granularity: metering.Day, Zone: zone, Timezone: time.UTC,
 			ByCustomer: true, ByPlan: true, Properties: []string{"model"}, ByValue: byValue, Limit: 1000,
 		})

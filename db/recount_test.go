@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -87,7 +88,7 @@ func requireRollupsEqualARecount(t testing.TB, conn *pgx.Conn, tenant metering.T
 }
 
 // recountedWindows returns the windows that Usage.Windows must return over all pages.
-func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q db.WindowQuery) (windows []db.Window) {
+func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q usage.WindowQuery) (windows []usage.Window) {
 	t.Helper()
 	bucket := buckets[q.Granularity]
 	names, values := []string{}, []string{}
@@ -122,7 +123,7 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 			"from": q.Range.Start, "until": q.Range.End, "names": names, "values": values, "zone": zone,
 		})
 	require.NoError(t, err)
-	var w db.Window
+	var w usage.Window
 	var sum, lateSum metering.Decimal
 	var count, lateCount int64
 	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&w.GroupID), &w.GroupKey, &w.Start, &w.End, &sum, &count, &lateSum, &lateCount}, func() error {
@@ -137,7 +138,7 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 }
 
 // windowsBy sums the windows of groups that have the same values of the properties in by. A nil by changes nothing.
-func windowsBy(t testing.TB, by []string, windows []db.Window) (joined []db.Window) {
+func windowsBy(t testing.TB, by []string, windows []usage.Window) (joined []usage.Window) {
 	t.Helper()
 	if by == nil {
 		return windows
@@ -146,14 +147,14 @@ func windowsBy(t testing.TB, by []string, windows []db.Window) (joined []db.Wind
 		group, err := metering.Group{ID: w.GroupID, Key: w.GroupKey}.By(by)
 		require.NoError(t, err)
 		w.GroupID, w.GroupKey = group.ID, group.Key
-		same := slices.IndexFunc(joined, func(o db.Window) bool { return o.GroupID == w.GroupID && o.Start.Equal(w.Start) })
+		same := slices.IndexFunc(joined, func(o usage.Window) bool { return o.GroupID == w.GroupID && o.Start.Equal(w.Start) })
 		if same < 0 {
 			joined = append(joined, w)
 			continue
 		}
 		joined[same].Value, joined[same].LateValue = joined[same].Value.Add(w.Value), joined[same].LateValue.Add(w.LateValue)
 	}
-	slices.SortFunc(joined, func(a, b db.Window) int {
+	slices.SortFunc(joined, func(a, b usage.Window) int {
 		return cmp.Or(bytes.Compare(a.GroupID[:], b.GroupID[:]), a.Start.Compare(b.Start))
 	})
 	return joined
@@ -161,7 +162,7 @@ func windowsBy(t testing.TB, by []string, windows []db.Window) (joined []db.Wind
 
 // requireWindowsEqualARecount reads the query page by page, and compares every window, subtotal and total with a
 // recount.
-func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID, q db.WindowQuery) {
+func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID, q usage.WindowQuery) {
 	t.Helper()
 	want := recountedWindows(t, conn, tenant, q)
 	subtotals := make(map[metering.GroupID]metering.Decimal)
@@ -170,7 +171,7 @@ func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, ten
 		both := w.Value.Add(w.LateValue)
 		subtotals[w.GroupID], total = subtotals[w.GroupID].Add(both), total.Add(both)
 	}
-	var got []db.Window
+	var got []usage.Window
 	for {
 		page, err := store.Usage.Windows(t.Context(), tenant, q)
 		require.NoError(t, err)
@@ -187,12 +188,12 @@ func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, ten
 		}
 		require.NotEmpty(t, page.Windows, "a page before the last is empty: %+v", q)
 		last := page.Windows[len(page.Windows)-1]
-		q.After = &db.WindowCursor{GroupID: last.GroupID, Start: last.Start}
+		q.After = &usage.WindowCursor{GroupID: last.GroupID, Start: last.Start}
 	}
 	require.Equal(t, shown(want), shown(got), "%+v", q)
 }
 
-func shown(windows []db.Window) (lines []string) {
+func shown(windows []usage.Window) (lines []string) {
 	for _, w := range windows {
 		lines = append(lines, fmt.Sprintf("%x %s–%s %s+%s", w.GroupID[:4], w.Start.Format(time.RFC3339Nano), w.End.Format(time.RFC3339Nano), w.Value, w.LateValue))
 	}

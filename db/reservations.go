@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -256,7 +257,7 @@ func granted(ctx context.Context, q pg.Querier, tenant metering.TenantID, id str
 		join customers c on c.tenant_id = r.tenant_id and c.id = r.customer_id
 		where r.tenant_id = $1 and r.id = $2`, tenant, id).Scan(&g.Customer, &g.At)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return g, errNoReservation
+		return g, usage.ErrNoReservation
 	}
 	return g, pg.Coded(err)
 }
@@ -273,7 +274,7 @@ func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string
 			returning settled_with is not null`, tenant, id, metering.Instant(now)).Scan(&settled)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return errNoReservation
+			return usage.ErrNoReservation
 		case err == nil && settled:
 			return metering.Errorf(metering.CodeConflict, "the reservation is settled already: its events are counted")
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -16,7 +17,7 @@ type Reserver struct {
 	now    func() time.Time
 
 	mu      sync.Mutex
-	waiting map[customerName][]*waitingReserve // nil for a customer without a running transaction
+	waiting map[usage.CustomerName][]*waitingReserve // nil for a customer without a running transaction
 }
 
 type waitingReserve struct {
@@ -27,7 +28,7 @@ type waitingReserve struct {
 
 // NewReserver returns a Reserver.
 func (s limitStores) NewReserver(now func() time.Time) *Reserver {
-	return &Reserver{quotas: s.Quotas, now: now, waiting: make(map[customerName][]*waitingReserve)}
+	return &Reserver{quotas: s.Quotas, now: now, waiting: make(map[usage.CustomerName][]*waitingReserve)}
 }
 
 // Bounds of a transaction that reserves usage.
@@ -39,7 +40,7 @@ const (
 // Reserve answers as Quotas.Reserve does. If ctx ends first, the usage may still be reserved.
 func (r *Reserver) Reserve(ctx context.Context, tenant metering.TenantID, customer string, request ReserveRequest) (Reservation, error) {
 	w := &waitingReserve{request: request, done: make(chan struct{})}
-	name := customerName{tenant, customer}
+	name := usage.CustomerName{Tenant: tenant, ExternalID: customer}
 	r.mu.Lock()
 	line, isRunning := r.waiting[name]
 	r.waiting[name] = append(line, w)
@@ -56,7 +57,7 @@ func (r *Reserver) Reserve(ctx context.Context, tenant metering.TenantID, custom
 }
 
 // run answers the requests of a customer until none waits.
-func (r *Reserver) run(ctx context.Context, name customerName) {
+func (r *Reserver) run(ctx context.Context, name usage.CustomerName) {
 	for {
 		some := r.next(name)
 		if some == nil {
@@ -67,7 +68,7 @@ func (r *Reserver) run(ctx context.Context, name customerName) {
 }
 
 // next returns the requests that share the next transaction. It returns nil if none waits; run then ends.
-func (r *Reserver) next(name customerName) []*waitingReserve {
+func (r *Reserver) next(name usage.CustomerName) []*waitingReserve {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	line := r.waiting[name]
@@ -80,14 +81,14 @@ func (r *Reserver) next(name customerName) []*waitingReserve {
 	return line[:n]
 }
 
-func (r *Reserver) answer(ctx context.Context, name customerName, some []*waitingReserve) {
+func (r *Reserver) answer(ctx context.Context, name usage.CustomerName, some []*waitingReserve) {
 	ctx, cancel := context.WithTimeout(ctx, reservesWithin)
 	defer cancel()
 	requests := make([]ReserveRequest, len(some))
 	for i, w := range some {
 		requests[i] = w.request
 	}
-	answers, err := r.quotas.Reserve(ctx, name.tenant, name.externalID, requests, r.now())
+	answers, err := r.quotas.Reserve(ctx, name.Tenant, name.ExternalID, requests, r.now())
 	if code := metering.CodeOf(err); len(some) > 1 && (code == metering.CodeBackfilling || code == metering.CodeInternal) {
 		for i := range some { // an invalid request must not fail the others
 			r.answer(ctx, name, some[i:i+1])

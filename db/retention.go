@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -72,7 +73,7 @@ func (m Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge
 		if kept != nil {
 			edge = kept.UTC()
 		}
-		next := time.Unix(number(cutoff, eventsChunk)*int64(eventsChunk/time.Second), 0).UTC()
+		next := time.Unix(usage.ChunkNumber(cutoff, usage.EventsChunk)*int64(usage.EventsChunk/time.Second), 0).UTC()
 		if !next.After(edge) {
 			return nil
 		}
@@ -83,7 +84,7 @@ func (m Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge
 			return err
 		}
 		if needed != nil && needed.Before(next) {
-			next = time.Unix(number(*needed, eventsChunk)*int64(eventsChunk/time.Second), 0).UTC()
+			next = time.Unix(usage.ChunkNumber(*needed, usage.EventsChunk)*int64(usage.EventsChunk/time.Second), 0).UTC()
 		}
 		if !next.After(edge) {
 			return nil
@@ -202,7 +203,7 @@ func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, d
 			  and e.ts >= $2
 			  and e.ts < $3
 			  and k.tenant_id = e.tenant_id
-			  and k.key = event_key(`+sentKey+`)
+			  and k.key = event_key(`+usage.SentKey+`)
 			  and k.undated is null`, tenant, day, day.AddDate(0, 0, 1))
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -91,7 +92,7 @@ func (k *keeper) usage(r metering.Range, customers ...string) (lines []string) {
 		}
 		for _, m := range meters {
 			for _, g := range metering.Hour.Values() {
-				page, err := k.store.Usage.Windows(k.Context(), k.tenant, db.WindowQuery{Customer: id, Meter: m, Range: r, Granularity: g, Limit: 10_000})
+				page, err := k.store.Usage.Windows(k.Context(), k.tenant, usage.WindowQuery{Customer: id, Meter: m, Range: r, Granularity: g, Limit: 10_000})
 				require.NoError(k, err)
 				lines = append(lines, fmt.Sprint(page.Total))
 				for _, group := range page.Groups {
@@ -170,7 +171,7 @@ func TestBehindTheEdgeOnlyWholeBucketsAreServed(t *testing.T) {
 	read := func(r metering.Range) (errs []error) {
 		_, err := store.Usage.MeterTotals(t.Context(), k.tenant, acme, r)
 		errs = append(errs, err)
-		_, err = store.Usage.Windows(t.Context(), k.tenant, db.WindowQuery{Customer: acme, Meter: m, Range: r, Granularity: metering.Day, Limit: 10})
+		_, err = store.Usage.Windows(t.Context(), k.tenant, usage.WindowQuery{Customer: acme, Meter: m, Range: r, Granularity: metering.Day, Limit: 10})
 		return append(errs, err)
 	}
 	for _, whole := range []metering.Range{
@@ -218,7 +219,7 @@ func TestAKeyBehindTheEdgeIsRejectedRatherThanCountedTwice(t *testing.T) {
 	require.Positive(t, k.retain(50))
 	require.Equal(t, 2, k.count(`select count(*) from event_keys`), "the dated key is forgotten")
 
-	require.Equal(t, []db.Outcome{{Forgotten: true}, {Duplicate: true}, {Duplicate: true}, {}},
+	require.Equal(t, []usage.Outcome{{Forgotten: true}, {Duplicate: true}, {Duplicate: true}, {}},
 		ingest(t, store, k.tenant, dated, undated(k.now), young, dbtest.Event(t, "call", "acme", k.daysAgo(101), "11", "", "")))
 	all := metering.Range{Start: k.daysAgo(120).Truncate(time.Hour), End: k.now.Truncate(time.Hour)}
 	require.Equal(t, "24", total(t, store, k.tenant, "acme", all)[0].Usage.String(), "5 + 1 + 7, and 11 without a key")
@@ -302,7 +303,7 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, _ bool) {
 		k := newKeeper(t, store, conn, "UTC")
 		dbtest.Meter(t, store, k.tenant, "calls", "call")
-		writer := store.NewWriter(db.WriterOptions{GroupEvents: 20, Deadline: dbtest.Deadline})
+		writer := store.NewWriter(usage.WriterOptions{GroupEvents: 20, Deadline: dbtest.Deadline})
 		defer writer.Close()
 		counted, failed := make([]int, 4), make(chan error)
 		for sender := range counted {
@@ -323,11 +324,11 @@ func TestEventsComeInAroundTheEdgeWhileItMoves(t *testing.T) {
 					}
 					for i, o := range outcomes {
 						key := batch[i].IdempotencyKey
-						if key != "" && reflect.DeepEqual(o, db.Outcome{}) && seen[key] {
+						if key != "" && reflect.DeepEqual(o, usage.Outcome{}) && seen[key] {
 							failed <- fmt.Errorf("%s is counted twice", key)
 							return
 						}
-						if reflect.DeepEqual(o, db.Outcome{}) {
+						if reflect.DeepEqual(o, usage.Outcome{}) {
 							seen[key] = true
 							counted[sender]++
 						}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -59,7 +60,7 @@ func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time
 		if err := pg.LockTenant(ctx, tx, g.Tenant); err != nil {
 			return err
 		}
-		return foldAll(ctx, tx, g.Tenant)
+		return usage.FoldAll(ctx, tx, g.Tenant)
 	})
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time
 		if len(customers) == 0 {
 			break
 		}
-		if err := pg.InTx(ctx, m.pool, func(tx pgx.Tx) error { return deleteRollups(ctx, tx, g.Tenant, g.Version, customers) }); err != nil {
+		if err := pg.InTx(ctx, m.pool, func(tx pgx.Tx) error { return usage.DeleteRollups(ctx, tx, g.Tenant, g.Version, customers) }); err != nil {
 			return err
 		}
 		after = customers[len(customers)-1]

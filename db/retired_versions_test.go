@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -78,16 +79,16 @@ func TestPropertyDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 }
 
 // usageOf returns the tenant's windows of the meter, by hour and by month.
-func usageOf(t testing.TB, store *db.DB, tenant metering.TenantID, r metering.Range) (usage []string) {
+func usageOf(t testing.TB, store *db.DB, tenant metering.TenantID, r metering.Range) (windows []string) {
 	t.Helper()
 	for _, granularity := range []metering.Granularity{metering.Hour, metering.Month} {
 		meter, err := store.Meters.Get(t.Context(), tenant, "calls")
 		require.NoError(t, err)
-		page, err := store.Usage.Windows(t.Context(), tenant, db.WindowQuery{Meter: meter, Range: r, Granularity: granularity, Limit: 1000})
+		page, err := store.Usage.Windows(t.Context(), tenant, usage.WindowQuery{Meter: meter, Range: r, Granularity: granularity, Limit: 1000})
 		require.NoError(t, err)
-		usage = append(usage, shown(page.Windows)...)
+		windows = append(windows, shown(page.Windows)...)
 	}
-	return usage
+	return windows
 }
 
 func TestAMeterCountsInAFewOtherWaysUntilTheyAreDropped(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -271,16 +272,16 @@ func (b *openBatch) usage() error {
 	if len(ranges) == 0 {
 		return nil
 	}
-	statement := newUsageStatementOfSome(b.tenant, b.meters)
-	statement.separate(b.meters, b.by)
+	statement := usage.NewUsageStatementOfSome(b.tenant, b.meters)
+	statement.Separate(b.meters, b.by)
 	for no, within := range ranges {
-		statement.addOf(no, within, customers[no])
+		statement.AddOf(no, within, customers[no])
 	}
-	used, err := readRanges(b.ctx, b.tx, statement, b.meters, ranges, "timestamptz '0001-01-01'")
+	used, err := usage.ReadRanges(b.ctx, b.tx, statement, b.meters, ranges, "timestamptz '0001-01-01'")
 	for _, u := range used {
-		f := b.facts[int64(u.customer)]
-		dimensions, _ := u.byDimension(u.aggregation)
-		f.Usage = append(f.Usage, billing.Usage{Period: u.within.Start, MeterID: u.meter, Total: u.usage, Events: u.tally.all().count, Dimensions: dimensions})
+		f := b.facts[int64(u.Customer)]
+		dimensions, _ := u.ByDimension(u.Aggregation)
+		f.Usage = append(f.Usage, billing.Usage{Period: u.Within.Start, MeterID: u.Meter, Total: u.Usage, Events: u.Tally.All().Count, Dimensions: dimensions})
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -23,8 +24,8 @@ type sampling struct {
 	*testing.T
 	store   *db.DB
 	tenant  metering.TenantID
-	sampler *db.UncountedSampler
-	writer  *db.Writer
+	sampler *usage.UncountedSampler
+	writer  *usage.Writer
 }
 
 func newSampling(t *testing.T, store *db.DB, tenant metering.TenantID) *sampling {
@@ -73,12 +74,12 @@ func (s *sampling) write() {
 }
 
 // listed returns "customer rule" of each listed event, and reads pages of the given size.
-func (s *sampling) listed(f db.UncountedFilter, size int) (all []string) {
+func (s *sampling) listed(f usage.UncountedFilter, size int) (all []string) {
 	s.Helper()
 	if f.Range == (metering.Range{}) {
 		f.Range = metering.Range{Start: november, End: november.Add(24 * time.Hour)}
 	}
-	for before := (*db.UncountedCursor)(nil); ; {
+	for before := (*usage.UncountedCursor)(nil); ; {
 		page, err := s.store.UncountedEvents.List(s.Context(), s.tenant, f, before, size)
 		require.NoError(s, err)
 		require.LessOrEqual(s, len(page.Items), size)
@@ -110,24 +111,24 @@ func TestUncountedEventsAreListedByMeterTheLatestReceivedFirst(t *testing.T) {
 		ours.send(event[0], event[1], november.Add(time.Duration(i)*time.Hour))
 	}
 	theirs.send("a", `{}`, november)
-	require.Empty(t, ours.listed(db.UncountedFilter{Meter: tokens}, 10), "nothing is written yet")
+	require.Empty(t, ours.listed(usage.UncountedFilter{Meter: tokens}, 10), "nothing is written yet")
 	ours.write()
 	theirs.write()
 	a, err := store.Customers.Get(t.Context(), ours.tenant, "a")
 	require.NoError(t, err)
 	for _, size := range []int{1, 2, 10} {
-		require.Equal(t, []string{"a value_invalid", "d value_missing", "b value_invalid", "a value_missing"}, ours.listed(db.UncountedFilter{Meter: tokens}, size))
-		require.Equal(t, []string{"a value_invalid", "d value_missing"}, ours.listed(db.UncountedFilter{Meter: cost}, size))
-		require.Equal(t, []string{"d value_missing", "a value_missing"}, ours.listed(db.UncountedFilter{Meter: tokens, Rule: metering.ValueMissing}, size))
-		require.Equal(t, []string{"a value_invalid", "a value_missing"}, ours.listed(db.UncountedFilter{Meter: tokens, Customer: a.ID}, size))
+		require.Equal(t, []string{"a value_invalid", "d value_missing", "b value_invalid", "a value_missing"}, ours.listed(usage.UncountedFilter{Meter: tokens}, size))
+		require.Equal(t, []string{"a value_invalid", "d value_missing"}, ours.listed(usage.UncountedFilter{Meter: cost}, size))
+		require.Equal(t, []string{"d value_missing", "a value_missing"}, ours.listed(usage.UncountedFilter{Meter: tokens, Rule: metering.ValueMissing}, size))
+		require.Equal(t, []string{"a value_invalid", "a value_missing"}, ours.listed(usage.UncountedFilter{Meter: tokens, Customer: a.ID}, size))
 		within := metering.Range{Start: november.Add(time.Hour), End: november.Add(3 * time.Hour)}
-		require.Equal(t, []string{"b value_invalid"}, ours.listed(db.UncountedFilter{Meter: tokens, Range: within}, size))
+		require.Equal(t, []string{"b value_invalid"}, ours.listed(usage.UncountedFilter{Meter: tokens, Range: within}, size))
 	}
-	require.Empty(t, theirs.listed(db.UncountedFilter{Meter: tokens}, 10), "the meter is another tenant's")
-	page, err := store.UncountedEvents.List(t.Context(), ours.tenant, db.UncountedFilter{Meter: tokens, Range: metering.Range{End: november.Add(2 * time.Hour)}}, nil, 1)
+	require.Empty(t, theirs.listed(usage.UncountedFilter{Meter: tokens}, 10), "the meter is another tenant's")
+	page, err := store.UncountedEvents.List(t.Context(), ours.tenant, usage.UncountedFilter{Meter: tokens, Range: metering.Range{End: november.Add(2 * time.Hour)}}, nil, 1)
 	require.NoError(t, err)
 	listed := page.Items[0]
-	require.Equal(t, []any{`{"cost": 1, "tokens": "many"}`, november.Add(time.Hour), []db.Counting{{MeterSlug: "cost"}}}, []any{string(listed.Properties), listed.IngestedAt, listed.CountedBy})
+	require.Equal(t, []any{`{"cost": 1, "tokens": "many"}`, november.Add(time.Hour), []usage.Counting{{MeterSlug: "cost"}}}, []any{string(listed.Properties), listed.IngestedAt, listed.CountedBy})
 }
 
 // TestTwoProcessesKeepOneBoundOfUncountedEvents checks that two processes together store no more uncounted events of a
@@ -253,7 +254,7 @@ func TestAnErasedCustomerHasNoUncountedEvents(t *testing.T) {
 	require.NoError(t, err)
 	eraseAll(t, store, s.tenant, gone.ID)
 	s.write() // the references that were collected before the erasure
-	require.ElementsMatch(t, []string{"bob value_invalid", "bob value_missing"}, s.listed(db.UncountedFilter{Meter: meter}, 10))
+	require.ElementsMatch(t, []string{"bob value_invalid", "bob value_missing"}, s.listed(usage.UncountedFilter{Meter: meter}, 10))
 	require.Equal(t, 2, s.stored(conn))
 }
 
@@ -269,7 +270,7 @@ func TestDeletedEventsAreNotListedAsUncounted(t *testing.T) {
 			s.sendAll(e)
 		}
 		s.write()
-		f := db.UncountedFilter{Meter: meter, Range: metering.Range{Start: k.daysAgo(200), End: k.now}}
+		f := usage.UncountedFilter{Meter: meter, Range: metering.Range{Start: k.daysAgo(200), End: k.now}}
 		require.Equal(t, []string{"40 value_missing", "100 value_missing"}, s.listed(f, 1))
 		k.exec(`update customers set created_at = $1, billing_starts_at = $2`, k.daysAgo(250), k.daysAgo(10))
 		require.Positive(t, k.retain(60))
@@ -291,5 +292,5 @@ func TestOldUncountedEventsAreForgotten(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, removed, n)
 	}
-	require.Equal(t, []string{"4 value_missing", "3 value_missing"}, s.listed(db.UncountedFilter{Meter: meter}, 10))
+	require.Equal(t, []string{"4 value_missing", "3 value_missing"}, s.listed(usage.UncountedFilter{Meter: meter}, 10))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -208,7 +209,7 @@ type unratedReader struct {
 
 func (r *unratedReader) requireBilling() error {
 	var bills bool
-	err := r.tx.QueryRow(r.ctx, `select `+tenantBills, r.tenant).Scan(&bills)
+	err := r.tx.QueryRow(r.ctx, `select `+usage.TenantBills, r.tenant).Scan(&bills)
 	if err == nil && !bills {
 		err = errOnlyMeters
 	}

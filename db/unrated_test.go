@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -169,7 +170,7 @@ func TestATenantThatOnlyMetersHasNoUnratedUsage(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call")
 	outcomes := ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "5", "", ""))
-	require.Equal(t, []db.Outcome{{}}, outcomes)
+	require.Equal(t, []usage.Outcome{{}}, outcomes)
 	page, err := store.Unrated.List(t.Context(), tenant, november, november.AddDate(1, 0, 0), nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, db.UnratedPage{}, page)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -26,7 +27,7 @@ const groupNamedByOthers = `exists (
 // alert may name the group either, except for those of @customer.
 const isUnusedGroup = `g.tenant_id = @tenant
 		  and g.group_id <> @other
-		  and not ` + groupUsedByAny + `
+		  and not ` + usage.GroupUsedByAny + `
 		  and not ` + groupNamedByOthers
 
 // unusedGroups are the groups that no folded event is in, and that no other customer's quota or alert

@@ -20,6 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -37,7 +38,7 @@ type brokenDown struct {
 }
 
 // recount sums the events by the rows of a query, and in total.
-func (u brokenDown) recount(t require.TestingT, q db.BreakdownQuery) (rows map[string]metering.Decimal, total metering.Decimal) {
+func (u brokenDown) recount(t require.TestingT, q usage.BreakdownQuery) (rows map[string]metering.Decimal, total metering.Decimal) {
 	rows = make(map[string]metering.Decimal)
 	for _, e := range u.events {
 		if !q.Range.Contains(e.At) {
@@ -87,7 +88,7 @@ func rowName(customer, plan, key string, start time.Time) string {
 }
 
 // windowOf returns the start of the part of an instant's window that lies in the range.
-func (u brokenDown) windowOf(at time.Time, q db.BreakdownQuery) time.Time {
+func (u brokenDown) windowOf(at time.Time, q usage.BreakdownQuery) time.Time {
 	start := q.Range.Start
 	if q.Granularity != "" {
 		start = windowStart(at.In(cmp.Or(q.Zone, u.tenant.Location())), q.Granularity)
@@ -171,7 +172,7 @@ func (u brokenDown) planOf(e metering.Event) string {
 
 // requireBreakdown reads a query page by page, and compares each row and the total with a recount. If windows of
 // another time zone cut hours, it requires that the read is refused.
-func (u brokenDown) requireBreakdown(t require.TestingT, store *db.DB, q db.BreakdownQuery) {
+func (u brokenDown) requireBreakdown(t require.TestingT, store *db.DB, q usage.BreakdownQuery) {
 	if q.Zone != nil && q.Granularity != "" && u.cutsHours(q.Range, q.Granularity, q.Zone) {
 		_, err := store.Usage.Breakdown(context.Background(), u.tenant.ID, q)
 		requireCutHoursRefused(t, err)
@@ -179,7 +180,7 @@ func (u brokenDown) requireBreakdown(t require.TestingT, store *db.DB, q db.Brea
 	}
 	want, total := u.recount(t, q)
 	got, sum := make(map[string]metering.Decimal), metering.Decimal{}
-	var last *db.BreakdownRow
+	var last *usage.BreakdownRow
 	for {
 		page, err := store.Usage.Breakdown(context.Background(), u.tenant.ID, q)
 		require.NoError(t, err)
@@ -251,7 +252,7 @@ func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 		for _, r := range []metering.Range{whole, {Start: ends[0], End: ends[1].Add(time.Microsecond)}} {
 			for _, by := range subsets("customer", "plan", "model", "region") {
 				for _, g := range append(metering.Hour.Values(), "") {
-					q := db.BreakdownQuery{
+					q := usage.BreakdownQuery{
 						Meter: u.meter, Range: r, Granularity: g, Timezone: u.tenant.Location(),
 						ByCustomer: slices.Contains(by, "customer"), ByPlan: slices.Contains(by, "plan"),
 						ByValue: rapid.Bool().Draw(rt, "by value"), Limit: rapid.SampledFrom([]int{11, 100, 1000}).Draw(rt, "limit"),
@@ -281,7 +282,7 @@ func TestPropertyWindowsOfATimeZoneEqualARecountOfTheEvents(t *testing.T) {
 		r := metering.Range{Start: drawInstant(rt), End: planNow.AddDate(0, 0, 2)}
 		for _, zone := range []string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "America/New_York", "Australia/Lord_Howe"} {
 			for _, g := range metering.Hour.Values() {
-				q := db.WindowQuery{
+				q := usage.WindowQuery{
 					Customer: metering.WholeTenant, Meter: u.meter, Range: r, Zone: metering.Location(zone), Granularity: g,
 					GroupBy: rapid.SampledFrom([][]string{nil, {}, {"model"}}).Draw(rt, "group by"), Limit: rapid.SampledFrom([]int{7, 1000}).Draw(rt, "limit"),
 				}
@@ -404,7 +405,7 @@ func TestABreakdownBoundsTheSumsOfCutHours(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant, meter := usedBy(t, store, 3, planStart.Add(30*time.Minute), planStart.Add(5*time.Hour))
-	q := db.BreakdownQuery{
+	q := usage.BreakdownQuery{
 		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(5*time.Hour + time.Minute)}, Timezone: time.UTC,
 		ByCustomer: true, Limit: 10,
 	}
@@ -421,7 +422,7 @@ func TestABreakdownByCustomerLetsOthersReadAndEndsInTime(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant, meter := usedBy(t, store, 17, planStart)
-	q := db.BreakdownQuery{
+	q := usage.BreakdownQuery{
 		Meter: meter, Range: metering.Range{Start: planStart, End: planStart.Add(time.Hour)}, Timezone: time.UTC, ByCustomer: true, Limit: 100,
 	}
 	turns := 0
@@ -452,9 +453,9 @@ func TestReadsOfTooMuchUsageNameTheRange(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `begin; lock table usage_monthly, usage_hourly in access exclusive mode`)
 	require.NoError(t, err)
 	r := metering.Range{Start: planStart, End: planStart.Add(time.Hour)}
-	_, err = hurried.Usage.Breakdown(t.Context(), tenant, db.BreakdownQuery{Meter: meter, Range: r, Timezone: time.UTC, Limit: 10})
+	_, err = hurried.Usage.Breakdown(t.Context(), tenant, usage.BreakdownQuery{Meter: meter, Range: r, Timezone: time.UTC, Limit: 10})
 	requireInvalid(t, err, "query.end")
-	_, err = hurried.Usage.Windows(t.Context(), tenant, db.WindowQuery{Customer: metering.WholeTenant, Meter: meter, Range: r, Granularity: metering.Hour, Limit: 10})
+	_, err = hurried.Usage.Windows(t.Context(), tenant, usage.WindowQuery{Customer: metering.WholeTenant, Meter: meter, Range: r, Granularity: metering.Hour, Limit: 10})
 	requireInvalid(t, err, "query.end")
 }
 
@@ -470,7 +471,7 @@ func TestABreakdownShowsUsageOfUnknownProperties(t *testing.T) {
 		dbtest.Event(t, "call", "acme", planStart.Add(30*time.Minute), "1", "", long),
 		dbtest.Event(t, "call", "acme", planStart.Add(2*time.Hour), "2", "", long),
 		dbtest.Event(t, "call", "acme", planStart.Add(3*time.Hour), "4", "", `{"model":"large"}`))
-	b, err := store.Usage.Breakdown(t.Context(), tenant.ID, db.BreakdownQuery{
+	b, err := store.Usage.Breakdown(t.Context(), tenant.ID, usage.BreakdownQuery{
 		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(24 * time.Hour)}, Timezone: time.UTC,
 		Properties: []string{"model"}, ByValue: true, Limit: 10,
 	})
@@ -481,7 +482,7 @@ func TestABreakdownShowsUsageOfUnknownProperties(t *testing.T) {
 	}
 	require.Equal(t, []string{`4 {"model":"large"}`, `3 {"$other":true}`}, rows)
 	require.Nil(t, b.Other, "nothing is filtered")
-	b, err = store.Usage.Breakdown(t.Context(), tenant.ID, db.BreakdownQuery{
+	b, err = store.Usage.Breakdown(t.Context(), tenant.ID, usage.BreakdownQuery{
 		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(24 * time.Hour)}, Timezone: time.UTC,
 		Groups: map[string][]json.RawMessage{"model": {json.RawMessage(`"large"`)}}, ByCustomer: true, Limit: 10,
 	})

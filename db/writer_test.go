@@ -16,10 +16,11 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func newWriter(t testing.TB, store *db.DB, options db.WriterOptions) *db.Writer {
+func newWriter(t testing.TB, store *db.DB, options usage.WriterOptions) *usage.Writer {
 	t.Helper()
 	w := store.NewWriter(options)
 	t.Cleanup(w.Close)
@@ -43,7 +44,7 @@ func TestAKeyCountsOnceWhoeverSendsItWhenever(t *testing.T) {
 	other, err := dbtest.Connect(t.Context(), dbtest.URL(t))
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
-	writers := []*db.Writer{newWriter(t, store, dbtest.WriterOptions), newWriter(t, other, dbtest.WriterOptions)}
+	writers := []*usage.Writer{newWriter(t, store, dbtest.WriterOptions), newWriter(t, other, dbtest.WriterOptions)}
 
 	const batches, keys = 12, 150
 	var senders sync.WaitGroup
@@ -86,7 +87,7 @@ func TestRequestsOfOneTenantShareTransactions(t *testing.T) {
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 
 	const clients, each = 64, 10
-	send := func(t *testing.T, options db.WriterOptions) (transactions int) {
+	send := func(t *testing.T, options usage.WriterOptions) (transactions int) {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "call")
 		w := newWriter(t, store, options)
@@ -115,20 +116,20 @@ func TestRequestsOfOneTenantShareTransactions(t *testing.T) {
 	})
 
 	t.Run("UnlessAGroupHoldsOneEvent", func(t *testing.T) {
-		require.Equal(t, clients*each, send(t, db.WriterOptions{GroupEvents: 1, Deadline: dbtest.Deadline}))
+		require.Equal(t, clients*each, send(t, usage.WriterOptions{GroupEvents: 1, Deadline: dbtest.Deadline}))
 	})
 }
 
 // queued holds the tenant's lock until all requests wait. The first request waits for the lock, and the others queue
 // behind it, so that they become one group. queued then releases the lock and returns the results of the requests.
-func queued(t testing.TB, w *db.Writer, tenant metering.TenantID, requests [][]metering.Event) ([][]db.Outcome, []error) {
+func queued(t testing.TB, w *usage.Writer, tenant metering.TenantID, requests [][]metering.Event) ([][]usage.Outcome, []error) {
 	t.Helper()
 	observer := dbtest.Conn(t)
 	tx, err := dbtest.Conn(t).Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `select pg_advisory_xact_lock($1)`, tenant)
 	require.NoError(t, err)
-	outcomes, failures := make([][]db.Outcome, len(requests)), make([]error, len(requests))
+	outcomes, failures := make([][]usage.Outcome, len(requests)), make([]error, len(requests))
 	var all sync.WaitGroup
 	for i, events := range requests {
 		all.Go(func() { outcomes[i], failures[i] = w.Ingest(t.Context(), tenant, events) })
@@ -176,7 +177,7 @@ func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenant := dbtest.Tenant(t, store).ID
 			dbtest.Meter(t, store, tenant, "calls", "call")
-			w := newWriter(t, store, db.WriterOptions{Lanes: 1, Deadline: dbtest.Deadline})
+			w := newWriter(t, store, usage.WriterOptions{Lanes: 1, Deadline: dbtest.Deadline})
 			requests := make([][]metering.Event, 24)
 			for i := range requests {
 				requests[i] = []metering.Event{good(2 * i), good(2*i + 1)}
@@ -192,7 +193,7 @@ func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
 					continue
 				}
 				require.NoError(t, failures[i])
-				require.Equal(t, []db.Outcome{{}, {}}, outcomes[i])
+				require.Equal(t, []usage.Outcome{{}, {}}, outcomes[i])
 			}
 			events, _ := stored(t, conn, tenant)
 			require.Equal(t, 2*(len(requests)-1), events)
@@ -227,7 +228,7 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 			impatient, err := dbtest.Connect(t.Context(), dbtest.With(t, dbtest.As(t, address, dbtest.Roles.API), "lock_timeout", "250"))
 			require.NoError(t, err)
 			t.Cleanup(impatient.Close)
-			w := newWriter(t, impatient, db.WriterOptions{})
+			w := newWriter(t, impatient, usage.WriterOptions{})
 			ingestWith := func(at time.Time) error {
 				_, err := w.Ingest(t.Context(), tenant, []metering.Event{dbtest.Event(t, "call", "acme", at, "1", "k", "")})
 				return err

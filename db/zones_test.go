@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -130,7 +130,7 @@ func TestPropertyPeriodsOfAllZonesAgreeWithARecount(t *testing.T) {
 		current, err := store.Ledger.CurrentPeriod(t.Context(), b.tenant, b.customer.ID, b.now)
 		require.NoError(rt, err)
 		require.True(rt, monthOf(b.now, zone).Start.Equal(current.Start) && monthOf(b.now, zone).End.Equal(current.End), "%s", current)
-		page, err := store.Usage.Windows(t.Context(), b.tenant, db.WindowQuery{
+		page, err := store.Usage.Windows(t.Context(), b.tenant, usage.WindowQuery{
 			Customer: b.customer.ID, Meter: b.meter, Range: metering.Range{Start: want.Start.AddDate(0, 0, -70), End: b.now}, Granularity: metering.Month, Limit: 10,
 		})
 		require.NoError(rt, err)

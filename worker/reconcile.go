@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -42,10 +43,10 @@ func everything(config Config) []unfinished {
 	store, c := config.Store, config.Temporal
 	return []unfinished{
 		{"backfills", 0, reconcileEvery, rows(
-			func(ctx context.Context, _ time.Time) ([]db.BackfillingMeterVersion, error) {
+			func(ctx context.Context, _ time.Time) ([]usage.BackfillingMeterVersion, error) {
 				return store.Backfills.Unfinished(ctx)
 			},
-			func(ctx context.Context, f db.BackfillingMeterVersion) error {
+			func(ctx context.Context, f usage.BackfillingMeterVersion) error {
 				return workflows.StartBackfillMeter(ctx, c, f.Tenant, f.Version)
 			},
 		)},

@@ -23,6 +23,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/seal"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -40,7 +41,7 @@ type system struct {
 	clock     *proc.Clock
 	store     *db.DB
 	database  string // its URL
-	writer    *db.Writer
+	writer    *usage.Writer
 	temporal  client.Client
 	namespace string
 	keyring   seal.Keyring

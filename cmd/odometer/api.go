@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
 )
@@ -40,7 +41,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
 	shared, proxies, calls := env.redis(), env.networks("TRUSTED_PROXIES"), env.count("CALLS_PER_MINUTE")
 	maxRequests := env.count("MAX_REQUESTS_PER_MINUTE")
-	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
+	coalescing := usage.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
 	temporal, namespace := env.temporal(log, nil)
 	workflowsURL := env.workflowsURL(namespace)
 	if err := env.err(); err != nil {

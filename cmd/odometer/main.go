@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-const usage = `odometer meters usage and syncs it to billing providers.
+const help = `odometer meters usage and syncs it to billing providers.
 
 Commands:
   odometer api              serve the HTTP API
@@ -66,7 +66,7 @@ func main() {
 	stop()
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(os.Stderr, usage)
+		fmt.Fprint(os.Stderr, help)
 		os.Exit(2)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "odometer:", err)

@@ -320,7 +320,7 @@ func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint
 			return err
 		}
 		if _, err := tx.Exec(ctx, `insert into outbox (tenant_id, id, kind, payload, created_at) values ($1, $2, $3, $4, $5)`,
-			tenant, id, metering.MessageWebhookTest, outbox.WebhookTested{outbox.OfTenant{tenant.String()}, endpoint.String()}, metering.Instant(now)); err != nil {
+			tenant, id, metering.MessageWebhookTest, outbox.WebhookTested{OfTenant: outbox.OfTenant{TenantID: tenant.String()}, WebhookID: endpoint.String()}, metering.Instant(now)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `insert into webhook_deliveries (tenant_id, endpoint_id, message_id, due_at) values ($1, $2, $3, $4)`,

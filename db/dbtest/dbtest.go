@@ -22,6 +22,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -396,7 +397,7 @@ func Event(t testing.TB, eventType, customer string, at time.Time, value, key, p
 const Deadline = 5 * time.Minute
 
 // WriterOptions are the options of a writer that retries for as long as a test waits.
-var WriterOptions = db.WriterOptions{Deadline: Deadline}
+var WriterOptions = usage.WriterOptions{Deadline: Deadline}
 
 // Eventually calls check until it returns nil. It fails with the last error of check after Deadline.
 func Eventually(t testing.TB, check func() error) {

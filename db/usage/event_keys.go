@@ -1,0 +1,48 @@
+package usage
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// eventKey identifies an idempotency key within a tenant, like event_key in SQL. A key that is a UUID
+// stands for itself, unless its version is digestVersion. For all other keys, eventKey is a UUID of
+// digestVersion with 16 bytes of the key's SHA-256. Therefore no UUID that a client sends equals the digest
+// of another key.
+type eventKey = [16]byte
+
+// digestVersion is the UUID version that RFC 9562 reserves for custom formats.
+const digestVersion = 8
+
+func eventKeyOf(sent string) eventKey {
+	if id, ok := uuidOf(sent); ok && id.Version() != digestVersion {
+		return id
+	}
+	sum := sha256.Sum256([]byte(sent))
+	key := eventKey(sum[:16])
+	key[6] = digestVersion<<4 | key[6]&0x0f
+	return key
+}
+
+// uuidOf parses a key. ok reports whether it is a UUID written as PostgreSQL prints one.
+func uuidOf(sent string) (id uuid.UUID, ok bool) {
+	id, err := uuid.Parse(sent)
+	return id, err == nil && id.String() == sent
+}
+
+// SentKey is the SQL of the idempotency key of an event e as it was sent; null if the event had none.
+const SentKey = `coalesce(e.idempotency_uuid::text, e.idempotency_key)`
+
+// contentDigest returns a digest of the content, which tells a repeated event from a conflicting one.
+func contentDigest(e *metering.Event) int64 {
+	return int64(binary.BigEndian.Uint64(e.Hash[:8]))
+}
+
+func ErasedKey(digests audit.Key, tenant metering.TenantID, key string) []byte {
+	return digests.MAC([]byte("erased key"), []byte(tenant.String()), []byte(key))
+}

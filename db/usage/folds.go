@@ -1,0 +1,130 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Folds move added usage from usage_added to the rollups. They change no total.
+type Folds struct{ pool *pg.Pool }
+
+// Bounds on one fold: the rows of usage_added, and the tallies in them. Single events make many rows of few
+// tallies, and a statement costs more than a row.
+const (
+	rowsFoldedAtOnce    = 2_000
+	talliesFoldedAtOnce = 100 * addedAtOnce
+)
+
+// foldAdded moves the tenant's oldest rows of usage_added to the rollups: hours first, and both in the
+// order of their keys. It is one statement, so that a reader finds each tally in exactly one of the two
+// places. It queues the customers that have alerts. It returns whether it folded all rows that it saw.
+var foldAdded = `
+	with oldest as materialized (
+	  select id, sum(cardinality(customer_ids)) over (order by id) as tallies
+	  from (select id, customer_ids from usage_added where tenant_id = @tenant order by id limit @rows) r),
+	last as materialized (select max(id) as id from oldest where tallies <= @tallies),
+	added as materialized (select * from usage_unfolded where tenant_id = @tenant and id <= (select id from last)),
+	queued as (
+	  insert into alert_due (tenant_id, customer_id, used_from)
+	  select u.tenant_id, u.event_customer_id, u.used_from
+	  from (select tenant_id, event_customer_id, min(hour) as used_from from added group by 1, 2) u
+	  where ` + catalog.HasAlerts("u.event_customer_id") + `),
+	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
+	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),
+	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)
+	select count(*) < @rows and coalesce(bool_and(tallies <= @tallies), true) from oldest, (select count(*) from folded) f`
+
+// foldLock is the SQL of the advisory lock that lets a tenant run one fold at a time, until its transaction
+// ends.
+const foldLock = `hashtextextended('fold usage', $1)`
+
+// Tenant folds the tenant's added usage. It does nothing if another process is folding it.
+func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
+	for {
+		all := true
+		err := pg.InTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
+			var free bool
+			if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(`+foldLock+`)`, tenant).Scan(&free); err != nil || !free {
+				return err
+			}
+			all, err = foldSome(ctx, tx, tenant)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("fold usage: %w", err)
+		}
+		if all {
+			return nil
+		}
+	}
+}
+
+// All folds the added usage of every tenant.
+func (f Folds) All(ctx context.Context) error {
+	rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
+	if err != nil {
+		return fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	if err != nil {
+		return fmt.Errorf("list usage that is not folded: %w", pg.Coded(err))
+	}
+	for _, tenant := range tenants {
+		err = errors.Join(err, f.Tenant(pg.For(ctx, tenant), tenant))
+	}
+	return err
+}
+
+// FoldAll folds all added usage of the tenant in the caller's transaction. The caller holds the tenant's
+// lock, so no more usage can be added.
+func FoldAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(`+foldLock+`)`, tenant); err != nil {
+		return err
+	}
+	for {
+		all, err := foldSome(ctx, tx, tenant)
+		if err != nil || all {
+			return err
+		}
+	}
+}
+
+// foldSome folds as much as one statement may. all reports whether it folded everything.
+func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (all bool, err error) {
+	err = tx.QueryRow(ctx, foldAdded, pgx.NamedArgs{"tenant": tenant, "rows": rowsFoldedAtOnce, "tallies": talliesFoldedAtOnce}).Scan(&all)
+	return all, err
+}
+
+// Folder folds the usage of all tenants every foldEvery.
+type Folder struct{ repeater *pg.Repeater }
+
+const (
+	foldEvery   = time.Second
+	foldsWithin = 30 * time.Second // time limit of folding all tenants
+)
+
+// NewFolder starts a Folder. It calls failed with the error if a fold fails; the next fold tries
+// again.
+func (s Stores) NewFolder(failed func(error)) *Folder {
+	return &Folder{pg.StartRepeater(foldEvery, func(r *pg.Repeater) {
+		if r.IsClosing() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), foldsWithin)
+		defer cancel()
+		if err := s.Folds.All(ctx); err != nil {
+			failed(err)
+		}
+	})}
+}
+
+// Close waits until a running fold has ended. The next fold, of any process, folds the rest.
+func (f *Folder) Close() { f.repeater.Close() }

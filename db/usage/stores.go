@@ -1,0 +1,32 @@
+// Package usage stores events, counts them in rollups, and reads the totals: ingest, backfills, folds and breakdowns.
+//
+// It owns the exactness of every sum of events. It does not own the charges of a total (package billing).
+package usage
+
+import (
+	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/pg"
+)
+
+// Stores are the stores of the package.
+type Stores struct {
+	pool      *pg.Pool
+	customers catalog.Customers
+
+	Usage           Usage
+	Events          Events
+	EventCounts     EventCounts
+	UncountedEvents UncountedEvents
+	Conflicts       Conflicts
+	Folds           Folds
+	Backfills       Backfills
+}
+
+// New returns stores that use the pool.
+func New(pool *pg.Pool) Stores {
+	return Stores{
+		pool: pool, customers: catalog.New(pool).Customers,
+		Usage: Usage{pool}, Events: Events{pool}, EventCounts: EventCounts{pool}, UncountedEvents: UncountedEvents{pool},
+		Conflicts: Conflicts{pool}, Folds: Folds{pool}, Backfills: Backfills{pool, newRollupMemory()},
+	}
+}

@@ -1,0 +1,535 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// usageStatement reads usage of ranges in one SQL statement, from the cheapest sources that are exact. It
+// splits each range into parts, one or more per source. No other code reads usage from the rollups, so that
+// their schema can change.
+type usageStatement struct {
+	Args   pgx.NamedArgs
+	all    bool               // read each customer's usage, and the whole tenant's
+	some   bool               // read each customer's usage in the ranges of that customer
+	whole  bool               // read the whole tenant's usage
+	zones  map[string][]int64 // the meter versions of each time zone
+	places [4]rangeParts
+
+	Selecting map[int64]metering.MeterVersion // the versions with filters or a value property, and those that are read by group
+	grouped   bool                            // rows of measured events have their groups
+
+	Customers []int64 // the customers of the parts that are being added
+}
+
+// rangeParts are parts of ranges, as columns.
+type rangeParts struct {
+	numbers     []int32
+	from, until []time.Time
+	versions    [][]int64 // the meter versions to read
+	customers   [][]int64 // the customers to read, if usageStatement.some is set
+}
+
+// place is a source of usage.
+type place int
+
+const (
+	monthly place = iota
+	hourly
+	raw      // events of versions that count each event with its value
+	Measured // events that MeterVersion.Measure has to measure
+)
+
+// rollup returns the table of a place, and its column for the start of a row.
+func (p place) rollup() (table, start string) {
+	if p == monthly {
+		return "usage_monthly", "u.month"
+	}
+	return "usage_hourly", "u.hour"
+}
+
+// unfolded has the usage that is not merged into the rollups yet. unfoldedTransactions has one row per
+// transaction that added such usage.
+const (
+	unfolded             = "usage_unfolded"
+	UnfoldedTransactions = "usage_added"
+)
+
+// newUsageStatement returns a statement that reads usage of one customer, or of the whole tenant.
+func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
+	s := &usageStatement{
+		Args:  pgx.NamedArgs{"tenant": tenant, "customer": customer},
+		whole: customer == metering.WholeTenant, zones: make(map[string][]int64), Selecting: make(map[int64]metering.MeterVersion),
+	}
+	for _, m := range meters {
+		if m.Version.Selects() {
+			s.Selecting[int64(m.Version.ID)] = m.Version
+		}
+		s.zones[m.Version.Timezone] = append(s.zones[m.Version.Timezone], int64(m.Version.ID))
+	}
+	return s
+}
+
+// NewUsageStatementOfAll returns a statement that reads the usage of each customer and of the whole tenant.
+func NewUsageStatementOfAll(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
+	s := newUsageStatement(tenant, metering.WholeTenant, meters)
+	s.all, s.whole = true, false
+	return s
+}
+
+// NewUsageStatementOfSome returns a statement that reads usage of customers with ranges of their own.
+func NewUsageStatementOfSome(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
+	s := newUsageStatement(tenant, metering.WholeTenant, meters)
+	s.some, s.whole = true, false
+	return s
+}
+
+// AddOf adds a range of some customers, to the microsecond.
+func (s *usageStatement) AddOf(no int, r metering.Range, customers []int64) {
+	s.Customers = customers
+	s.Add(no, r, false)
+}
+
+// Add adds a range, to the microsecond. With byHour, the statement reads hours only, and no months.
+func (s *usageStatement) Add(no int, r metering.Range, byHour bool) {
+	for zone, versions := range s.zones {
+		s.addIn(zone, versions, no, r, byHour)
+	}
+}
+
+// AddMeter adds a range of customers and one meter, to the microsecond. With grouped, the rows have the
+// group of each event. With byHour, the statement reads hours only, and no months.
+func (s *usageStatement) AddMeter(no int, r metering.Range, customers []int64, v metering.MeterVersion, grouped, byHour bool) {
+	if grouped {
+		s.grouped, s.Selecting[int64(v.ID)] = true, v
+	}
+	s.Customers = customers
+	s.addIn(v.Timezone, []int64{int64(v.ID)}, no, r, byHour)
+}
+
+func (s *usageStatement) addIn(zone string, versions []int64, no int, r metering.Range, byHour bool) {
+	s.addWholeIn(zone, versions, no, r, byHour)
+	for _, edge := range metering.Split(r, metering.Location(zone)).Ragged {
+		s.Part(raw, no, edge, slices.DeleteFunc(slices.Clone(versions), s.selects))
+		s.Part(Measured, no, edge, slices.DeleteFunc(slices.Clone(versions), func(id int64) bool { return !s.selects(id) }))
+	}
+}
+
+// selects reports whether MeterVersion.Measure has to measure the events of the version.
+func (s *usageStatement) selects(version int64) bool {
+	_, selects := s.Selecting[version]
+	return selects
+}
+
+// addWhole adds a range without the hours that the range covers in part.
+func (s *usageStatement) addWhole(r metering.Range, byHour bool) {
+	for zone, versions := range s.zones {
+		s.addWholeIn(zone, versions, 0, r, byHour)
+	}
+}
+
+func (s *usageStatement) addWholeIn(zone string, versions []int64, no int, r metering.Range, byHour bool) {
+	span := metering.Split(r, metering.Location(zone))
+	if byHour {
+		s.Part(hourly, no, wholeHours(span), versions)
+		return
+	}
+	s.Part(monthly, no, span.Months, versions)
+	for _, hours := range span.Hours {
+		s.Part(hourly, no, hours, versions)
+	}
+}
+
+// wholeHours joins the contiguous hours and months of a span into one range.
+func wholeHours(span metering.Span) metering.Range {
+	var all metering.Range
+	for _, r := range append(span.Hours, span.Months) {
+		if r.Empty() {
+			continue
+		}
+		if all.Empty() {
+			all = r
+			continue
+		}
+		if r.Start.Before(all.Start) {
+			all.Start = r.Start
+		}
+		if r.End.After(all.End) {
+			all.End = r.End
+		}
+	}
+	return all
+}
+
+func (s *usageStatement) Part(in place, no int, r metering.Range, versions []int64) {
+	if r.Empty() || len(versions) == 0 {
+		return
+	}
+	p := &s.places[in]
+	p.numbers, p.from, p.until = append(p.numbers, int32(no)), append(p.from, r.Start), append(p.until, r.End)
+	p.versions, p.customers = append(p.versions, versions), append(p.customers, s.Customers)
+}
+
+// Rows returns the usage of the ranges as a SQL table expression. Its columns are no (of the range),
+// customer_id, meter_version_id, group_id, start and tallyColumns. group_id is null for raw events that are
+// not read by group, because only Go computes their group. The SQL has few variants, however many ranges
+// there are. rows reads events that it has to measure through q, which is the repeatable-read transaction
+// of the statement.
+func (s *usageStatement) Rows(ctx context.Context, q pg.Querier) (string, error) {
+	places := s.wholeParts()
+	if len(s.places[raw].from) > 0 {
+		places = append(places, s.events())
+	}
+	if len(s.places[Measured].from) > 0 {
+		tallies, err := s.Measure(ctx, q)
+		if err != nil {
+			return "", err
+		}
+		sql, args := MeasuredRows("measured", tallies)
+		maps.Copy(s.Args, args)
+		places = append(places, sql)
+	}
+	return s.Table(places), nil
+}
+
+// rowsInOrder returns rows of whole hours and months only. It reads each part separately, in the order of
+// its index, which is group and start. So the database finds the first rows without reading all.
+func (s *usageStatement) rowsInOrder() string {
+	var parts []string
+	for _, p := range []place{monthly, hourly} {
+		rollup, start := p.rollup()
+		for i, from := range s.places[p].from {
+			name := fmt.Sprintf("part%d", len(parts))
+			s.Args[name+"_from"], s.Args[name+"_until"], s.Args[name+"_versions"] = from, s.places[p].until[i], s.places[p].versions[i]
+			for _, table := range []string{rollup, unfolded} {
+				parts = append(parts, fmt.Sprintf(`
+					select %d, %s
+					from %s u
+					where %s
+					  and u.meter_version_id = any(@%[5]s_versions::bigint[])
+					  and %[6]s >= @%[5]s_from
+					  and %[6]s < @%[5]s_until`, s.places[p].numbers[i], rollupColumns(start), table, s.ofCustomer("u")+s.transactions(table), name, start))
+			}
+		}
+	}
+	return s.Table(parts)
+}
+
+// wholeRows returns rows of whole hours and months only.
+func (s *usageStatement) wholeRows() string { return s.Table(s.wholeParts()) }
+
+func (s *usageStatement) wholeParts() (parts []string) {
+	for _, p := range []place{monthly, hourly} {
+		if len(s.places[p].from) > 0 {
+			parts = append(parts, s.joined(p)...)
+		}
+	}
+	return parts
+}
+
+// Table returns the union of parts as a SQL table expression, which is empty if there are no parts.
+func (s *usageStatement) Table(parts []string) string {
+	if len(parts) == 0 {
+		parts = s.joined(monthly)
+	}
+	return "(" + strings.Join(parts, " union all ") +
+		") counted (no, customer_id, meter_version_id, group_id, start, " + tallyColumns + ")"
+}
+
+func rollupColumns(start string) string {
+	return "u.customer_id, u.meter_version_id, u.group_id, " + start + ", " + tallyColumns
+}
+
+// joined returns the SQL of a rollup's rows in its parts, and of the usage that is not merged into the
+// rollup yet. "offset 0" makes the database read each part separately. A join would also read the rows
+// between the parts, which are most of a long range.
+func (s *usageStatement) joined(p place) []string {
+	rollup, start := p.rollup()
+	parts, bounds := s.unnest(p), s.bounds(p, start)
+	inPart := `u.meter_version_id = any(x.versions) and ` + start + ` >= x.from_at and ` + start + ` < x.until_at`
+	return []string{`
+		select x.no, ` + rollupColumns(start) + `
+		from ` + parts + `
+		cross join lateral (
+		  select * from ` + rollup + ` u
+		  where ` + s.ofCustomer("u") + ` and ` + inPart + bounds + `
+		  offset 0) u`, `
+		select x.no, ` + rollupColumns(start) + `
+		from ` + parts + `
+		join ` + unfolded + ` u on ` + inPart + `
+		where ` + s.ofCustomer("u") + s.transactions(unfolded) + bounds,
+	}
+}
+
+// events returns the SQL of raw events of the hours that a range covers in part. It counts as ingest does.
+func (s *usageStatement) events() string {
+	customer := "e.customer_id"
+	switch {
+	case s.all:
+		customer = "unnest(array[e.customer_id, 0])"
+	case s.whole:
+		customer = "0"
+	}
+	return s.eventsIn(raw, `x.no, `+customer+`, g.id, null::uuid, x.from_at, `+eventTally)
+}
+
+// eventsIn returns the SQL that selects columns of events. It joins the events e in the parts x of a place
+// with the versions g that count their type. As in joined, the database reads each part separately.
+func (s *usageStatement) eventsIn(p place, columns string) string {
+	return `
+		select ` + columns + `
+		from ` + s.unnest(p) + `
+		cross join lateral (
+		  select * from events e
+		  where ` + s.ofCustomer("e") + ` and e.ts >= x.from_at and e.ts < x.until_at` + s.bounds(p, "e.ts") + `
+		  offset 0) e
+		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions)
+		  and (g.until_epoch is null or e.epoch < g.until_epoch)
+		cross join lateral (select ` + isLate("g.meter_id") + ` as late) l`
+}
+
+// MeasuredKey identifies a tally of measured events.
+type MeasuredKey struct {
+	no       int32
+	customer metering.CustomerID
+	version  int64
+	start    time.Time
+	group    metering.GroupID // zero if groups are not read
+}
+
+// Measure streams the events of the place measured and returns their tallies.
+func (s *usageStatement) Measure(ctx context.Context, q pg.Querier) (map[MeasuredKey]*Tally, error) {
+	rows, err := q.Query(ctx, s.eventsIn(Measured, `x.no, e.customer_id, g.id, x.from_at, e.value, e.properties, e.erased is not null, l.late`), s.Args)
+	if err != nil {
+		return nil, fmt.Errorf("measure events: %w", err)
+	}
+	tallies := make(map[MeasuredKey]*Tally)
+	var (
+		key  MeasuredKey
+		sent metering.Event
+		late bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&key.no, &key.customer, &key.version, &key.start, &sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
+		e := sent
+		m, err := s.Selecting[key.version].Measure(&e)
+		if err != nil || m.Verdict != metering.Counted {
+			return err
+		}
+		for _, customer := range s.countedFor(key.customer) {
+			of := key
+			if s.grouped {
+				of.group = m.Group.ID
+			}
+			if of.customer = customer; tallies[of] == nil {
+				tallies[of] = new(Tally)
+			}
+			tallies[of].add(m.Value, late)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("measure events: %w", err)
+	}
+	return tallies, nil
+}
+
+// countedFor returns the customers to which the statement adds a customer's events.
+func (s *usageStatement) countedFor(customer metering.CustomerID) []metering.CustomerID {
+	switch {
+	case s.all:
+		return []metering.CustomerID{customer, metering.WholeTenant}
+	case s.whole:
+		return []metering.CustomerID{metering.WholeTenant}
+	}
+	return []metering.CustomerID{customer}
+}
+
+// MeasuredRows returns a select of the tallies of measured events, with the columns of rows, and its
+// arguments. The names of the arguments begin with prefix.
+func MeasuredRows(prefix string, of map[MeasuredKey]*Tally) (sql string, args pgx.NamedArgs) {
+	var numbers []int32
+	var customers, versions []int64
+	var starts []time.Time
+	var groups []*[16]byte
+	var tallies []*Tally
+	for key, t := range of {
+		numbers, customers, versions = append(numbers, key.no), append(customers, int64(key.customer)), append(versions, key.version)
+		starts, tallies = append(starts, key.start), append(tallies, t)
+		if key.group == (metering.GroupID{}) {
+			groups = append(groups, nil)
+		} else {
+			groups = append(groups, (*[16]byte)(&key.group))
+		}
+	}
+	arrays := tallyArrays(tallies)
+	args = pgx.NamedArgs{
+		prefix + "_no": numbers, prefix + "_customers": customers, prefix + "_versions": versions, prefix + "_starts": starts, prefix + "_groups": groups,
+		prefix + "_sums": arrays[0], prefix + "_counts": arrays[1], prefix + "_late_sums": arrays[2], prefix + "_late_counts": arrays[3],
+	}
+	return fmt.Sprintf(`
+		select no, customer_id, version_id, group_id, start, sum, count, coalesce(late_sum, 0), coalesce(late_count, 0)
+		from unnest(@%[1]s_no::int[], @%[1]s_customers::bigint[], @%[1]s_versions::bigint[], @%[1]s_groups::uuid[], @%[1]s_starts::timestamptz[],
+		  @%[1]s_sums::text[]::numeric[], @%[1]s_counts::bigint[], @%[1]s_late_sums::text[]::numeric[], @%[1]s_late_counts::bigint[])
+		  m (no, customer_id, version_id, group_id, start, sum, count, late_sum, late_count)`, prefix), args
+}
+
+// ofCustomer returns the SQL condition that restricts rollups u or events e to the statement's customers.
+// Only rollups have rows of the whole tenant. Its raw events are those of all customers.
+func (s *usageStatement) ofCustomer(of string) string {
+	if s.all || s.whole && of == "e" {
+		return of + ".tenant_id = @tenant"
+	}
+	if s.some {
+		return of + ".tenant_id = @tenant and " + of + ".customer_id = any(x.customers)"
+	}
+	return of + ".tenant_id = @tenant and " + of + ".customer_id = @customer"
+}
+
+// transactions returns the SQL condition that skips unfolded rows of other customers before their arrays
+// are expanded. Thousands of such rows may be added in the second before they are folded.
+func (s *usageStatement) transactions(table string) string {
+	switch {
+	case table != unfolded || s.all || s.whole:
+		return ""
+	case s.some:
+		return " and u.customer_ids && x.customers"
+	default:
+		return " and " + addedOf("u")
+	}
+}
+
+// addedOf returns the SQL condition for the rows of usage_unfolded u that events of @customer added. Its
+// form lets the database use an index.
+func addedOf(u string) string {
+	return "@customer = any(" + u + ".customer_ids) and " + u + ".event_customer_id = @customer"
+}
+
+// unnest returns a place's parts as a table x. The arrays of a part are passed as texts, because SQL
+// has no arrays of arrays that differ in length. "offset 0" parses each of them once, and not once
+// for each row that is compared with it.
+func (s *usageStatement) unnest(p place) string {
+	parts, name := s.places[p], s.argument(p)
+	s.Args[name+"_no"], s.Args[name+"_from"], s.Args[name+"_until"], s.Args[name+"_versions"] = parts.numbers, parts.from, parts.until, arrays(parts.versions)
+	customers, column, parsed := "", "", ""
+	if s.some {
+		s.Args[name+"_customers"] = arrays(parts.customers)
+		customers, column, parsed = ", @"+name+"_customers::text[]", ", customers", ", customers::bigint[] as customers"
+	}
+	return fmt.Sprintf(`(
+		  select no, from_at, until_at, versions::bigint[] as versions%[4]s
+		  from unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]%[2]s) x (no, from_at, until_at, versions%[3]s)
+		  offset 0) x`, name, customers, column, parsed)
+}
+
+// argument returns the prefix of the names of a place's arguments. A statement of some customers has a
+// prefix of its own, so that it can be part of another statement.
+func (s *usageStatement) argument(p place) string {
+	if s.some {
+		return fmt.Sprintf("some%d", p)
+	}
+	return fmt.Sprintf("place%d", p)
+}
+
+// arrays returns SQL arrays as text.
+func arrays(of [][]int64) []string {
+	texts := make([]string, len(of))
+	for i, numbers := range of {
+		texts[i] = strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(numbers))
+	}
+	return texts
+}
+
+// bounds returns the SQL condition for the range from the first to the last part of a place. It lets the
+// database skip chunks outside the range.
+func (s *usageStatement) bounds(p place, at string) string {
+	var least, most time.Time
+	if parts := s.places[p]; len(parts.from) > 0 {
+		least, most = slices.MinFunc(parts.from, time.Time.Compare), slices.MaxFunc(parts.until, time.Time.Compare)
+	}
+	name := s.argument(p)
+	s.Args[name+"_least"], s.Args[name+"_most"] = least, most
+	return fmt.Sprintf(" and %s >= @%[2]s_least and %[1]s < @%[2]s_most", at, name)
+}
+
+// CountedEvents returns the SQL of a customer's number of events in the months that a range overlaps, plus
+// its late events of all months. It counts the meter versions that billing uses. It reads events that are
+// not folded yet from added, which is addedEvents or a table made from it.
+func CountedEvents(added, tenant, customer, start, end string) string {
+	within := func(table string) string {
+		return `(
+	select coalesce(sum(case when u.month < ` + end + ` and u.month > ` + start + ` - interval '32 days'
+	  then u.count + u.late_count else u.late_count end), 0)::bigint
+	from ` + table + ` u
+	where u.tenant_id = ` + tenant + `
+	  and u.customer_id = ` + customer + `
+	  and u.meter_version_id in (select m.meter_version_id from meters m where m.tenant_id = ` + tenant + `))`
+	}
+	return `(` + within("usage_monthly") + ` + case when ` + customer + ` in (select customer_id from ` + added + ` a) then ` + within(added) + ` else 0 end)`
+}
+
+// AddedEvents is the SQL of the tenant's events that are not folded yet; addedEventsOf is that of the
+// events of @customer.
+var (
+	AddedEvents   = selectAdded("")
+	AddedEventsOf = selectAdded(" and u.customer_id = @customer and " + addedOf("u"))
+)
+
+func selectAdded(of string) string {
+	return `(
+	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
+	from usage_unfolded u
+	where tenant_id = @tenant` + of + `
+	group by 1, 2, 3, 4)`
+}
+
+// GroupsUsed is the SQL of the meter versions and groups in which customer $2 has usage. groupUsedByOthers
+// is the condition that another customer has usage in group g, and groupUsedByAny that any customer has.
+// All of the tenant's usage must be folded.
+const (
+	GroupsUsed        = `select u.meter_version_id, u.group_id from usage_monthly u where u.tenant_id = $1 and u.customer_id = $2`
+	GroupUsedByOthers = `exists (
+		  select
+		  from usage_monthly o
+		  where o.tenant_id = $1
+		    and o.customer_id not in (0, $2)
+		    and o.meter_version_id = g.meter_version_id
+		    and o.group_id = g.group_id)`
+	GroupUsedByAny = `exists (
+		  select
+		  from usage_monthly o
+		  where o.tenant_id = g.tenant_id
+		    and o.customer_id = 0 -- the whole tenant
+		    and o.meter_version_id = g.meter_version_id
+		    and o.group_id = g.group_id)`
+)
+
+// SelectLateMonths reads the months in which the customer has late usage.
+var SelectLateMonths = `
+	select distinct u.month
+	from (
+	  select tenant_id, meter_version_id, month
+	  from usage_monthly
+	  where tenant_id = @tenant
+	    and customer_id = @customer
+	    and late_count > 0
+	  union all
+	  select tenant_id, meter_version_id, month
+	  from usage_unfolded a
+	  where tenant_id = @tenant
+	    and customer_id = @customer
+	    and ` + addedOf("a") + `
+	    and late_count > 0) u
+	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
+
+// DailyCount reads the sum and count of each event type on the UTC day that begins at @from. The database
+// maintains these figures independently of the rollups, to check the rollups against them.
+const DailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`

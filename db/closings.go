@@ -42,7 +42,7 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 }
 
 // closeBesideIngest plans first, and then takes the tenant's lock. It returns errUsedMeanwhile if the usage
-// has changed since the planning, and errOneConnection if the pool has no second connection to check that
+// has changed since the planning, and ErrOneConnection if the pool has no second connection to check that
 // with.
 func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	held := func() time.Duration { return 0 }

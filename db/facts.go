@@ -594,7 +594,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 	return all, nil
 }
 
-// readUsage is usageOver or usageByHour.
+// readUsage is UsageOver or UsageByHour.
 type readUsage func(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]usage.RangeUsage, error)
 
 // closedAggregation returns the aggregation of the meter when the period closed; "" if the period is open.

@@ -20,7 +20,7 @@ type retiredVersion struct {
 	Version metering.MeterVersionID
 }
 
-// DropRetired drops the rollups of up to most versions that were retired over retiredFor ago. It returns
+// DropRetired drops the rollups of up to most versions that were retired over RetiredFor ago. It returns
 // the number of these versions.
 func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (int, error) {
 	rows, err := m.pool.Query(ctx, `

@@ -298,7 +298,7 @@ func AuditedCustomer(c metering.Customer) audit.Fields {
 	return fields
 }
 
-// tellLink returns the provider's customer that is charged for c.
+// auditedLink returns the provider's customer that is charged for c.
 func auditedLink(c metering.Customer) audit.Fields {
 	if c.BillingProviderID == nil {
 		return audit.Fields{"billing_provider_id": nil}

@@ -16,7 +16,7 @@ const namedGroups = `
 	select group_id, group_key from alerts where tenant_id = @tenant and meter_id = @meter and group_id is not null and deleted_at is null)`
 
 // RegisterGroup makes ingest count usage of a group separately from now on, or returns the error of
-// requireCounted. The caller holds the tenant's shared lock.
+// RequireCounted. The caller holds the tenant's shared lock.
 func RegisterGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
 	if group == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// OwnPricesOfCustomer selects the own prices of a customer c. isOwnPriced reports whether any customer of
+// OwnPricesOfCustomer selects the own prices of a customer c. IsOwnPriced reports whether any customer of
 // @tenant has own prices. Both are SQL.
 const (
 	OwnPricesOfCustomer = `(
@@ -29,7 +29,7 @@ const (
 	      and m.withdrawn_at is null)`
 )
 
-// StoredOwnPrice is a version of ownPricesOfCustomer.
+// StoredOwnPrice is a version of OwnPricesOfCustomer.
 type StoredOwnPrice struct {
 	Meter   metering.MeterID `json:"meter"`
 	Version int              `json:"version"`

@@ -34,7 +34,7 @@ const SelectPrices = `
 	where p.tenant_id = $1
 	  and p.withdrawn_at is null `
 
-// OfCatalog completes selectPrices: the prices of all meters and plans.
+// OfCatalog completes SelectPrices: the prices of all meters and plans.
 const OfCatalog = `and p.customer_id is null order by p.meter_id, p.version`
 
 // ofOwner is the condition that a price p is of @plan and @customer, each of which may be 0.
@@ -44,7 +44,7 @@ func ScanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
 	return p, row.Scan(&p.MeterID, &p.PlanID, &p.CustomerID, &p.Version, &p.Terms, &p.Inherits, &p.EffectiveFrom, &p.CreatedAt)
 }
 
-// insertTerms stores terms if they are new. termsOf selects the terms of version @price_version of the
+// insertTerms stores terms if they are new. TermsOf selects the terms of version @price_version of the
 // price of @meter, or null. Both are SQL.
 const (
 	insertTerms = `
@@ -343,7 +343,7 @@ func AllPrices(ctx context.Context, q pg.Querier, tenant metering.TenantID) (map
 	return byMeter, err
 }
 
-// tellPrice returns the price with its terms exactly as stored.
+// auditedPrice returns the price with its terms exactly as stored.
 func auditedPrice(p billing.Price) audit.Fields {
 	fields := audit.Fields{"version": p.Version, "effective_from": nil, "terms": nil} // null: from the beginning, inherited
 	if !p.Inherits {

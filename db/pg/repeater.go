@@ -5,7 +5,7 @@ import "time"
 // Repeater calls a function at an interval, and once more when it is closed.
 type Repeater struct{ stop, stopped chan struct{} }
 
-// StartRepeater starts a repeater. isClosing returns true in the last call of do, so that do can skip new work.
+// StartRepeater starts a repeater. IsClosing returns true in the last call of do, so that do can skip new work.
 func StartRepeater(every time.Duration, do func(*Repeater)) *Repeater {
 	r := &Repeater{make(chan struct{}), make(chan struct{})}
 	go r.run(every, do)

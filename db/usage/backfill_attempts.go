@@ -18,7 +18,7 @@ type BackfillState string
 // States of a backfill.
 const (
 	BackfillRuns   BackfillState = "runs"
-	BackfillPaused BackfillState = "paused" // interruptionsAtMost is reached; lasts until Answered is called
+	BackfillPaused BackfillState = "paused" // InterruptionsAtMost is reached; lasts until Answered is called
 	BackfillEnded  BackfillState = "ended"  // the meter version is complete or retired
 )
 

@@ -19,7 +19,7 @@ const FeedsOfCustomer = `case when c.streams > 1 then (
 	    where f.tenant_id = c.tenant_id
 	      and f.customer_id = c.id) end`
 
-// StoredFeed is an item of feedsOfCustomer.
+// StoredFeed is an item of FeedsOfCustomer.
 type StoredFeed struct {
 	Meter  metering.MeterID `json:"meter"`
 	Stream int              `json:"stream"`

@@ -20,7 +20,7 @@ func KeptFrom(ctx context.Context, q pg.Querier) (time.Time, error) {
 	return kept.UTC(), nil
 }
 
-// lockEdge is keptFrom, and prevents a rise of the instant until the transaction ends.
+// lockEdge is KeptFrom, and prevents a rise of the instant until the transaction ends.
 func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	var kept *time.Time
 	err := tx.QueryRow(ctx, `select kept_from from event_retention for share`).Scan(&kept)

@@ -16,7 +16,7 @@ const (
 	eventTally   = `case when l.late then 0 else e.value end, (not l.late)::int, case when l.late then e.value else 0 end, l.late::int` // of one event e
 )
 
-// Fields returns the destinations for scanning tallyColumns or mergedTally.
+// Fields returns the destinations for scanning tallyColumns or MergedTally.
 func (t *Tally) Fields() []any { return []any{&t.sum, &t.Count, &t.lateSum, &t.LateCount} }
 
 // mergedTotal returns the SQL of an aggregation's total over rows of tallies.

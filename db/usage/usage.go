@@ -97,7 +97,7 @@ func UsageOver(ctx context.Context, q pg.Querier, tenant metering.TenantID, cust
 	return ReadRanges(ctx, q, s, meters, ranges, "timestamptz '0001-01-01'")
 }
 
-// UsageByHour is usageOver for each hour. A partial hour of a range counts only the events within the
+// UsageByHour is UsageOver for each hour. A partial hour of a range counts only the events within the
 // range. If the range starts within the hour, the hour starts with the range.
 func UsageByHour(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)

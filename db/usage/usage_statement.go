@@ -57,7 +57,7 @@ func (p place) rollup() (table, start string) {
 	return "usage_hourly", "u.hour"
 }
 
-// unfolded has the usage that is not merged into the rollups yet. unfoldedTransactions has one row per
+// unfolded has the usage that is not merged into the rollups yet. UnfoldedTransactions has one row per
 // transaction that added such usage.
 const (
 	unfolded             = "usage_unfolded"
@@ -462,7 +462,7 @@ func (s *usageStatement) bounds(p place, at string) string {
 
 // CountedEvents returns the SQL of a customer's number of events in the months that a range overlaps, plus
 // its late events of all months. It counts the meter versions that billing uses. It reads events that are
-// not folded yet from added, which is addedEvents or a table made from it.
+// not folded yet from added, which is AddedEvents or a table made from it.
 func CountedEvents(added, tenant, customer, start, end string) string {
 	within := func(table string) string {
 		return `(
@@ -476,7 +476,7 @@ func CountedEvents(added, tenant, customer, start, end string) string {
 	return `(` + within("usage_monthly") + ` + case when ` + customer + ` in (select customer_id from ` + added + ` a) then ` + within(added) + ` else 0 end)`
 }
 
-// AddedEvents is the SQL of the tenant's events that are not folded yet; addedEventsOf is that of the
+// AddedEvents is the SQL of the tenant's events that are not folded yet; AddedEventsOf is that of the
 // events of @customer.
 var (
 	AddedEvents   = selectAdded("")
@@ -491,8 +491,8 @@ func selectAdded(of string) string {
 	group by 1, 2, 3, 4)`
 }
 
-// GroupsUsed is the SQL of the meter versions and groups in which customer $2 has usage. groupUsedByOthers
-// is the condition that another customer has usage in group g, and groupUsedByAny that any customer has.
+// GroupsUsed is the SQL of the meter versions and groups in which customer $2 has usage. GroupUsedByOthers
+// is the condition that another customer has usage in group g, and GroupUsedByAny that any customer has.
 // All of the tenant's usage must be folded.
 const (
 	GroupsUsed        = `select u.meter_version_id, u.group_id from usage_monthly u where u.tenant_id = $1 and u.customer_id = $2`

@@ -39,8 +39,8 @@ func (a *Activities) invoicesOf(ctx context.Context, tenant metering.TenantID, c
 	return r, err
 }
 
-// keep reads the current state of an invoice and stores it.
-func (r invoiceReader) keep(ctx context.Context, id string) (metering.Invoice, error) {
+// refreshInvoice reads the current state of an invoice and stores it.
+func (r invoiceReader) refreshInvoice(ctx context.Context, id string) (metering.Invoice, error) {
 	readAt := r.now()
 	r.question.ID = id
 	in, err := measured(r.metrics, r.Kind, func() (metering.Invoice, error) { return r.invoices.Invoice(ctx, r.credentials, r.question) })
@@ -149,7 +149,7 @@ func (a *Activities) listInvoices(ctx context.Context, tenant metering.TenantID,
 	}
 	drafts := make(map[string]bool) // by subscription
 	for _, id := range listed.Invoices {
-		in, err := reader.keep(ctx, id)
+		in, err := reader.refreshInvoice(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	if err != nil || reader.invoices == nil {
 		return ReadInvoiceResult{}, err
 	}
-	kept, err := reader.keep(ctx, event.ObjectID)
+	kept, err := reader.refreshInvoice(ctx, event.ObjectID)
 	if err != nil {
 		return ReadInvoiceResult{}, err
 	}

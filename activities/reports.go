@@ -247,18 +247,18 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 		if err != nil {
 			return result, err
 		}
-		if err := a.saw(ctx, in.TenantID, p.Description, place, counted, &result); err != nil {
+		if err := a.recordCount(ctx, in.TenantID, p.Description, place, counted, &result); err != nil {
 			return result, err
 		}
 	}
 	return result, nil
 }
 
-// saw compares the provider's count of a meter target with the accepted reports, and records their
+// recordCount compares the provider's count of a meter target with the accepted reports, and records their
 // state. A recent report may or may not be part of the count, and equal sums cannot be told apart.
 // If the provider has invoices, a report is never taken for dropped, because the invoices show the
 // billed usage.
-func (a *Activities) saw(ctx context.Context, tenant metering.TenantID, by providers.Description, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
+func (a *Activities) recordCount(ctx context.Context, tenant metering.TenantID, by providers.Description, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
 	who, withoutOld := by.Name, !by.Invoices && (counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old)))
 	reports, state, response := place.Reports, billing.Counted, fmt.Sprintf("found in the counts of %s", who)
 	switch {

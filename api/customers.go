@@ -118,7 +118,7 @@ func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*
 		return nil, err
 	}
 	if !repeated {
-		s.keep(ctx, id, linking)
+		s.storeComparison(ctx, id, linking)
 	}
 	return &customerOutput{http.StatusCreated, shown}, nil
 }
@@ -237,7 +237,7 @@ func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*
 	}
 	out := &customerOutput{http.StatusOK, showCustomer(c)}
 	out.Body.PriceComparison = linking.shown
-	s.keep(ctx, c.ID, linking)
+	s.storeComparison(ctx, c.ID, linking)
 	if made {
 		out.Status = http.StatusCreated
 	}

@@ -55,7 +55,7 @@ func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(hu
 // refuse returns an error if the address has sent too many invalid credentials and this credential was not
 // valid there before.
 func (f *failures) refuse(address string, name credentialName) error {
-	if a := f.counts.look(failuresOf(address), f.limit); !a.allowed && !f.proven.Contains(name) {
+	if a := f.counts.peek(failuresOf(address), f.limit); !a.allowed && !f.proven.Contains(name) {
 		return tooManyFailures(a)
 	}
 	return nil

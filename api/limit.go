@@ -32,7 +32,7 @@ type allowance struct {
 type limiter interface {
 	take(ctx context.Context, key string, limit int) allowance
 	// look returns the result that take would have, as far as this process knows.
-	look(key string, limit int) allowance
+	peek(key string, limit int) allowance
 }
 
 // newLimiters returns the limiters of tenants and of unauthenticated requests. Both count in Redis if it is
@@ -95,8 +95,8 @@ func (w *windows) follow(key string, limit int, a allowance) {
 	w.open.Add(key, &window{ends: w.now().Add(a.reset), used: limit - a.remaining})
 }
 
-// look returns the result that take would have, without counting a request.
-func (w *windows) look(key string, limit int) allowance {
+// peek returns the result that take would have, without counting a request.
+func (w *windows) peek(key string, limit int) allowance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()

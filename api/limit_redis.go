@@ -103,9 +103,9 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	return a
 }
 
-// look returns the result of take from the last response of Redis to this replica, without a request to
+// peek returns the result of take from the last response of Redis to this replica, without a request to
 // Redis.
-func (w *sharedWindows) look(key string, limit int) allowance { return w.local.look(key, limit) }
+func (w *sharedWindows) peek(key string, limit int) allowance { return w.local.peek(key, limit) }
 
 // due reports whether to ask Redis: always, or once per redisRetry during an outage. again reports whether
 // this is a retry during an outage.

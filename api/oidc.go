@@ -211,9 +211,9 @@ func (s signInSecrets) verifier(state string) string {
 	return base64.RawURLEncoding.EncodeToString(s.of(state, "verifier"))
 }
 
-// leave starts a sign-in at the tenant's issuer. It returns the URL at the issuer for the browser, and the
+// startOIDCSignIn starts a sign-in at the tenant's issuer. It returns the URL at the issuer for the browser, and the
 // cookie with the state of the sign-in.
-func (s *server) leave(ctx context.Context, tenant metering.TenantID, invitation *metering.InvitationID) (location, cookie string, err error) {
+func (s *server) startOIDCSignIn(ctx context.Context, tenant metering.TenantID, invitation *metering.InvitationID) (location, cookie string, err error) {
 	at, err := s.issuerOf(ctx, tenant)
 	if err != nil {
 		return "", "", err
@@ -250,7 +250,7 @@ func (s *server) wayOut(ctx context.Context, in *beginOIDCInput) (*signInPageOut
 	if !ok {
 		return nil, metering.Errorf(metering.CodeNotFound, "there is no such tenant")
 	}
-	location, cookie, err := s.leave(ctx, id, nil)
+	location, cookie, err := s.startOIDCSignIn(ctx, id, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*
 		return nil, err
 	}
 	out := new(signInAtIssuerOutput)
-	out.Body.Location, out.SetCookie, err = s.leave(ctx, invitation.TenantID, &invitation.ID)
+	out.Body.Location, out.SetCookie, err = s.startOIDCSignIn(ctx, invitation.TenantID, &invitation.ID)
 	return out, err
 }
 

@@ -129,8 +129,8 @@ func reasonOf(err error) string {
 	return "the provider could not be read"
 }
 
-// keep stores the provider's data that compareBefore has read, after the customer has been linked.
-func (s *server) keep(ctx context.Context, c metering.CustomerID, l linking) {
+// storeComparison stores the provider's data that compareBefore has read, after the customer has been linked.
+func (s *server) storeComparison(ctx context.Context, c metering.CustomerID, l linking) {
 	if l.side == nil {
 		return
 	}

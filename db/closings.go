@@ -302,7 +302,7 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 			w := &planWriter{factReader: read, tx: tx}
 			w.periods(plan.Periods)
 			if read.facts.Stream == 0 {
-				w.lookAgain(lookAgain, plan.HeadOpenUntil)
+				w.scheduleReplan(lookAgain, plan.HeadOpenUntil)
 			}
 			if err := w.flush(); err != nil {
 				return err

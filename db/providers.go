@@ -152,7 +152,7 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 		if _, err := tx.Exec(ctx, `update billing_connections set retired_at = $3 where tenant_id = $1 and id = $2`, tenant, active.ID, now); err != nil {
 			return err
 		}
-		if err := leaveReports(ctx, tx, tenant, active.ID, now); err != nil {
+		if err := endReports(ctx, tx, tenant, active.ID, now); err != nil {
 			return err
 		}
 		if err := catalog.QueueAlerts(ctx, tx, tenant, 0); err != nil {
@@ -229,9 +229,9 @@ func refuseUnfinished(ctx context.Context, tx pgx.Tx, kinds []unfinishedKind, ar
 	return metering.Errorf(metering.CodeConflict, "%s", strings.Join(problems, ". "))
 }
 
-// leaveReports completes the planned and the sent reports to a connection that was deleted: planned
+// endReports completes the planned and the sent reports to a connection that was deleted: planned
 // ones as rejected, sent ones with an unknown outcome.
-func leaveReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, now time.Time) error {
+func endReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, connection metering.ConnectionID, now time.Time) error {
 	for _, left := range []struct {
 		from, to billing.State
 		response string

@@ -43,11 +43,11 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 		p.periods(p.Periods)
 		p.bookings(p.Bookings)
 		p.watermarks(p.Reported)
-		p.leaveFormer(p.ReportPlan)
+		p.endFormerReports(p.ReportPlan)
 		p.resolve(p.Resolved)
 		p.complete(p.Complete)
 		if i == 0 {
-			p.lookAgain(lookAgain, p.HeadOpenUntil)
+			p.scheduleReplan(lookAgain, p.HeadOpenUntil)
 		}
 	}
 	return all, nil
@@ -173,10 +173,10 @@ func (w *planWriter) bookings(all []billing.Booking) {
 	}
 }
 
-// leaveFormer ends the reports to previous connections and subscriptions. Unsent ones are rejected: they
+// endFormerReports ends the reports to previous connections and subscriptions. Unsent ones are rejected: they
 // were not billed there. Ones that may have arrived are in_doubt and count as billed. The plan already
 // includes both effects.
-func (w *planWriter) leaveFormer(plan billing.ReportPlan) {
+func (w *planWriter) endFormerReports(plan billing.ReportPlan) {
 	const leave = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
 		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before the report was sent", w.facts.Now)
@@ -211,9 +211,9 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	}
 }
 
-// lookAgain stores the next instant at which the plan can change without a new fact. It also stores until
+// scheduleReplan stores the next instant at which the plan can change without a new fact. It also stores until
 // when an event can move the start of the first period to an earlier instant.
-func (w *planWriter) lookAgain(at time.Time, headOpenUntil *time.Time) {
+func (w *planWriter) scheduleReplan(at time.Time, headOpenUntil *time.Time) {
 	var when *time.Time
 	if !at.IsZero() {
 		when = &at

@@ -60,7 +60,7 @@ const eventPagesPerRun = 20
 func (b *bulkSync) listEvents(ctx workflow.Context) error {
 	for range eventPagesPerRun {
 		var page activities.ListEventsResult
-		err := workflow.ExecuteActivity(looking(ctx, "list provider events that did not arrive"), do.ListEvents, activities.TenantInput{TenantID: b.tenant}).Get(ctx, &page)
+		err := workflow.ExecuteActivity(providerCall(ctx, "list provider events that did not arrive"), do.ListEvents, activities.TenantInput{TenantID: b.tenant}).Get(ctx, &page)
 		if temporal.IsCanceledError(err) {
 			return err
 		}
@@ -94,7 +94,7 @@ func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
 // startClosing starts a run that closes due periods, if there are any.
 func (b *bulkSync) startClosing(ctx workflow.Context) error {
 	var due activities.CustomerPageResult
-	err := workflow.ExecuteActivity(storing(ctx, "check for periods to close"), do.DuePeriods,
+	err := workflow.ExecuteActivity(shortStep(ctx, "check for periods to close"), do.DuePeriods,
 		activities.CustomerPageInput{TenantID: b.tenant, Limit: 1}).Get(ctx, &due)
 	if err != nil || !due.More {
 		return err

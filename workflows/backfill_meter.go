@@ -37,7 +37,7 @@ type BackfillMeterResult struct {
 func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterResult, error) {
 	b := backfillMeter{version: activities.BackfillInput{TenantID: in.TenantID, MeterVersionID: in.MeterVersionID}}
 	b.paused = in.Paused
-	if err := b.heed(ctx, in.TenantID); err != nil {
+	if err := b.registerUpdateHandlers(ctx, in.TenantID); err != nil {
 		return b.result, err
 	}
 	err := b.run(ctx)
@@ -58,7 +58,7 @@ type backfillMeter struct {
 
 func (b *backfillMeter) run(ctx workflow.Context) error {
 	var plan activities.PlanBackfillResult
-	err := workflow.ExecuteActivity(storing(ctx, "list the days to count"), do.PlanBackfill, b.version).Get(ctx, &plan)
+	err := workflow.ExecuteActivity(shortStep(ctx, "list the days to count"), do.PlanBackfill, b.version).Get(ctx, &plan)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (b *backfillMeter) run(ctx workflow.Context) error {
 		}
 		plan.Days, interrupted = plan.Days[counted.Done:], counted.Paused
 	}
-	return workflow.ExecuteActivity(storing(ctx, "make reads and billing use the new version"), do.CompleteMeterVersion, b.version).Get(ctx, nil)
+	return workflow.ExecuteActivity(shortStep(ctx, "make reads and billing use the new version"), do.CompleteMeterVersion, b.version).Get(ctx, nil)
 }
 
 func (b *backfillMeter) count(ctx workflow.Context, days []time.Time, resumed bool) (counted activities.CountDaysResult, err error) {

@@ -47,7 +47,7 @@ type bulkSync struct {
 // pages calls act with one page of customers after the other, as the activity find lists them. more
 // reports whether the workflow has to continue as a new run.
 func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
-	if err := b.heed(ctx, b.tenant); err != nil {
+	if err := b.registerUpdateHandlers(ctx, b.tenant); err != nil {
 		return false, err
 	}
 	defer func() { err = answered(ctx, err) }()
@@ -74,7 +74,7 @@ func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page ac
 	if err := b.hold(ctx); err != nil {
 		return page, err
 	}
-	err = workflow.ExecuteActivity(storing(ctx, summary), find,
+	err = workflow.ExecuteActivity(shortStep(ctx, summary), find,
 		activities.CustomerPageInput{TenantID: b.tenant, After: b.after, Limit: customersPerPage, Closed: b.closed}).Get(ctx, &page)
 	return page, err
 }

@@ -40,7 +40,7 @@ func ClosePeriod(ctx workflow.Context, in ClosePeriodInput) (BulkSyncResult, err
 func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) error {
 	for few := range slices.Chunk(customers, customersPerBatch) {
 		var closed activities.CloseBatchResult
-		err := workflow.ExecuteActivity(storing(ctx, fmt.Sprintf("close %s to %s", few[0], few[len(few)-1])), do.CloseBatch,
+		err := workflow.ExecuteActivity(shortStep(ctx, fmt.Sprintf("close %s to %s", few[0], few[len(few)-1])), do.CloseBatch,
 			activities.BatchInput{TenantID: b.tenant, Customers: few}).Get(ctx, &closed)
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) 
 // That run may wait for the provider.
 func (b *bulkSync) startReporting(ctx workflow.Context) error {
 	var lacking activities.CustomerPageResult
-	err := workflow.ExecuteActivity(storing(ctx, "check for closed periods to report"), do.FindOutOfSync,
+	err := workflow.ExecuteActivity(shortStep(ctx, "check for closed periods to report"), do.FindOutOfSync,
 		activities.CustomerPageInput{TenantID: b.tenant, Limit: 1, Closed: true}).Get(ctx, &lacking)
 	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNoProvider) {
 		return nil // without a provider, usage is not reported

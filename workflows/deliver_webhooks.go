@@ -39,7 +39,7 @@ type DeliverWebhooksResult struct {
 func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebhooksResult, error) {
 	d := deliverWebhooks{DeliverWebhooksInput: in, due: workflow.GetSignalChannel(ctx, messagesDue)}
 	d.paused, d.atOnce = in.Paused, in.AtOnce
-	if err := d.heed(ctx, in.TenantID); err != nil {
+	if err := d.registerUpdateHandlers(ctx, in.TenantID); err != nil {
 		return d.Result, err
 	}
 	return d.run(ctx)

@@ -28,7 +28,7 @@ func AuditUsage(ctx workflow.Context, in AuditUsageInput) (AuditUsageResult, err
 			return in.SoFar, workflow.NewContinueAsNewError(ctx, AuditUsage, in)
 		}
 		var found activities.AuditTenantsResult
-		err := workflow.ExecuteActivity(counting(ctx, "compare usage with the independent daily count"), do.AuditTenants,
+		err := workflow.ExecuteActivity(longStep(ctx, "compare usage with the independent daily count"), do.AuditTenants,
 			activities.AuditTenantsInput{After: in.After}).Get(ctx, &found)
 		if err != nil {
 			return in.SoFar, err

@@ -37,7 +37,7 @@ func HandleProviderEvent(ctx workflow.Context, in HandleProviderEventInput) (Han
 	if err != nil {
 		return HandleProviderEventResult{}, err
 	}
-	err = workflow.ExecuteActivity(storing(ctx, "record the outcome"), do.FinishEvent,
+	err = workflow.ExecuteActivity(shortStep(ctx, "record the outcome"), do.FinishEvent,
 		activities.FinishEventInput{ProviderEventInput: h.row, Outcome: outcome}).Get(ctx, nil)
 	return HandleProviderEventResult{outcome}, err
 }
@@ -51,7 +51,7 @@ type handleProviderEvent struct {
 }
 
 func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err error) {
-	err = workflow.ExecuteActivity(storing(ctx, "read the event"), do.ReadEvent, h.row).Get(ctx, &h.event)
+	err = workflow.ExecuteActivity(shortStep(ctx, "read the event"), do.ReadEvent, h.row).Get(ctx, &h.event)
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +77,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 		return h.sync(ctx, invoice.CreatedAt, "the period's last usage was sent", "the period's last usage was not sent")
 	}
 	var closed activities.CloseBatchResult
-	err = workflow.ExecuteActivity(storing(ctx, "close the period"), do.CloseBatch,
+	err = workflow.ExecuteActivity(shortStep(ctx, "close the period"), do.CloseBatch,
 		activities.BatchInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &closed)
 	switch {
 	case !invoice.Cycle && closed.Closed == 0:
@@ -91,7 +91,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 // sync requests a sync and waits for it with awaitSync. The outcome begins with done if the sync
 // succeeded. Otherwise, it begins with undone, and contains the reason or that the sync continues.
 func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, undone string) (outcome string, err error) {
-	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
+	if err := workflow.ExecuteActivity(shortStep(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
 		return "", err
 	}
 	run, err := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).childOrSignal(ctx)
@@ -137,7 +137,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 		until = since.Add(finalization)
 	}
 	for pause := time.Second; ; pause = min(2*pause, longestLook) {
-		err = workflow.ExecuteActivity(storing(ctx, "read the state of the sync"), do.ReadSync,
+		err = workflow.ExecuteActivity(shortStep(ctx, "read the state of the sync"), do.ReadSync,
 			activities.ReadSyncInput{TenantID: h.in.TenantID, SyncID: h.requested.SyncID}).Get(ctx, &sync)
 		if err != nil || sync.Status.Done() {
 			return sync, err
@@ -173,7 +173,7 @@ func (h *handleProviderEvent) stillDraft(ctx workflow.Context) bool {
 		return false
 	}
 	var invoice activities.ReadInvoiceResult
-	err := workflow.ExecuteActivity(looking(ctx, "check whether the invoice is still a draft"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	err := workflow.ExecuteActivity(providerCall(ctx, "check whether the invoice is still a draft"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	return err == nil && !invoice.Final
 }
 

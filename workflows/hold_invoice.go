@@ -46,7 +46,7 @@ type HoldInvoiceResult struct {
 // therefore end at any point, and another run continues.
 func HoldInvoice(ctx workflow.Context, in HoldInvoiceInput) (HoldInvoiceResult, error) {
 	h := holdInvoice{HoldInvoiceInput: in, changed: workflow.GetSignalChannel(ctx, holdChanged), outcome: running}
-	if err := h.heed(ctx); err != nil {
+	if err := h.registerUpdateHandlers(ctx); err != nil {
 		return HoldInvoiceResult{}, err
 	}
 	for pause := time.Second; ; pause = min(2*pause, h.longestPause()) {
@@ -83,8 +83,8 @@ type holdInvoice struct {
 	syncing workflow.Future // child run of the requested sync; nil: the sync has no run that is a child of this one
 }
 
-// heed registers the handlers of the updates retry-now and release.
-func (h *holdInvoice) heed(ctx workflow.Context) error {
+// registerUpdateHandlers registers the handlers of the updates retry-now and release.
+func (h *holdInvoice) registerUpdateHandlers(ctx workflow.Context) error {
 	return errors.Join(
 		listen(ctx, retryNowUpdate, func(ctx workflow.Context, in metering.Asked) error {
 			h.asked = true
@@ -94,7 +94,7 @@ func (h *holdInvoice) heed(ctx workflow.Context) error {
 			if err := record(ctx, h.TenantID, releaseUpdate, in, 0); err != nil {
 				return err
 			}
-			err := workflow.ExecuteActivity(storing(ctx, "record the release"), do.AskRelease,
+			err := workflow.ExecuteActivity(shortStep(ctx, "record the release"), do.AskRelease,
 				activities.AskReleaseInput{HoldInput: h.input(), Reason: in.Reason}).Get(ctx, nil)
 			h.asked = true
 			return forOperators(err)
@@ -112,7 +112,7 @@ func (h *holdInvoice) step(ctx workflow.Context) error {
 	drain(h.changed)
 	h.asked, h.moved = false, false
 	var found activities.LookAtHoldResult
-	err := workflow.ExecuteActivity(looking(ctx, "compare the invoice"), do.LookAtHold, h.input()).Get(ctx, &found)
+	err := workflow.ExecuteActivity(providerCall(ctx, "compare the invoice"), do.LookAtHold, h.input()).Get(ctx, &found)
 	if err == nil {
 		h.found = found
 	}
@@ -143,7 +143,7 @@ func (h *holdInvoice) send(ctx workflow.Context, report uuid.UUID) error {
 		summary = "release the invoice"
 	}
 	var sent activities.SendReportResult
-	err := workflow.ExecuteActivity(looking(ctx, summary), do.SendReport, activities.SendReportInput{TenantID: h.TenantID, ReportID: report}).Get(ctx, &sent)
+	err := workflow.ExecuteActivity(providerCall(ctx, summary), do.SendReport, activities.SendReportInput{TenantID: h.TenantID, ReportID: report}).Get(ctx, &sent)
 	h.moved = err == nil && sent.State == billing.Accepted
 	return err
 }
@@ -152,7 +152,7 @@ func (h *holdInvoice) send(ctx workflow.Context, report uuid.UUID) error {
 // result.
 func (h *holdInvoice) sync(ctx workflow.Context) error {
 	var requested activities.RequestSyncResult
-	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSyncOfHold, h.input()).Get(ctx, &requested); err != nil {
+	if err := workflow.ExecuteActivity(shortStep(ctx, "request a sync"), do.RequestSyncOfHold, h.input()).Get(ctx, &requested); err != nil {
 		return err
 	}
 	h.SyncID = &requested.SyncID

@@ -38,8 +38,8 @@ type operators struct {
 	asked    workflow.Channel // receives a value for each update
 }
 
-// heed registers the handlers of the updates pause, resume and retry-now, and of the state query.
-func (o *operators) heed(ctx workflow.Context, tenant metering.TenantID) error {
+// registerUpdateHandlers registers the handlers of the updates pause, resume and retry-now, and of the state query.
+func (o *operators) registerUpdateHandlers(ctx workflow.Context, tenant metering.TenantID) error {
 	o.asked = workflow.NewNamedBufferedChannel(ctx, "asked", 100)
 	set := func(name string, change func()) error {
 		return listen(ctx, name, func(ctx workflow.Context, in metering.Asked) error {
@@ -67,7 +67,7 @@ func listen[In interface{ Validate() error }](ctx workflow.Context, name string,
 func record(ctx workflow.Context, tenant metering.TenantID, name string, in metering.Asked, meter metering.MeterID) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	run := workflow.GetInfo(ctx).WorkflowExecution
-	return workflow.ExecuteActivity(storing(ctx, "record in the audit log who requested "+name), do.RecordUpdate, activities.RecordUpdateInput{
+	return workflow.ExecuteActivity(shortStep(ctx, "record in the audit log who requested "+name), do.RecordUpdate, activities.RecordUpdateInput{
 		Asked: in, TenantID: tenant, Workflow: run.ID, Run: run.RunID, Update: workflow.GetCurrentUpdateInfo(ctx).ID, Name: name, MeterID: meter,
 	}).Get(ctx, nil)
 }
@@ -117,8 +117,8 @@ func (in *ExcludeMeterInput) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// heedExclusions registers the handler of the update exclude-meter.
-func (o *operators) heedExclusions(ctx workflow.Context, tenant metering.TenantID) error {
+// registerExclusionHandler registers the handler of the update exclude-meter.
+func (o *operators) registerExclusionHandler(ctx workflow.Context, tenant metering.TenantID) error {
 	return listen(ctx, excludeMeterUpdate, func(ctx workflow.Context, in ExcludeMeterInput) error {
 		if err := record(ctx, tenant, excludeMeterUpdate, in.Asked, in.MeterID); err != nil {
 			return forOperators(err)

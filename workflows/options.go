@@ -41,19 +41,19 @@ var (
 	notTriedAgain = temporal.RetryPolicy{MaximumAttempts: 1}
 )
 
-// storing returns the context of a short database step.
-func storing(ctx workflow.Context, summary string) workflow.Context {
+// shortStep returns the context of a short database step.
+func shortStep(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, Summary: summary})
 }
 
-// counting returns the context of a long database step that reports its progress in heartbeats.
-func counting(ctx workflow.Context, summary string) workflow.Context {
+// longStep returns the context of a long database step that reports its progress in heartbeats.
+func longStep(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: 2 * time.Hour, Summary: summary})
 }
 
 // heavy returns the context of a long database step for one tenant.
 func heavy(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithTaskQueue(counting(ctx, summary), HeavyTaskQueue)
+	return workflow.WithTaskQueue(longStep(ctx, summary), HeavyTaskQueue)
 }
 
 // maintenance limits the attempts of a step, because the next hour's run repeats it.
@@ -64,7 +64,7 @@ func maintenance(ctx workflow.Context) workflow.Context {
 // sending returns the context of a step that calls a tenant's webhook. Failed deliveries are part
 // of the step's result. Its errors are errors of the database.
 func sending(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithTaskQueue(storing(ctx, summary), ProviderTaskQueue)
+	return workflow.WithTaskQueue(shortStep(ctx, summary), ProviderTaskQueue)
 }
 
 // minRetryWindow is the minimum time for which a call to a provider is retried, even if its
@@ -93,9 +93,9 @@ func batching(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// looking returns the context of a call to a provider that Temporal does not retry. The caller
+// providerCall returns the context of a call to a provider that Temporal does not retry. The caller
 // either ignores a failure or repeats the step itself.
-func looking(ctx workflow.Context, summary string) workflow.Context {
+func providerCall(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: time.Minute, Summary: summary})
 }
 

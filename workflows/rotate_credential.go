@@ -67,12 +67,12 @@ type rotateCredential struct {
 func (r *rotateCredential) run(ctx workflow.Context) (now activities.RotationResult, err error) {
 	for {
 		drain(r.changed)
-		err := workflow.ExecuteActivity(storing(ctx, "read until when both credentials are valid"), do.ReadRotation, r.in).Get(ctx, &now)
+		err := workflow.ExecuteActivity(shortStep(ctx, "read until when both credentials are valid"), do.ReadRotation, r.in).Get(ctx, &now)
 		if err == nil && now.Outcome == "" {
 			now, err = r.wait(ctx, now)
 		}
 		if temporal.IsCanceledError(err) {
-			return r.keep(ctx)
+			return r.endKeepingBoth(ctx)
 		}
 		if err != nil || now.Outcome != "" {
 			return now, err
@@ -97,18 +97,18 @@ func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationRes
 		return now, err
 	case !r.finishing && !r.warned:
 		r.warned = true
-		err = workflow.ExecuteActivity(storing(ctx, "warn if the old credential is still used"), do.WarnOfUse, r.in).Get(ctx, &now)
+		err = workflow.ExecuteActivity(shortStep(ctx, "warn if the old credential is still used"), do.WarnOfUse, r.in).Get(ctx, &now)
 		return now, err
 	}
-	err = workflow.ExecuteActivity(storing(ctx, "revoke the old credential if its time is over"), do.EndRotation,
+	err = workflow.ExecuteActivity(shortStep(ctx, "revoke the old credential if its time is over"), do.EndRotation,
 		activities.EndRotationInput{RotationInput: r.in, AtOnce: r.finishing}).Get(ctx, &now)
 	return now, err
 }
 
-// keep ends the rotation and leaves both credentials valid.
-func (r *rotateCredential) keep(ctx workflow.Context) (now activities.RotationResult, err error) {
+// endKeepingBoth ends the rotation and leaves both credentials valid.
+func (r *rotateCredential) endKeepingBoth(ctx workflow.Context) (now activities.RotationResult, err error) {
 	disconnected, _ := workflow.NewDisconnectedContext(ctx)
-	err = workflow.ExecuteActivity(storing(disconnected, "keep both credentials"), do.KeepBoth, r.in).Get(disconnected, &now)
+	err = workflow.ExecuteActivity(shortStep(disconnected, "keep both credentials"), do.KeepBoth, r.in).Get(disconnected, &now)
 	return now, err
 }
 

@@ -25,7 +25,7 @@ type RotateSecretsResult struct {
 // has the key.
 func RotateSecrets(ctx workflow.Context, in RotateSecretsInput) (RotateSecretsResult, error) {
 	var done activities.RewrapSecretsResult
-	err := workflow.ExecuteActivity(counting(ctx, "encrypt every secret with the new key"), do.RewrapSecrets,
+	err := workflow.ExecuteActivity(longStep(ctx, "encrypt every secret with the new key"), do.RewrapSecrets,
 		activities.RewrapSecretsInput{KeyID: in.KeyID}).Get(ctx, &done)
 	return RotateSecretsResult(done), err
 }

@@ -50,7 +50,7 @@ type SyncCustomerResult struct {
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
 	s.excluded, s.paused = in.Excluded, in.Paused
-	if err := errors.Join(s.heed(ctx, in.TenantID), s.heedExclusions(ctx, in.TenantID)); err != nil {
+	if err := errors.Join(s.registerUpdateHandlers(ctx, in.TenantID), s.registerExclusionHandler(ctx, in.TenantID)); err != nil {
 		return s.result, err
 	}
 	for {
@@ -59,7 +59,7 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 		err = answered(ctx, err)
 		if temporal.IsCanceledError(err) && (more || s.requests.Len() > 0) {
 			s.excluded, s.paused = nil, false
-			return s.result, s.leave(ctx)
+			return s.result, s.continueAsNew(ctx)
 		}
 		if err != nil && !errors.Is(err, errLongHistory) {
 			return s.result, err
@@ -68,13 +68,13 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 			return s.finish(ctx)
 		}
 		if s.result.Passes >= passesPerRun || longHistory(ctx) {
-			return s.result, s.leave(ctx)
+			return s.result, s.continueAsNew(ctx)
 		}
 	}
 }
 
-// leave continues the workflow as a new run, which takes the open requests.
-func (s *syncCustomer) leave(ctx workflow.Context) error {
+// continueAsNew continues the workflow as a new run, which takes the open requests.
+func (s *syncCustomer) continueAsNew(ctx workflow.Context) error {
 	drain(s.requests)
 	s.Excluded, s.Paused = s.excluded, s.paused
 	return workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
@@ -96,7 +96,7 @@ type syncCustomer struct {
 func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	customer := activities.CustomerInput{TenantID: s.TenantID, CustomerID: s.CustomerID}
 	var begun activities.BeginSyncResult
-	err = workflow.ExecuteActivity(storing(ctx, "take over the open sync requests"), do.BeginSync, customer).Get(ctx, &begun)
+	err = workflow.ExecuteActivity(shortStep(ctx, "take over the open sync requests"), do.BeginSync, customer).Get(ctx, &begun)
 	s.waits, s.page = begun.Paused && begun.Requests == 0, begun.Page
 	if err != nil || begun.Requests == 0 {
 		return false, err
@@ -117,7 +117,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 	}
 	var finished activities.FinishSyncResult
-	err = workflow.ExecuteActivity(storing(ctx, "record the result of the sync"), do.FinishSync, activities.FinishSyncInput{
+	err = workflow.ExecuteActivity(shortStep(ctx, "record the result of the sync"), do.FinishSync, activities.FinishSyncInput{
 		CustomerInput: customer, PassID: begun.PassID, Error: s.failure, Reports: passed.Reports,
 	}).Get(ctx, &finished)
 	if interrupted != nil {
@@ -202,7 +202,7 @@ func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, e
 	if err := s.wait(s.ctx, func(state string) { s.show(s.ctx, "| run | |", state) }); err != nil {
 		return plan, "", err
 	}
-	err = workflow.ExecuteActivity(storing(s.ctx, "plan and store the next reports"), do.PlanReports, activities.PlanReportsInput{
+	err = workflow.ExecuteActivity(shortStep(s.ctx, "plan and store the next reports"), do.PlanReports, activities.PlanReportsInput{
 		CustomerInput: s.customer, After: s.begun.After, Excluded: s.excluded, PassID: s.begun.PassID,
 	}).Get(s.ctx, &plan)
 	code, message, refused := failureOf(err)
@@ -276,7 +276,7 @@ func nameOf(r activities.Report) string {
 // again.
 func (s *syncSteps) Count() error {
 	var read activities.ReadProviderResult
-	err := workflow.ExecuteActivity(looking(s.ctx, "read the provider's counts"), do.ReadProvider,
+	err := workflow.ExecuteActivity(providerCall(s.ctx, "read the provider's counts"), do.ReadProvider,
 		activities.ReadProviderInput{CustomerInput: s.customer, Counts: true}).Get(s.ctx, &read)
 	if temporal.IsCanceledError(err) {
 		return err

@@ -76,7 +76,7 @@ func (s *Shares[K]) await(ctx context.Context, key K, turn chan struct{}) error 
 	case <-turn:
 		return nil
 	case <-ctx.Done():
-		s.leave(key, turn)
+		s.stopWaiting(key, turn)
 		return ctx.Err()
 	}
 }
@@ -110,8 +110,8 @@ func (s *Shares[K]) join(key K) chan struct{} {
 	return turn
 }
 
-// leave stops waiting. It gives back the unit if the turn came at the same moment.
-func (s *Shares[K]) leave(key K, turn chan struct{}) {
+// stopWaiting stops waiting. It gives back the unit if the turn came at the same moment.
+func (s *Shares[K]) stopWaiting(key K, turn chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place := slices.Index(s.lines[key], turn)

@@ -21,7 +21,7 @@ func (a *attempt) recoverCommit(ctx context.Context) (committed bool, err error)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.writer.options.Deadline)
 	defer cancel()
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		committed, err = a.look(ctx)
+		committed, err = a.readOutcome(ctx)
 		if err == nil {
 			return committed, nil
 		}
@@ -33,7 +33,7 @@ func (a *attempt) recoverCommit(ctx context.Context) (committed bool, err error)
 
 var errBackendLives = errors.New("the backend that was to commit is still there")
 
-func (a *attempt) look(ctx context.Context) (committed bool, err error) {
+func (a *attempt) readOutcome(ctx context.Context) (committed bool, err error) {
 	var lives bool
 	err = a.writer.store.pool.QueryRow(ctx, `
 		select coalesce(bool_or(pg_terminate_backend(pid)), false)

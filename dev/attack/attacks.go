@@ -59,7 +59,7 @@ var attacks = []attacker{
 	}},
 	// From many addresses, without a credential.
 	{"signed bodies of many addresses that dribble", 40, dribbleSigned},
-	{"headers of many connections without an end", 8, leaveHeadersUnfinished},
+	{"headers of many connections without an end", 8, sendUnfinishedHeaders},
 	{"idle connections", 8, keepConnectionsIdle},
 	{"guesses of a password from many addresses", 20, guessSignIns},
 	{signInsOfNobody, 48, func(ctx context.Context, g target, n int) {
@@ -125,7 +125,7 @@ var attacks = []attacker{
 	{"tests of a webhook", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
 	}},
-	{"lists of large items that nobody reads", 16, leaveList},
+	{"lists of large items that nobody reads", 16, requestUnreadList},
 	{"reads of groups with long keys", 2, readGroups},
 	{"new groups of twenty meters", 1, makeGroups},
 	{"backfills by a property of 16 KB", 1, regroup},
@@ -149,8 +149,8 @@ func sendNewcomers(ctx context.Context, g target, _ int) {
 	}))
 }
 
-// leaveList requests a list of large items and does not read the answer.
-func leaveList(ctx context.Context, g target, n int) {
+// requestUnreadList requests a list of large items and does not read the answer.
+func requestUnreadList(ctx context.Context, g target, n int) {
 	lists := []string{"/v1/customers?page_size=200", "/v1/events?page_size=200", "/v1/audit-log?page_size=1000"}
 	g.stall(ctx, theirAddress, "GET "+lists[n%len(lists)], "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
 }
@@ -193,8 +193,8 @@ func dribbleSigned(ctx context.Context, g target, _ int) {
 	g.stall(ctx, oneOfMany(), "POST /v1/events/batch", headers, strings.Repeat(" ", 1<<20))
 }
 
-// leaveHeadersUnfinished opens connections and sends 60 KB of an unfinished header on each.
-func leaveHeadersUnfinished(ctx context.Context, g target, _ int) {
+// sendUnfinishedHeaders opens connections and sends 60 KB of an unfinished header on each.
+func sendUnfinishedHeaders(ctx context.Context, g target, _ int) {
 	g.openMany(ctx, "GET /healthz HTTP/1.1\r\nHost: odometer\r\nX-Padding: "+strings.Repeat("x", 60<<10))
 }
 

@@ -111,7 +111,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 		delivery.Headers[name] = strings.Join(values, ", ")
 	}
 
-	b := r.keep(delivery)
+	b := r.recordDelivery(delivery)
 	select {
 	case <-time.After(time.Duration(b.DelayMS) * time.Millisecond):
 	case <-req.Context().Done():
@@ -128,8 +128,8 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// keep stores the delivery and returns the behaviour for its answer.
-func (r *receiver) keep(d Delivery) Behaviour {
+// recordDelivery stores the delivery and returns the behaviour for its answer.
+func (r *receiver) recordDelivery(d Delivery) Behaviour {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.received = append(r.received, d)

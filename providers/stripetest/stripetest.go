@@ -277,7 +277,7 @@ func (f *Fake) serve(w http.ResponseWriter, r *http.Request, to route) {
 	id := f.id("req")
 	a := f.work(&call{fake: f, request: again, form: form, version: f.version(r)}, b, to)
 	f.noteCall(r, text, b, a, serial)
-	f.keep(Request{f.now(), r.Method, r.URL.Path, text, r.Header.Get("Idempotency-Key"), a.status, a.replayed})
+	f.recordRequest(Request{f.now(), r.Method, r.URL.Path, text, r.Header.Get("Idempotency-Key"), a.status, a.replayed})
 	f.mu.Unlock()
 
 	if b.Mode == Hang {
@@ -297,7 +297,7 @@ func (f *Fake) version(r *http.Request) string {
 	return r.Header.Get("Stripe-Version")
 }
 
-func (f *Fake) keep(r Request) {
+func (f *Fake) recordRequest(r Request) {
 	f.requests = append(f.requests, r)
 	if len(f.requests) > maxRequests {
 		f.requests = f.requests[len(f.requests)-maxRequests:]

@@ -20,26 +20,6 @@ func (Granularity) Values() []Granularity {
 	return []Granularity{Hour, Day, Week, Month}
 }
 
-// Range is a half-open span of time, [Start, End).
-type Range struct{ Start, End time.Time }
-
-// Contains reports whether t lies in the range.
-func (r Range) Contains(t time.Time) bool { return !t.Before(r.Start) && t.Before(r.End) }
-
-// Empty reports whether no instant lies in the range.
-func (r Range) Empty() bool { return !r.Start.Before(r.End) }
-
-// Within returns the intersection of both ranges. It is empty if they do not overlap.
-func (r Range) Within(o Range) Range {
-	if o.Start.After(r.Start) {
-		r.Start = o.Start
-	}
-	if o.End.Before(r.End) {
-		r.End = o.End
-	}
-	return r
-}
-
 // WindowOf returns the local window of zone that contains t. If the zone's offset changes within an hour,
 // the hour is cut at the change. So windows never overlap, and every day, week and month consists of whole
 // hour windows. The bounds are in UTC.

@@ -2,7 +2,6 @@ package stripetest
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -159,20 +158,6 @@ func (c *call) schedule(in *invoice, automatic bool, now time.Time) (time.Time, 
 		return at, nil
 	}
 	return time.Time{}, &problem
-}
-
-// relabel sets the metadata named in the call, and keeps the other metadata. It replaces the map, because
-// events keep the previous one.
-func (c *call) relabel(metadata *map[string]string) {
-	changed := c.pairs("metadata")
-	if len(changed) == 0 {
-		return
-	}
-	all := map[string]string{}
-	maps.Copy(all, *metadata)
-	maps.Copy(all, changed)
-	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
-	*metadata = all
 }
 
 func (c *call) finalizeInvoice() answer {

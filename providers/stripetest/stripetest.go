@@ -398,3 +398,17 @@ func decode(w http.ResponseWriter, r *http.Request, into any) bool {
 	}
 	return true
 }
+
+// relabel sets the metadata named in the call, and keeps the other metadata. It replaces the map, because
+// events keep the previous one.
+func (c *call) relabel(metadata *map[string]string) {
+	changed := c.pairs("metadata")
+	if len(changed) == 0 {
+		return
+	}
+	all := map[string]string{}
+	maps.Copy(all, *metadata)
+	maps.Copy(all, changed)
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	*metadata = all
+}

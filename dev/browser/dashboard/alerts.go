@@ -25,7 +25,7 @@ func (w walk) alerts(ctx context.Context) error {
 		{"alert", alert, "tbody tr"},
 		{"alert-new", "/alerts/new", "main form"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func (w walk) billing(ctx context.Context) error {
 		{"provider", "/billing/provider", "main dl"},
 		{"states", "/billing/states", "main tbody td"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

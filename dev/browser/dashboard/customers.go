@@ -32,7 +32,7 @@ func (w walk) customers(ctx context.Context) error {
 		{"customer-details", of + "/details", "main form"},
 		{"customer-prices", of + "/prices", "tbody tr a"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (w walk) unbroken(ctx context.Context, of string) error {
 		{"reconciliation-unbroken", "/billing/reconciliation", "main h2"},
 		{"not-found", "/nowhere", "main h1"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (w walk) here(name, part string) act {
 		if err != nil {
 			return err
 		}
-		return w.look(ctx, screen{name, address, part})
+		return w.judgeScreen(ctx, screen{name, address, part})
 	}
 }
 

@@ -47,7 +47,7 @@ func (w walk) developers(ctx context.Context) error {
 		{"webhooks", "/developers/webhooks", "tbody tr"},
 		{"webhook", webhook, "main pre"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.look(ctx, screen{"bill-stripe", bill, "tfoot td"}); err != nil { // during the period
+	if err := w.judgeScreen(ctx, screen{"bill-stripe", bill, "tfoot td"}); err != nil { // during the period
 		return err
 	}
 	invoice, err := w.draft(ctx, customer, end)
@@ -69,7 +69,7 @@ func (w walk) released(ctx context.Context, invoice string) error {
 		{"holds-held", "/billing/holds", "tbody tr"},
 		{"hold", hold, "main dl"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 		{"reconciliation-lines", "/billing/reconciliation", "tbody tr"},
 		{"reconciliation-line", line, "main dl"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

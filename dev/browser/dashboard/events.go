@@ -27,7 +27,7 @@ func (w walk) events(ctx context.Context) error {
 		{"events-rejected-today", "/events/rejected?days=1", "main h2"},
 		{"event-conflicts", "/events/conflicts", "tbody tr"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

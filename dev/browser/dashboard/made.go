@@ -35,8 +35,8 @@ func (m *made) hear(event any) {
 	m.calls[sent.Request.Method+" "+where.EscapedPath()] = true
 }
 
-// keep appends the calls to a file, one per line.
-func (m *made) keep(path string) error {
+// appendTo appends the calls to a file, one per line.
+func (m *made) appendTo(path string) error {
 	if path == "" {
 		return nil
 	}

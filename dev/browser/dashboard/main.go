@@ -127,7 +127,7 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	if err != nil {
 		err = errors.Join(err, w.picture(ctx, "failed"))
 	}
-	err = errors.Join(err, made.keep(os.Getenv("MADE")))
+	err = errors.Join(err, made.appendTo(os.Getenv("MADE")))
 	return errors.Join(err, w.heard.Err()) // its errors explain why a screen did not open
 }
 
@@ -146,7 +146,7 @@ func (w walk) visit(ctx context.Context) error {
 	if err := chromedp.Do(ctx, chromedp.Navigate(w.url+"/sign-in")); err != nil {
 		return err
 	}
-	if err := w.look(ctx, screen{"sign-in", "/sign-in", `button[type="submit"]`}); err != nil {
+	if err := w.judgeScreen(ctx, screen{"sign-in", "/sign-in", `button[type="submit"]`}); err != nil {
 		return err
 	}
 	if err := w.signIn(ctx); err != nil {
@@ -185,7 +185,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"start", w.start},
 		{"forms", w.forms},
 		{"settings", w.settings},
-		{"others", w.others},
+		{"others", w.testOtherMembers},
 	} {
 		if w.only != "" && !slices.Contains(strings.Split(w.only, ","), subject.name) {
 			continue
@@ -257,8 +257,8 @@ func (w walk) menu(ctx context.Context) error {
 	return until(ctx, `document.activeElement.closest('[role="menu"]') !== null`)
 }
 
-// look opens a screen once in each scheme, alternating the first window, and judges it in both windows.
-func (w walk) look(ctx context.Context, s screen) error {
+// judgeScreen opens a screen once in each scheme, alternating the first window, and judges it in both windows.
+func (w walk) judgeScreen(ctx context.Context, s screen) error {
 	for i, scheme := range schemes {
 		choose := fmt.Sprintf("localStorage.setItem('scheme', %q)", scheme)
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](choose)); err != nil {

@@ -61,7 +61,7 @@ func (w walk) meters(ctx context.Context) error {
 		{"meter-dimension-prices", "/meters/tokens/prices", "tbody tr"},
 		{"meter-uncounted-events", "/meters/api-calls/uncounted-events", "main :is(h2, tbody tr)"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ func (w walk) plans(ctx context.Context) error {
 		{"plan-prices", "/meters/-/plans/growth/prices", "tbody tr a"},
 		{"plan-price", "/meters/-/plans/growth/prices/api-calls", "tbody tr"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

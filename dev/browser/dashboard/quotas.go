@@ -27,7 +27,7 @@ func (w walk) quotas(ctx context.Context) error {
 		{"plan-quotas", "/meters/-/plans/pro/quotas", "tbody tr"},
 		{"plan-features", "/meters/-/plans/pro/features", "main form"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (w walk) settings(ctx context.Context) error {
 		{"members", members, "main tbody tr"},
 		{"password-reset", strings.TrimPrefix(reset, w.url), "main form"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func (w walk) settings(ctx context.Context) error {
 		{"single-sign-on", "/settings/single-sign-on", "main dl"},
 		{"you", "/settings/you", "main form"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func (w walk) settings(ctx context.Context) error {
 		{"audit-log-opened", log, "main dl"},
 		{"audit-log-empty", "/settings/audit-log?actor=nobody", "main h2"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// others tests two invited members: a viewer with a password, and a member with an account at ISSUER.
-func (w walk) others(ctx context.Context) error {
+// testOtherMembers tests two invited members: a viewer with a password, and a member with an account at ISSUER.
+func (w walk) testOtherMembers(ctx context.Context) error {
 	var links [2]string
 	tenant, err := w.connected(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (w walk) connected(ctx context.Context) (tenant string, err error) {
 
 // vera accepts the invitation with a password, checks a viewer's screens, and requests a password reset.
 func (w walk) vera(ctx context.Context, link string) error {
-	if err := w.look(ctx, screen{"invitation", link, "main form"}); err != nil {
+	if err := w.judgeScreen(ctx, screen{"invitation", link, "main form"}); err != nil {
 		return err
 	}
 	err := do(ctx, w.to(link), fill("Password", "vera's own horse battery"), press("Accept the invitation"), see("Overview"), w.to("/settings"), see("vera@example.com"))
@@ -62,7 +62,7 @@ func (w walk) vera(ctx context.Context, link string) error {
 		{"viewer-audit-log", "/settings/audit-log", "main h2"},
 		{"viewer-overview", "/overview", "main h1"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func (w walk) vera(ctx context.Context, link string) error {
 		{"forgotten", "/sign-in/forgotten", "main form"},
 		{"at-issuer", "/sign-in/issuer", "main form"},
 	} {
-		if err := w.look(ctx, s); err != nil {
+		if err := w.judgeScreen(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -88,11 +88,11 @@ const navigation = `nav a[href="/overview"]` // shown after the sign-in
 func (w walk) olga(ctx context.Context, link, tenant string) error {
 	return do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
 		w.to("/sign-in"), press("Sign in through your company's issuer"), fill("Tenant", tenant), press("Continue"), arrive("p strong"), see("signs its members in at"), w.judged("issuer-page"), press("Continue to"), arrive(navigation), see("Olga"), w.signOut,
-		w.leave("/v1/auth/oidc/callback?state=bookmarked"), arrive(`input[name="password"]`), see("Start again"), w.judged("issuer-over"),
-		w.leave("/v1/auth/oidc/ten_0/login"), see("You are not signed in"), w.refused("/v1/auth/oidc/ten_0/login"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in through an issuer"))
+		w.openDirectly("/v1/auth/oidc/callback?state=bookmarked"), arrive(`input[name="password"]`), see("Start again"), w.judged("issuer-over"),
+		w.openDirectly("/v1/auth/oidc/ten_0/login"), see("You are not signed in"), w.refused("/v1/auth/oidc/ten_0/login"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in through an issuer"))
 }
 
-// leave opens a URL of the API directly, as a bookmark does.
-func (w walk) leave(path string) act {
+// openDirectly opens a URL of the API directly, as a bookmark does.
+func (w walk) openDirectly(path string) act {
 	return func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.Navigate(w.url+path)) }
 }

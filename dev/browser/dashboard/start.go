@@ -12,5 +12,5 @@ func (w walk) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.look(ctx, screen{"start", "/start", "main ol li"})
+	return w.judgeScreen(ctx, screen{"start", "/start", "main ol li"})
 }

@@ -62,7 +62,7 @@ func (s system) takeMeterForm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return keep("meter-form", shot)
+	return writePNG("meter-form", shot)
 }
 
 // customer returns the id of a customer of the demo tenant.

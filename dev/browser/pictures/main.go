@@ -145,15 +145,15 @@ func takeIn(ctx context.Context, pictures []picture) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		if err := keep(p.name, shot); err != nil {
+		if err := writePNG(p.name, shot); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil
 }
 
-// keep writes a screenshot as PNG with at most 256 colours.
-func keep(name string, shot []byte) error {
+// writePNG writes a screenshot as PNG with at most 256 colours.
+func writePNG(name string, shot []byte) error {
 	full, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
 		return err

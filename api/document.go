@@ -281,3 +281,17 @@ func indented(text []byte) []byte {
 	pretty.WriteByte('\n')
 	return pretty.Bytes()
 }
+
+// operationsIn returns the operations and the webhook messages of a document.
+func operationsIn(document *huma.OpenAPI) (all []*huma.Operation) {
+	for _, items := range []map[string]*huma.PathItem{document.Paths, document.Webhooks} {
+		for _, item := range items {
+			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+				if op != nil {
+					all = append(all, op)
+				}
+			}
+		}
+	}
+	return all
+}

@@ -53,20 +53,6 @@ func exemplify(document *huma.OpenAPI) error {
 	return nil
 }
 
-// operationsIn returns the operations and the webhook messages of a document.
-func operationsIn(document *huma.OpenAPI) (all []*huma.Operation) {
-	for _, items := range []map[string]*huma.PathItem{document.Paths, document.Webhooks} {
-		for _, item := range items {
-			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-				if op != nil {
-					all = append(all, op)
-				}
-			}
-		}
-	}
-	return all
-}
-
 // jsonBodies returns the JSON bodies of an operation's request and responses.
 func jsonBodies(op *huma.Operation) (bodies []*huma.MediaType) {
 	contents := []map[string]*huma.MediaType{}

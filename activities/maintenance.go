@@ -42,9 +42,9 @@ const countsKept = 90 * 24 * time.Hour
 // firingsKept is how long firings of alerts are kept: longer than a yearly billing period.
 const firingsKept = 400 * 24 * time.Hour
 
-// SweepEventCounts deletes old counts of events and old references to uncounted events. It also
-// deletes firings of alerts and quotas that are old or deleted, deleted alerts, and reservations
-// that expired long ago.
+// SweepEventCounts deletes old counts of events and old references to uncounted events. It also deletes
+// firings of deleted alerts, these alerts, firings and exceeded quotas whose period ended more than
+// firingsKept ago, and reservations that expired more than metering.ReservationsKept ago.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
 	now := a.now()

@@ -87,6 +87,6 @@ func TestATenantMayRejectConflicts(t *testing.T) {
 	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
 	require.Empty(t, b.conflicts(t, "").Data)
 	b.send(t, "GET", "/v1/customers/bob", "").problem(t, 404, "not_found")
-	require.NoError(t, b.counter.Write(t.Context()))
+	require.NoError(t, b.counter.Flush(t.Context()))
 	require.Equal(t, []client.EventRejections{{Code: "idempotency_conflict", Count: 3}}, b.counts(t, "").Rejections)
 }

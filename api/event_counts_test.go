@@ -33,10 +33,10 @@ func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
 		{"event_type":"call","customer_id":""}]}`)
 	b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","timestamp":"1999-01-01T00:00:00Z"}`).problem(t, 422, "invalid")
 	b.send(t, "POST", "/v1/events", `{"event_type":`).problem(t, 400, "malformed") // not counted, because no event can be read
-	require.NoError(t, b.counter.Write(t.Context()))
+	require.NoError(t, b.counter.Flush(t.Context()))
 	b.ahead.Add(int64(time.Hour))
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
-	require.NoError(t, b.counter.Write(t.Context()))
+	require.NoError(t, b.counter.Flush(t.Context()))
 
 	first := client.CountedWindow{Start: hour.Start, End: hour.End, Accepted: 4, Duplicates: 2, Conflicts: 1, Rejected: 4, Rejections: []client.EventRejections{
 		{Code: "invalid_customer_id", Count: 2}, {Code: "invalid_value", Count: 1}, {Code: "timestamp_too_old", Count: 1},

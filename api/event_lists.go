@@ -27,8 +27,8 @@ type listEventsInput struct {
 	End            SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 }
 
-// searchesAllKept reports whether the search begins with the first stored event.
-func (in *listEventsInput) searchesAllKept() bool { return in.IdempotencyKey != "" && !in.Start.sent }
+// startsAtRetention reports whether the search begins with the first stored event.
+func (in *listEventsInput) startsAtRetention() bool { return in.IdempotencyKey != "" && !in.Start.sent }
 
 // StoredEvent is a stored event with the meters that count it.
 type StoredEvent struct {
@@ -91,7 +91,7 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
 		return nil, err
 	}
-	if in.searchesAllKept() {
+	if in.startsAtRetention() {
 		at.Range.Start = filter.Start // it can be later than on the previous page
 	}
 	filter.Range = at.Range
@@ -173,7 +173,7 @@ func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f usage.
 	}
 	f.EventType, f.IdempotencyKey = in.EventType, in.IdempotencyKey
 	span := Span{in.Start, in.End}
-	if in.searchesAllKept() {
+	if in.startsAtRetention() {
 		kept, err := s.Store.Events.KeptFrom(ctx)
 		if err != nil {
 			return f, err

@@ -305,7 +305,7 @@ func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
 const decimalPattern = `^-?[0-9]+(\.[0-9]+)?$`
 
 func asText(schema node) {
-	schema["type"], schema["pattern"] = textInstead(schema["type"]), decimalPattern
+	schema["type"], schema["pattern"] = numberToString(schema["type"]), decimalPattern
 	delete(schema, "format")
 }
 
@@ -334,11 +334,11 @@ func (of stringsOf) change(part any, replace func(node)) {
 	}
 }
 
-// textInstead returns a type, or a list of types, with string in place of number.
-func textInstead(kind any) any {
+// numberToString returns a type, or a list of types, with string in place of number.
+func numberToString(kind any) any {
 	if kinds, several := kind.([]any); several {
 		for i := range kinds {
-			kinds[i] = textInstead(kinds[i])
+			kinds[i] = numberToString(kinds[i])
 		}
 	}
 	if kind == huma.TypeNumber {

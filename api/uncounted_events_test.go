@@ -21,7 +21,7 @@ import (
 // uncounted saves the sampled events, and returns a page of the meter's uncounted events.
 func (b *bundle) uncounted(t testing.TB, meter, query string) (list client.ListUncountedEvent) {
 	t.Helper()
-	require.NoError(t, b.sampler.Write(t.Context()))
+	require.NoError(t, b.sampler.Flush(t.Context()))
 	a := b.send(t, "GET", "/v1/meters/"+meter+"/uncounted-events?"+query, "")
 	require.Equal(t, 200, a.status, a.body)
 	require.NoError(t, json.Unmarshal([]byte(a.body), &list))

@@ -56,7 +56,7 @@ func (f *Facts) adjustable(p Period) bool {
 	if p.ClosedAt == nil {
 		return false
 	}
-	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Within(p.Range).Empty() })
+	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Intersect(p.Range).Empty() })
 	carried := containsAny(f.Reported, func(r *Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
 	return late || carried || containsAny(p.Closed, func(l *ClosedLine) bool {
 		return f.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)

@@ -115,7 +115,7 @@ func (p *planner) pendingLines(period Period) (n int) {
 func (p *planner) amountOf(period Period, c calculation) *amountPlanner {
 	meter := c.meter
 	m := &amountPlanner{
-		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter, calculation: c, own: &Reported{},
+		planner: p, period: period, part: period.Intersect(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter, calculation: c, own: &Reported{},
 	}
 	if l := period.line(meter.ID); l != nil {
 		m.closed, m.calculation = l, closedCalculation(meter, l)
@@ -353,7 +353,7 @@ func (f *Facts) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (
 		r.State, r.Reason = ReconciliationWaived, ReasonEdited
 	}
 	touched := slices.ContainsFunc(invoices, func(i invoiced) bool {
-		return i.Subscription == p.Subscription.ID && !i.Period.Within(p.Range).Empty()
+		return i.Subscription == p.Subscription.ID && !i.Period.Intersect(p.Range).Empty()
 	})
 	none := p.Own() && p.pending() && !p.Subscription.Invoiced // nothing of it goes onto an invoice of ours
 	return r, charged && (touched || lines && p.Subscription.Invoiced || none)

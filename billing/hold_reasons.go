@@ -272,7 +272,7 @@ func (f HoldFacts) sets(meter metering.MeterID) bool {
 func (f Facts) TermsIn(invoice metering.Range) map[metering.MeterID]*Terms {
 	all := make(map[metering.MeterID]*Terms)
 	for _, p := range f.Stored {
-		if p.Within(invoice).Empty() {
+		if p.Intersect(invoice).Empty() {
 			continue
 		}
 		for _, m := range f.metersIn(p) {

@@ -35,7 +35,7 @@ func (f *Facts) amountDiffers(p Period, l *ClosedLine, r Reconciliation, invoice
 // of it, and no others bill this one's.
 func (f *Facts) linesOfOne(p Period, l *ClosedLine, invoices []invoiced) (lines []InvoiceLine, alone bool) {
 	for _, i := range invoices {
-		if i.Period.Within(p.Range).Empty() {
+		if i.Period.Intersect(p.Range).Empty() {
 			continue
 		}
 		others := containsAny(f.Reported, func(r *Reported) bool {

@@ -125,12 +125,12 @@ func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all
 		return true
 	}
 	instead := func(o invoiced) bool { // it bills, or would, all of the meter that this one does
-		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
+		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Intersect(i.Period).Empty()
 		return beside && !containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && f.isOn(i.Invoice, r) && !f.isOn(o.Invoice, r) })
 	}
 	named := func(o invoiced) bool {
 		_, named := o.units[meter]
-		return named && instead(o) && !o.Period.Within(of).Empty()
+		return named && instead(o) && !o.Period.Intersect(of).Empty()
 	}
 	if slices.ContainsFunc(all, named) {
 		return false
@@ -139,7 +139,7 @@ func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all
 		s := p.Subscription
 		own := invoiced{Invoice: Invoice{Connection: i.Connection, Customer: i.Customer, Subscription: s.ID, Period: s.Range}}
 		toCome := s.ID != "" && !slices.ContainsFunc(all, func(o invoiced) bool { return o.samePeriod(own.Invoice) })
-		return toCome && instead(own) && !p.Within(s.Range).Within(i.Period).Empty()
+		return toCome && instead(own) && !p.Intersect(s.Range).Intersect(i.Period).Empty()
 	})
 }
 

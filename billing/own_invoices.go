@@ -35,7 +35,7 @@ func (p *Period) own(f *Facts) {
 // leavesRest says whether what the invoices of a subscription that has ended lack
 // of a period is carried: onto the next one's, or onto one of ours.
 func (f *Facts) leavesRest(p Period) bool {
-	return p.Subscription.ID != "" && !(f.subscribed() && p.Within(p.Subscription.Range).Empty())
+	return p.Subscription.ID != "" && !(f.subscribed() && p.Intersect(p.Subscription.Range).Empty())
 }
 
 // finalization is the last report that makes the period's invoice final; zero:

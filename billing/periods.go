@@ -182,7 +182,7 @@ func missingPeriods(f *Facts, periods []Period) []metering.Range {
 	}
 	head := periods[0].Start
 	for _, before := range ExtendPeriods(f.first(), head.Add(-time.Microsecond), f.Settings.Timezone) {
-		missing = append(missing, before.Within(metering.Range{Start: before.Start, End: head}))
+		missing = append(missing, before.Intersect(metering.Range{Start: before.Start, End: head}))
 	}
 	return missing
 }
@@ -266,7 +266,7 @@ func FollowSubscription(start, now time.Time, current metering.Range, timezone *
 	for !start.After(now) && start.Before(current.End) {
 		next := metering.Range{Start: start, End: current.End}
 		if start.Before(current.Start) {
-			next.End = CalendarPeriod(start, timezone).Within(metering.Range{Start: start, End: current.Start}).End
+			next.End = CalendarPeriod(start, timezone).Intersect(metering.Range{Start: start, End: current.Start}).End
 		}
 		periods = append(periods, next)
 		start = next.End

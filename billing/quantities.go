@@ -38,7 +38,7 @@ type quantityPlanner struct {
 // is added up and began after this subscription's period did, which counts it.
 func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlanner {
 	m := &quantityPlanner{
-		planner: p, period: period, part: period.Within(period.Subscription.Range), destination: p.destination(meter.ID),
+		planner: p, period: period, part: period.Intersect(period.Subscription.Range), destination: p.destination(meter.ID),
 		meter: meter, usage: p.Facts.usage(meter.ID, period),
 	}
 	if l := period.line(meter.ID); l != nil {

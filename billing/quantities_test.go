@@ -69,7 +69,7 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 		return billing.Reported{
 			Series: billing.Series{
 				Kind: billing.QuantityReport, Connection: 1, Customer: "cus_1", Target: "seats", Method: "last", Counting: billing.Latest,
-				Period: period.Start, Window: period.Within(subscription.Range),
+				Period: period.Start, Window: period.Intersect(subscription.Range),
 			},
 			MeterID: 1, Taken: billing.Sums{Any: true, Value: decimal(t, value), Quantity: decimal(t, quantity)},
 			Last: uuid.UUID{byte(period.Start.Month())}, State: billing.Counted,

@@ -208,7 +208,7 @@ func (f *Facts) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 		}
 	}
 	for _, i := range invoices {
-		if i.Period.Within(p.Range).Empty() || !f.whose(i, l.MeterID, p.Range, invoices) || !f.isAbout(i.Invoice, p) {
+		if i.Period.Intersect(p.Range).Empty() || !f.whose(i, l.MeterID, p.Range, invoices) || !f.isAbout(i.Invoice, p) {
 			continue
 		}
 		known, void, ended = true, void || i.Void, ended || i.Ended
@@ -302,7 +302,7 @@ func (f *Facts) isAbout(i Invoice, p Period) bool {
 // isLastOf says whether the invoice is about no later period of the meter's.
 func (f *Facts) isLastOf(i Invoice, p Period, meter metering.MeterID) bool {
 	return !slices.ContainsFunc(f.Stored, func(o Period) bool {
-		return o.Start.After(p.Start) && !o.Within(i.Period).Empty() && f.isAbout(i, o) && !f.fed(meter, o.Range).Empty()
+		return o.Start.After(p.Start) && !o.Intersect(i.Period).Empty() && f.isAbout(i, o) && !f.fed(meter, o.Range).Empty()
 	})
 }
 

@@ -88,7 +88,7 @@ func (p *planner) isInNext(r *Reported) bool {
 		return false
 	}
 	return slices.ContainsFunc(p.periods, func(period Period) bool {
-		part := period.Within(period.Subscription.Range).Start
+		part := period.Intersect(period.Subscription.Range).Start
 		known := slices.ContainsFunc(p.Stored, func(s Period) bool {
 			return s.Start.Equal(period.Start) && s.Subscription.ID == period.Subscription.ID && s.Subscription.Start.Equal(period.Subscription.Start)
 		})

@@ -261,7 +261,7 @@ func (f *Facts) lostCharge(c FoundCharge) (r Report, known bool) {
 // found is the report of a line as it was set last.
 func (r Report) found(c FoundCharge, l Line, of Period) Report {
 	if r.Lost, r.Method, r.Counting = c.ReportID, c.Method, Replaces; !c.Late {
-		r.Late, r.Window, l.Closed = false, of.Within(of.Subscription.Range), time.Time{}
+		r.Late, r.Window, l.Closed = false, of.Intersect(of.Subscription.Range), time.Time{}
 		if !r.Window.Start.Truncate(time.Second).Equal(c.Target) {
 			r.Window = metering.Range{Start: c.Target, End: of.End}
 		}

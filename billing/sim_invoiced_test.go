@@ -96,7 +96,7 @@ func (f *farSide) invoices() (all []*invoice) {
 // bills says whether an invoice bills usage of one of the periods, or touches it.
 func (f *farSide) bills(in *invoice, meter metering.MeterID, periods []billing.Period) bool {
 	return slices.ContainsFunc(periods, func(p billing.Period) bool {
-		return !in.Within(p.Range).Empty() || slices.ContainsFunc(f.calls, func(c *call) bool {
+		return !in.Intersect(p.Range).Empty() || slices.ContainsFunc(f.calls, func(c *call) bool {
 			return c.invoice == in && c.Lines[0].MeterID == meter && c.isOf(p.Place())
 		})
 	})
@@ -203,7 +203,7 @@ func (l *life) checkLast(c *contract) {
 				of, d = l.farSide.itemOf(m.ID, l.farSide.running(l.providerID, l.now))
 			}
 			last := p.ClosedAt == nil && p.Bills != metering.BillsAmounts && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
-			if !last || of != c || d.Excluded != "" || cutsWindows(p.Within(p.Subscription.Range), d) || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
+			if !last || of != c || d.Excluded != "" || cutsWindows(p.Intersect(p.Subscription.Range), d) || m.Version.Status == metering.Backfilling || l.uncertain(m.ID, p) {
 				continue
 			}
 			lacking := l.used(m.ID, p.Range).Sub(l.out(m.ID, p.Place(), l.inTest(), (*call).given))

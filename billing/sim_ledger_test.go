@@ -93,7 +93,7 @@ func (l *ledger) markInvoiced() {
 		s := &l.periods[i].Subscription
 		s.Invoiced, s.Scales = false, nil
 		for _, invoice := range l.invoices {
-			if l.inMode(invoice) && invoice.Renewal && !invoice.Ended && !s.Invoiced && invoice.Subscription == s.ID && s.Start.Before(invoice.Period.End) && !invoice.Period.Within(l.periods[i].Range).Empty() {
+			if l.inMode(invoice) && invoice.Renewal && !invoice.Ended && !s.Invoiced && invoice.Subscription == s.ID && s.Start.Before(invoice.Period.End) && !invoice.Period.Intersect(l.periods[i].Range).Empty() {
 				s.Invoiced, s.Scales = true, invoice.scales
 			}
 		}
@@ -109,7 +109,7 @@ func (l *ledger) inMode(i storedInvoice) bool {
 // compared with all of theirs yet, and all those of periods that these touch.
 func (l *ledger) unreconciled() (all []billing.Invoice) {
 	about := func(p billing.Period, i storedInvoice) bool {
-		return l.inMode(i) && !i.Period.Within(p.Range).Empty() && (i.Ended && l.endedIn(p, i) || !i.Ended && l.billsStream(p, i))
+		return l.inMode(i) && !i.Period.Intersect(p.Range).Empty() && (i.Ended && l.endedIn(p, i) || !i.Ended && l.billsStream(p, i))
 	}
 	wanted, read := make([]bool, len(l.periods)), make([]bool, len(l.invoices))
 	for n, p := range l.periods {

@@ -153,7 +153,7 @@ func (l *ledger) period(start time.Time) *billing.Period {
 // may have become shorter since the series' window was written down.
 func (l *ledger) part(r *storedReport) metering.Range {
 	of := l.period(r.Period)
-	return of.Within(of.Subscription.Range)
+	return of.Intersect(of.Subscription.Range)
 }
 
 // resubscribed says whether the customer's subscription is another one since the

@@ -102,7 +102,7 @@ func (l *life) isOn(f *farSide, in *invoice, meter metering.MeterID, periods []b
 			return true
 		}
 		c := f.contractOf(in)
-		return !in.Within(p.Range).Empty() && (c.id == p.Subscription.ID || f.names(c, in, meter) && l.answersFor(f, c, in, meter, p.Stream))
+		return !in.Intersect(p.Range).Empty() && (c.id == p.Subscription.ID || f.names(c, in, meter) && l.answersFor(f, c, in, meter, p.Stream))
 	})
 }
 

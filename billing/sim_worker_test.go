@@ -293,7 +293,7 @@ func (p *pass) look(r *storedReport) billing.State {
 		return ""
 	}
 	of := p.at.period(r.Period) // it may have become shorter since the series' window was written down
-	part := of.Within(of.Subscription.Range)
+	part := of.Intersect(of.Subscription.Range)
 	var before metering.Decimal
 	for _, o := range p.at.reports {
 		if o.state.Taken() && (o.Series == r.Series || o.ended(r.Series, part)) {
@@ -376,7 +376,7 @@ func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	}
 	for _, s := range series {
 		period := l.period(s.Period)
-		part := period.Within(period.Subscription.Range)
+		part := period.Intersect(period.Subscription.Range)
 		if period.Subscription.ID == "" || s.Window.Start.Before(part.Start) && s.Counting != billing.Adds {
 			continue
 		}
@@ -389,7 +389,7 @@ func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 		if i < 0 {
 			i, open = len(open), append(open, &place{customer: s.Customer, target: s.Target, counting: s.Counting, part: part})
 		}
-		open[i].add(l, s, period.Within(period.Subscription.Range).Start, cutoff)
+		open[i].add(l, s, period.Intersect(period.Subscription.Range).Start, cutoff)
 	}
 	return slices.DeleteFunc(open, func(o *place) bool { return len(o.last) == 0 || o.underWay })
 }

@@ -25,7 +25,7 @@ type Followed struct {
 func (f *Facts) fed(meter metering.MeterID, within metering.Range) (part metering.Range) {
 	stream, from := 0, within.Start
 	add := func(until time.Time) {
-		if now := within.Within(metering.Range{Start: from, End: until}); stream == f.Stream && !now.Empty() {
+		if now := within.Intersect(metering.Range{Start: from, End: until}); stream == f.Stream && !now.Empty() {
 			if part.Empty() {
 				part.Start = now.Start
 			}

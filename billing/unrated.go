@@ -105,7 +105,7 @@ func (f UnratedFacts) Periods() (periods []Period) {
 	}
 	if first := f.FirstStart(); f.Stream == 0 {
 		for _, month := range ExtendPeriods(CalendarPeriod(f.Since, f.Settings.Timezone), first.Add(-time.Microsecond), f.Settings.Timezone) {
-			periods = append(periods, Period{Range: month.Within(metering.Range{Start: f.Since, End: first})})
+			periods = append(periods, Period{Range: month.Intersect(metering.Range{Start: f.Since, End: first})})
 		}
 	}
 	for _, p := range OpenPeriods(f.Facts) {

@@ -101,7 +101,9 @@ func (r *HeldReservation) Record(e Event) error {
 	return nil
 }
 
-// reserve reserves usage, and repeats the request until the service answers.
+// reserve sends the request, and retries failures that can pass until q.options.Timeout or ctx ends. If the
+// timeout ends first, reserve returns ErrUnavailable with OnErrorDeny. Otherwise it returns no error and a
+// reservation that the service may not have.
 func (q *Quotas) reserve(ctx context.Context, request Reserve) (*HeldReservation, error) {
 	if request.Id == nil {
 		request.Id = new(newID())
@@ -112,7 +114,7 @@ func (q *Quotas) reserve(ctx context.Context, request Reserve) (*HeldReservation
 	r := &HeldReservation{ID: *request.Id, quotas: q, customer: request.Customer, expiresIn: *request.ExpiresIn}
 	limited, cancel := context.WithTimeout(ctx, q.options.Timeout)
 	defer cancel()
-	err := q.repeatUntilAnswered(limited, func() error { return r.sendReserve(limited, request) })
+	err := q.retryUntilFinal(limited, func() error { return r.sendReserve(limited, request) })
 	if _, exceeded := errors.AsType[*QuotaExceededError](err); exceeded || err == nil || isRefused(err) {
 		return r, err
 	}
@@ -139,9 +141,8 @@ func (r *HeldReservation) sendReserve(ctx context.Context, request Reserve) erro
 	return problemError(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
 }
 
-// repeatUntilAnswered sends a request until the service answers or ctx ends. It returns the last
-// error.
-func (q *Quotas) repeatUntilAnswered(ctx context.Context, send func() error) error {
+// retryUntilFinal sends a request until it succeeds, is refused, or ctx ends. It returns the last error.
+func (q *Quotas) retryUntilFinal(ctx context.Context, send func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := send()
 		if _, exceeded := errors.AsType[*QuotaExceededError](err); exceeded || err == nil || isRefused(err) {
@@ -198,7 +199,7 @@ func (r *HeldReservation) settleOrRelease(ctx context.Context) error {
 		r.release(ctx)
 		return nil
 	}
-	err := r.quotas.repeatUntilAnswered(ctx, func() error { return withoutCancel(ctx, r.sendSettle) })
+	err := r.quotas.retryUntilFinal(ctx, func() error { return withoutCancel(ctx, r.sendSettle) })
 	if err == nil {
 		return nil
 	}

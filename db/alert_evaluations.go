@@ -77,7 +77,7 @@ func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.Te
 		return err
 	}
 	if err := v.plans(customers); err != nil {
-		return fmt.Errorf("read plans of customers: %w", err)
+		return fmt.Errorf("schedule plan changes: %w", err)
 	}
 	if err := e.exceededQuotas(v, customers, usedFrom); err != nil {
 		return fmt.Errorf("compare usage with quotas: %w", err)

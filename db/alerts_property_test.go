@@ -259,7 +259,7 @@ func (m *alertModel) dryRunQuotas(a metering.Alert, c metering.Customer, since t
 					continue
 				}
 				for day := began; day.Before(w.End) && !day.After(m.now); day = day.AddDate(0, 0, 1) {
-					until := w.Within(metering.Range{Start: w.Start, End: day.AddDate(0, 0, 1)})
+					until := w.Intersect(metering.Range{Start: w.Start, End: day.AddDate(0, 0, 1)})
 					if m.isReached(q, c.ID, until, threshold) {
 						days = append(days, fmt.Sprint(c.ExternalID, " ", w.Start.UTC(), " ", day.UTC(), " ", threshold, " ", q.id))
 						break

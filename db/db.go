@@ -2,8 +2,8 @@
 // first and the tenant second; an exported method is a transaction boundary. Errors that a caller can act
 // on are metering.Errors.
 //
-// It owns the stored data and the exactness of every sum. It does not own the schema (package migrations)
-// nor the rules (packages metering and billing).
+// It owns the stored data, and every stored sum is exact. It does not own the schema (package migrations) nor the
+// rules (packages metering and billing).
 package db
 
 import (

@@ -110,7 +110,7 @@ type disagreement struct {
 }
 
 // eventCount is the SQL of the sum and the number of a day's events, by customer and event type.
-const eventCount = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
+const eventTotals = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
 
 func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[discrepancyKey]disagreement, error) {
 	recounted, err := recountDay(ctx, tx, tenant, meters, day)
@@ -121,7 +121,7 @@ func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 	if err != nil || len(suspect) == 0 {
 		return nil, err
 	}
-	return discrepancies(ctx, tx, tenant, meters, day, eventCount, recounted)
+	return discrepancies(ctx, tx, tenant, meters, day, eventTotals, recounted)
 }
 
 // recountDay measures all events of a day again, for the meters with filters or a value property. No other

@@ -36,7 +36,7 @@ func TestWhatProcessesCountAddsUp(t *testing.T) {
 	other.Close()
 	again := process()
 	again.Count(ours, hour, usage.EventAccepted, 20)
-	require.NoError(t, again.Write(t.Context()))
+	require.NoError(t, again.Flush(t.Context()))
 	again.Close() // writes nothing twice
 
 	counts, err := store.EventCounts.Within(t.Context(), ours, day)
@@ -60,7 +60,7 @@ func TestCountsThatCannotBeWrittenAreKept(t *testing.T) {
 	counter.Count(tenant, november, usage.EventAccepted, 5)
 	_, err = conn.Exec(t.Context(), `alter table event_counts rename to elsewhere`)
 	require.NoError(t, err)
-	require.Error(t, counter.Write(t.Context()))
+	require.Error(t, counter.Flush(t.Context()))
 	_, err = conn.Exec(t.Context(), `alter table elsewhere rename to event_counts`)
 	require.NoError(t, err)
 	counter.Count(tenant, november, usage.EventAccepted, 1)

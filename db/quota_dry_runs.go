@@ -63,9 +63,9 @@ func (d *dryRunner) windowsOf(read *levelRead, l customerLevel) (windows []meter
 	return windows
 }
 
-// spans returns the ranges to read. Only billing periods can end within an hour, so other windows
+// rangesToRead returns the ranges to read. Only billing periods can end within an hour, so other windows
 // are read as one range.
-func (h quotaHistory) spans() []metering.Range {
+func (h quotaHistory) rangesToRead() []metering.Range {
 	if h.Period == metering.PerBilling {
 		return h.windows
 	}
@@ -81,9 +81,9 @@ func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Me
 	for no, h := range histories {
 		groups = append(groups, catalog.GroupID(h.Group))
 		until := metering.WindowOf(d.now, metering.Hour, metering.Location(h.Meter.Version.Timezone)).End
-		for _, span := range h.spans() {
-			statement.AddMeter(no, span.Within(metering.Range{Start: span.Start, End: began}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, false)
-			statement.AddMeter(no, span.Within(metering.Range{Start: began, End: until}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, true)
+		for _, span := range h.rangesToRead() {
+			statement.AddMeter(no, span.Intersect(metering.Range{Start: span.Start, End: began}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, false)
+			statement.AddMeter(no, span.Intersect(metering.Range{Start: began, End: until}), []int64{int64(h.customer)}, h.Meter.Version, h.Group != nil, true)
 		}
 	}
 	counted, err := statement.Rows(d.ctx, d.tx)

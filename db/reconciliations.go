@@ -34,8 +34,8 @@ type Reconciled struct {
 	Currency string           // currency of Charge
 	Bills    metering.Bills   // whether the period was billed in quantities or amounts; amounts: the reconciliation is in money
 
-	Accepted metering.Decimal // sum over all series of the last report that the provider accepted; units, or money with amounts
-	Counted  metering.Decimal // sum over all series of the last report that the provider was seen to count; units, or money with amounts
+	Accepted metering.Decimal // sum over the series of the last report that the provider accepted; in money if Bills is amounts, otherwise in units
+	Counted  metering.Decimal // sum over the series of the last report that the provider has counted; in money if Bills is amounts, otherwise in units
 
 	billing.Reconciliation                   // the current state; if it is open, it covers only the invoices so far
 	InvoicedAmount         *metering.Decimal // on final invoices that are not void; nil if there are none, or several currencies

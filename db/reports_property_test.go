@@ -87,7 +87,7 @@ func (m *machine) ingestLate(t *rapid.T) {
 	period := rapid.SampledFrom(slices.Sorted(maps.Keys(m.used))).Draw(t, "period")
 	start, err := time.Parse(time.DateOnly, period)
 	require.NoError(m, err)
-	until := billing.CalendarPeriod(start, time.UTC).Within(metering.Range{Start: start, End: m.now}).End
+	until := billing.CalendarPeriod(start, time.UTC).Intersect(metering.Range{Start: start, End: m.now}).End
 	m.useAt(value, start.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(start))-1).Draw(t, "age"))))
 	sums := m.used
 	if _, closed := m.closed[period]; closed {

@@ -70,7 +70,7 @@ func (s *sampling) sendAll(events ...metering.Event) {
 
 func (s *sampling) write() {
 	s.Helper()
-	require.NoError(s, s.sampler.Write(s.Context()))
+	require.NoError(s, s.sampler.Flush(s.Context()))
 }
 
 // listed returns "customer rule" of each listed event, and reads pages of the given size.
@@ -153,7 +153,7 @@ func TestTwoProcessesKeepOneBoundOfUncountedEvents(t *testing.T) {
 				if _, err := p.writer.Ingest(t.Context(), tenant, events); err != nil {
 					t.Error(err)
 				}
-				if err := p.sampler.Write(t.Context()); err != nil {
+				if err := p.sampler.Flush(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -191,7 +191,7 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	}
 	sendHour(0)
 	var writing sync.WaitGroup
-	writing.Go(func() { _ = s.sampler.Write(t.Context()) }) // while it waits for the table, references arrive
+	writing.Go(func() { _ = s.sampler.Flush(t.Context()) }) // while it waits for the table, references arrive
 	dbtest.Eventually(t, func() error {
 		var waiting int
 		err := tx.QueryRow(t.Context(), `select count(*) from pg_locks where relation = 'uncounted_events'::regclass and not granted`).Scan(&waiting)
@@ -209,7 +209,7 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `alter table uncounted_events rename to elsewhere`)
 	require.NoError(t, err)
 	s.send("acme", `{}`, november.Add(3*time.Hour))
-	require.Error(t, s.sampler.Write(t.Context()))
+	require.Error(t, s.sampler.Flush(t.Context()))
 	_, err = conn.Exec(t.Context(), `alter table elsewhere rename to uncounted_events`)
 	require.NoError(t, err)
 	s.write()

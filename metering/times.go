@@ -202,8 +202,8 @@ func (r Range) Contains(t time.Time) bool { return !t.Before(r.Start) && t.Befor
 // Empty reports whether no instant lies in the range.
 func (r Range) Empty() bool { return !r.Start.Before(r.End) }
 
-// Within returns the intersection of both ranges. It is empty if they do not overlap.
-func (r Range) Within(o Range) Range {
+// Intersect returns the intersection of both ranges. It is empty if they do not overlap.
+func (r Range) Intersect(o Range) Range {
 	if o.Start.After(r.Start) {
 		r.Start = o.Start
 	}

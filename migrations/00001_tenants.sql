@@ -17,11 +17,10 @@ create table tenants (
   idempotency_conflicts text not null default 'accept' check (idempotency_conflicts in ('accept', 'reject')),
   invoice_hold          boolean not null default false, -- drafts are held until they are compared with the reports
   invoice_hold_deadline interval not null default '48 hours', -- after the grace; then drafts become final automatically
-  -- Raised, under the tenant's exclusive lock, whenever counting changes or
-  -- billing periods close. Every event has the epoch in which it was ingested.
+  -- epoch is incremented, under the tenant's exclusive lock, when a change of meters changes how events are counted,
+  -- and when billing periods close. Each event has the epoch in which it was ingested.
   epoch               bigint not null default 1,
-  -- Raised, under the same lock, when processes have to drop their caches of
-  -- customers and groups.
+  -- erasures is incremented, under the same lock, when processes have to drop their caches of customers and groups.
   erasures            bigint not null default 0,
   created_at          timestamptz not null default now()
 );

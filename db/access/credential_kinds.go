@@ -11,9 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// keeping holds the statements on the credential @id of @tenant of one kind, and the actions that the audit
-// log records for it.
-type keeping struct {
+// keeping has, for one kind of credential, the SQL that locks, expires and revokes the old credential @id of
+// @tenant, its errors, and its actions in the audit log.
+type credentialSQL struct {
 	lock   string // and return the credential's own expiry and its revocation
 	endAt  string // set the expiry to @at; null: valid until it is revoked
 	revoke string // revoke it at @at
@@ -22,7 +22,7 @@ type keeping struct {
 	rotated, revoked, kept, stillUsed string
 }
 
-var keptAs = map[metering.CredentialKind]keeping{
+var credentialSQLs = map[metering.CredentialKind]credentialSQL{
 	metering.APIKeyCredential: {
 		lock:    `select expires_at, revoked_at from api_keys where tenant_id = @tenant and id = @id for update`,
 		endAt:   `update api_keys set expires_at = @at where tenant_id = @tenant and id = @id`,
@@ -53,21 +53,21 @@ var keptAs = map[metering.CredentialKind]keeping{
 // lockOld locks the old credential and returns its own expiry and its revocation. Call it before locking
 // the credential's rotation.
 func lockOld(ctx context.Context, tx pgx.Tx, r metering.Rotation) (expiresAt, revokedAt *time.Time, err error) {
-	err = tx.QueryRow(ctx, keptAs[r.Kind].lock, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID}).Scan(&expiresAt, &revokedAt)
+	err = tx.QueryRow(ctx, credentialSQLs[r.Kind].lock, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID}).Scan(&expiresAt, &revokedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = keptAs[r.Kind].missing
+		err = credentialSQLs[r.Kind].missing
 	}
 	return expiresAt, revokedAt, err
 }
 
 // endOldAt sets the expiry of the old credential; nil removes it.
 func endOldAt(ctx context.Context, tx pgx.Tx, r metering.Rotation, at *time.Time) error {
-	_, err := tx.Exec(ctx, keptAs[r.Kind].endAt, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID, "at": at})
+	_, err := tx.Exec(ctx, credentialSQLs[r.Kind].endAt, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID, "at": at})
 	return err
 }
 
 func revokeOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, at time.Time) error {
-	_, err := tx.Exec(ctx, keptAs[r.Kind].revoke, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID, "at": at})
+	_, err := tx.Exec(ctx, credentialSQLs[r.Kind].revoke, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID, "at": at})
 	return err
 }
 

@@ -143,7 +143,7 @@ func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.Credent
 		if err := insertRotation(ctx, tx, by.Actor, &r); err != nil {
 			return err
 		}
-		if err := auditOld(ctx, tx, r, by.Actor, keptAs[kind].rotated, audit.Fields{"valid_until": r.Until.UTC()}); err != nil || now.Before(r.Until) {
+		if err := auditOld(ctx, tx, r, by.Actor, credentialSQLs[kind].rotated, audit.Fields{"valid_until": r.Until.UTC()}); err != nil || now.Before(r.Until) {
 			return err
 		}
 		return endOld(ctx, tx, &r, metering.RotationExpired, by.Actor, now)
@@ -161,7 +161,7 @@ func lockLive(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 		return err
 	}
 	if revokedAt != nil || expiresAt != nil && !r.CreatedAt.Before(*expiresAt) {
-		return keptAs[r.Kind].dead
+		return credentialSQLs[r.Kind].dead
 	}
 	r.OldExpiresAt = expiresAt
 	return nil
@@ -202,7 +202,7 @@ func endOld(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome meteri
 	if err := recordEnd(ctx, tx, r, outcome, at); err != nil {
 		return err
 	}
-	return auditOld(ctx, tx, *r, actor, keptAs[r.Kind].revoked, audit.Fields{"revoked": true})
+	return auditOld(ctx, tx, *r, actor, credentialSQLs[r.Kind].revoked, audit.Fields{"revoked": true})
 }
 
 func recordEnd(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome metering.RotationOutcome, at time.Time) error {
@@ -242,7 +242,7 @@ func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id meteri
 		if err := recordEnd(ctx, tx, r, metering.RotationKept, metering.Instant(now)); err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Operator, keptAs[r.Kind].kept, audit.Fields{"replaced": false})
+		return auditOld(ctx, tx, *r, metering.Operator, credentialSQLs[r.Kind].kept, audit.Fields{"replaced": false})
 	})
 }
 
@@ -257,7 +257,7 @@ func (s Rotations) Warn(ctx context.Context, tenant metering.TenantID, id meteri
 		if err != nil {
 			return err
 		}
-		return auditOld(ctx, tx, *r, metering.Scheduler, keptAs[r.Kind].stillUsed, audit.Fields{"valid_until": r.Until.UTC()})
+		return auditOld(ctx, tx, *r, metering.Scheduler, credentialSQLs[r.Kind].stillUsed, audit.Fields{"valid_until": r.Until.UTC()})
 	})
 }
 

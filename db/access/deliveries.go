@@ -117,9 +117,9 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 	return c, nil
 }
 
-// Settle stores the result of an attempt. After a failure the message is due again later, not before
-// retryAfter has passed. The endpoint backs off meanwhile. It is disabled if it has failed for longer than
-// metering.FailingAtMost, or answers 410 Gone.
+// Settle stores the result of an attempt. A failed attempt schedules the next one, at least retryAfter later,
+// and the endpoint backs off. After the last attempt, the delivery becomes failed. The endpoint is disabled if
+// it has failed for longer than metering.FailingAtMost, or answers 410 Gone.
 func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if attempt.Problem != "" { // concurrent disabling of two of a tenant's endpoints would deadlock

@@ -102,7 +102,7 @@ type countedOutcome struct {
 // fails; the counts are kept and written the next time.
 func (s Stores) NewEventCounter(failed func(error)) *EventCounter {
 	c := &EventCounter{counts: s.EventCounts, counted: make(map[countedOutcome]int64)}
-	c.flusher = pg.StartFlusher(c.Write, failed)
+	c.flusher = pg.StartFlusher(c.Flush, failed)
 	return c
 }
 
@@ -116,8 +116,8 @@ func (c *EventCounter) Count(tenant metering.TenantID, hour time.Time, outcome s
 	c.counted[countedOutcome{tenant, hour, outcome}] += int64(events)
 }
 
-// Write stores the counts since the last successful write.
-func (c *EventCounter) Write(ctx context.Context) error {
+// Flush stores the counts since the last successful write.
+func (c *EventCounter) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	counted := c.counted
 	c.counted = make(map[countedOutcome]int64)

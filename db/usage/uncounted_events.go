@@ -201,7 +201,7 @@ func (s Stores) NewUncountedSampler(failed func(error)) *UncountedSampler {
 		events: s.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
 		held: make(map[metering.TenantID]int),
 	}
-	sampler.flusher = pg.StartFlusher(sampler.Write, failed)
+	sampler.flusher = pg.StartFlusher(sampler.Flush, failed)
 	return sampler
 }
 
@@ -232,9 +232,9 @@ func (s *UncountedSampler) hold(tenant metering.TenantID, references int) {
 	}
 }
 
-// Write stores the references that were collected since the last write. It keeps the references of a locked
+// Flush stores the references that were collected since the last write. It keeps the references of a locked
 // tenant for the next write.
-func (s *UncountedSampler) Write(ctx context.Context) (err error) {
+func (s *UncountedSampler) Flush(ctx context.Context) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.Lock()

@@ -96,7 +96,7 @@ func (r *breakdownRead) addPlanned(span plannedSpan) {
 // cutPlanned drops spans outside the range, and notes customers with a span that covers a month in part.
 func (r *breakdownRead) cutPlanned() {
 	whole := metering.Range{Start: metering.WindowOf(r.Range.Start, metering.Hour, r.events.hours).Start, End: r.Range.End}
-	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(whole).Empty() })
+	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Intersect(whole).Empty() })
 	for _, s := range r.plans {
 		if r.Range.Start.Before(s.Start) && !metering.WindowOf(s.Start, metering.Month, r.events.hours).Start.Equal(s.Start) {
 			r.cut = append(r.cut, int64(s.customer))

@@ -34,11 +34,11 @@ func (c *Complaints) hear(event any) {
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
-			c.add(fmt.Errorf("the browser says %q of %s", e.Entry.Text, e.Entry.URL))
+			c.add(fmt.Errorf("the browser logged %q for %s", e.Entry.Text, e.Entry.URL))
 		}
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError && len(e.Args) > 0 {
-			c.add(fmt.Errorf("the page says %s", e.Args[0].Value))
+			c.add(fmt.Errorf("the page logged an error: %s", e.Args[0].Value))
 		}
 	case *runtime.EventExceptionThrown:
 		c.add(fmt.Errorf("the page fails: %s", e.ExceptionDetails.Text))

@@ -40,6 +40,6 @@ func TestARowIsExplainedWhereNobodyHasToLookAtIt(t *testing.T) {
 		client.ReconciliationStateWrittenOff: {"member_1", true}, client.ReconciliationStateDisputed: {"", false}, client.ReconciliationStateOpen: {"", false},
 	} {
 		r := row{Reconciliation: client.Reconciliation{State: state, DecidedBy: c.by}}
-		require.Equal(t, c.want, r.explained(), state)
+		require.Equal(t, c.want, r.isResolved(), state)
 	}
 }

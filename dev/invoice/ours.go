@@ -161,7 +161,7 @@ func (d *drill) trigger(t *tenant) (run string) {
 	begun, err := t.api.TriggerAutoSyncWithResponse(d.Context())
 	require.NoError(d, expect.Status("begin Auto-Sync", begun, err, http.StatusAccepted))
 	dbtest.Eventually(d, func() error {
-		if run = last().WorkflowId; run == "" || run == before.WorkflowId { // empty while Temporal does not answer
+		if run = last().WorkflowId; run == "" || run == before.WorkflowId { // empty before the first run, and while Temporal does not answer
 			return errors.New("no run has begun")
 		}
 		return nil

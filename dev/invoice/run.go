@@ -9,7 +9,7 @@ import (
 
 const day = 24 * time.Hour
 
-// run simulates two months. It returns an error if a difference is not explained in the end.
+// run simulates two months. It returns an error if a difference remains unexplained.
 func (d *drill) run() error {
 	d.Helper()
 	d.sayf("1. The first month: usage, and what happens to some of the customers. Auto-Sync reports twice.")

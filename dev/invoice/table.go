@@ -75,9 +75,9 @@ func (r row) why() string {
 	return r.Reason
 }
 
-// explained reports whether the row needs no further action: the invoices agree, or the difference is
+// isResolved reports whether the row needs no further action: the invoices agree, or the difference is
 // rolled forward, waived, or written off by a named operator.
-func (r row) explained() bool {
+func (r row) isResolved() bool {
 	switch r.State {
 	case client.ReconciliationStateAgreed, client.ReconciliationStateCarried, client.ReconciliationStateWaived:
 		return true
@@ -135,7 +135,7 @@ func (d *drill) prove() error {
 	d.showRows(rows)
 	var failures []error
 	for _, r := range rows {
-		if !r.explained() {
+		if !r.isResolved() {
 			failures = append(failures, fmt.Errorf("%s, %s of month %d: %s is not explained", r.customer.kind, r.MeterSlug, r.month, r.State))
 		}
 	}

@@ -27,6 +27,7 @@ type stripeSystem struct {
 	*system
 	fake  *stripetest.Fake
 	older atomic.Bool // the fake handles each call as a call of an older API version
+	used  time.Time   // the time of the events of useOf
 }
 
 func newStripe(t testing.TB) *stripeSystem {
@@ -101,7 +102,15 @@ func (s *stripeSystem) meters(slugs ...string) {
 	}
 }
 
-func (s *stripeSystem) useOf(meter, value string) { s.useAt(meter, value, s.clock.Now()) }
+// useOf ingests an event of the present hour. Calls within an hour of the first use its time, because a meter with hourly
+// windows gets two reports if the hour ends during a test.
+func (s *stripeSystem) useOf(meter, value string) {
+	s.Helper()
+	if now := s.clock.Now(); now.Sub(s.used) >= time.Hour {
+		s.used = now
+	}
+	s.useAt(meter, value, s.used)
+}
 
 func (s *stripeSystem) useAt(meter, value string, at time.Time) {
 	s.Helper()

@@ -1,9 +1,10 @@
-// Package db holds all SQL of the program, hand-written for pgx: one small type per noun. Methods take ctx
-// first and the tenant second; an exported method is a transaction boundary. Errors that a caller can act
+// Package db composes the stores of the packages below it, and has those of the ledger, alerts, quotas and
+// maintenance. Together they hold all SQL of the program, hand-written for pgx: one small type per noun. Methods
+// take ctx first and the tenant second; an exported method is a transaction boundary. Errors that a caller can act
 // on are metering.Errors.
 //
-// It owns the stored data, and every stored sum is exact. It does not own the schema (package migrations) nor the
-// rules (packages metering and billing).
+// These packages own the stored data. They do not own the schema (package migrations) nor the rules (packages
+// metering and billing).
 package db
 
 import (
@@ -25,7 +26,7 @@ type (
 	usageStores    = usage.Stores
 )
 
-// DB is a pool of connections, and one store per noun that uses it.
+// DB is a pool of connections, and one store per noun that uses it. The stores of other packages are embedded.
 type DB struct {
 	pool *pg.Pool
 

@@ -1,6 +1,6 @@
 // Package usage stores events, counts them in rollups, and reads the totals: ingest, backfills, folds and breakdowns.
 //
-// It owns the exactness of every sum of events. It does not own the charges of a total (package billing).
+// It keeps each sum of events exact. It does not know the charge of a total (package billing).
 package usage
 
 import (

@@ -15,7 +15,7 @@ import (
 // RefuseDimensions returns an error if the terms have dimensions by which the meter does not group. Set
 // returns the same error.
 func (s Prices) RefuseDimensions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, t billing.Terms) error {
-	return refuseDimensions(ctx, s.pool, tenant, meter, t)
+	return pg.Coded(refuseDimensions(ctx, s.pool, tenant, meter, t))
 }
 
 func refuseDimensions(ctx context.Context, q pg.Querier, tenant metering.TenantID, meter metering.MeterID, t billing.Terms) error {

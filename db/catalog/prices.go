@@ -368,7 +368,7 @@ func needsAmounts(t billing.Terms) bool { return !t.FixedFee.IsZero() || t.Dimen
 // RefuseBesideQuantities returns CodeInvalid for terms that need amounts if the tenant's active provider
 // bills quantities. Set returns the same error.
 func (s Prices) RefuseBesideQuantities(ctx context.Context, tenant metering.TenantID, t billing.Terms) error {
-	return refuseBesideQuantities(ctx, s.pool, tenant, t)
+	return pg.Coded(refuseBesideQuantities(ctx, s.pool, tenant, t))
 }
 
 // lockBesideQuantities returns the same error as RefuseBesideQuantities. If the terms need amounts, it

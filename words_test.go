@@ -36,7 +36,7 @@ func TestRetiredWordsAreGone(t *testing.T) {
 		}
 		found := retired(t, path)
 		for _, word := range found {
-			if !slices.Contains(rewriting[path], word) && !slices.Contains(elsewhere[path], word) {
+			if !slices.Contains(rewriting[path], word) && !slices.Contains(otherMeaning[path], word) {
 				t.Errorf("%s: %q is not used any more, see dev/words", path, word)
 			}
 		}
@@ -267,9 +267,9 @@ func inJSON(node any) (found []string) {
 // rewriting maps files of billing that are being rewritten to the retired words that they still contain.
 var rewriting = map[string][]string{}
 
-// elsewhere maps files to retired words that have another meaning in them. The time of Stripe's test clocks is
+// otherMeaning maps files to retired words that have another meaning in them. The time of Stripe's test clocks is
 // frozen, an attempt at a webhook has a problem, and OIDC identifies an account by its subject.
-var elsewhere = map[string][]string{
+var otherMeaning = map[string][]string{
 	"activities/deliver_webhooks.go":       {"problem"},
 	"api/openapi.json":                     {"problem"},
 	"api/webhooks.go":                      {"problem"},

@@ -43,7 +43,7 @@ const countsKept = 90 * 24 * time.Hour
 const firingsKept = 400 * 24 * time.Hour
 
 // SweepEventCounts deletes old counts of events and old references to uncounted events. It also deletes
-// firings of deleted alerts, these alerts, firings and exceeded quotas whose period ended more than
+// firings of deleted alerts, these alerts, firings and exceeded quotas of periods that ended more than
 // firingsKept ago, and reservations that expired more than metering.ReservationsKept ago.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()

@@ -11,7 +11,7 @@ import (
 )
 
 // TestNoPartOfATextIsAFormula checks that no part of a cell is a formula, because a spreadsheet can separate cells
-// by another character than the comma.
+// by a character that is not the comma.
 func TestNoPartOfATextIsAFormula(t *testing.T) {
 	t.Parallel()
 	for text, cell := range map[string]string{

@@ -71,8 +71,8 @@ func (b browser) open(t *testing.T, address string) (status int, onTo string) {
 	return response.StatusCode, response.Header.Get("Location")
 }
 
-// who returns the session of the browser.
-func (b *bundle) who(t *testing.T, with browser) (session struct {
+// sessionOf returns the session of the browser.
+func (b *bundle) sessionOf(t *testing.T, with browser) (session struct {
 	Tenant struct{ ID string }
 	Member struct{ ID, Role, Email string }
 },
@@ -147,7 +147,7 @@ func (b *bundle) bound(t *testing.T, op *mockoidc.MockOIDC, role string, as *per
 	t.Helper()
 	with, status := b.acceptAt(t, op, b.invite(t, email("at-issuer"), role).Token, as)
 	require.Equal(t, http.StatusFound, status)
-	return b.who(t, with).Member.ID
+	return b.sessionOf(t, with).Member.ID
 }
 
 func TestAMemberSignsInAtTheTenantsIssuer(t *testing.T) {
@@ -158,7 +158,7 @@ func TestAMemberSignsInAtTheTenantsIssuer(t *testing.T) {
 	invited := b.invite(t, address, "billing")
 	with, status := b.acceptAt(t, op, invited.Token, newPerson("ada at the issuer"))
 	require.Equal(t, http.StatusFound, status)
-	ada := b.who(t, with)
+	ada := b.sessionOf(t, with)
 	require.Equal(t, []string{b.tenant.ID.String(), "billing", address}, []string{ada.Tenant.ID, ada.Member.Role, ada.Member.Email})
 	require.Contains(t, b.send(t, "GET", "/v1/tenant/members", "").body, `"has_password":false`)
 	b.accept(t, invited.Token, password).problem(t, 404, "not_found")
@@ -168,7 +168,7 @@ func TestAMemberSignsInAtTheTenantsIssuer(t *testing.T) {
 	status, location := with.open(t, callback)
 	require.Equal(t, http.StatusFound, status)
 	require.Equal(t, b.url+"/", location)
-	require.Equal(t, ada, b.who(t, with))
+	require.Equal(t, ada, b.sessionOf(t, with))
 	status, _ = with.open(t, callback)
 	require.Equal(t, 401, status, "a way back is used once")
 }
@@ -229,7 +229,7 @@ func TestAnIssuerVouchesForItsOwnAccountsAlone(t *testing.T) {
 	with = newBrowser(t)
 	status, _ = with.open(t, b.authorizedAt(t, op, with, newPerson("the owner")))
 	require.Equal(t, http.StatusFound, status)
-	require.Equal(t, owner, b.who(t, with).Member.ID)
+	require.Equal(t, owner, b.sessionOf(t, with).Member.ID)
 }
 
 func (b *bundle) memberEmail(t *testing.T, id string) (email string) {
@@ -252,7 +252,7 @@ func TestAnAccountAtTheIssuerIsOneMembersAndIsReplacedByAnInvitation(t *testing.
 	for _, account := range []string{"ada", "ada's second"} {
 		with, status := b.acceptAt(t, op, reset(), newPerson(account))
 		require.Equal(t, http.StatusFound, status)
-		require.Equal(t, ada.ID.String(), b.who(t, with).Member.ID)
+		require.Equal(t, ada.ID.String(), b.sessionOf(t, with).Member.ID)
 	}
 	require.Equal(t, ada.ID.String(), b.logIn(t, ada.Email).Member.Id, "the password stays")
 	for account, want := range map[string]int{"ada": 401, "ada's second": 302} {
@@ -310,7 +310,7 @@ func TestTheIssuersWordIsCheckedBeforeAnybodyIsSignedIn(t *testing.T) {
 	with := newBrowser(t)
 	status, _ := with.open(t, b.authorizedAt(t, op, with, newPerson("ada")))
 	require.Equal(t, http.StatusFound, status, "and one who is a member signs in")
-	require.Equal(t, ada, b.who(t, with).Member.ID)
+	require.Equal(t, ada, b.sessionOf(t, with).Member.ID)
 }
 
 func TestAWayBackIsForTheBrowserThatLeft(t *testing.T) {

@@ -452,8 +452,8 @@ func lastFour(secret string) string {
 }
 
 // unvalidated turns an unavailable provider into a refusal, because a provider that cannot be validated is
-// not saved. If Odometer created the secret, because the request has none, the error says how to create a
-// secret, install it in the receiver, and save it.
+// not saved. If Odometer created the secret, because the request has none, the error names
+// the steps: create a secret, install it in the receiver, and save it.
 func (in given) unvalidated(err error) error {
 	var refused *metering.Error
 	switch {

@@ -7,16 +7,17 @@ import (
 	"io/fs"
 )
 
-// dist has what `npm run build` makes in the folder built, which is not
-// committed, and a page for programs that are built without it, as by
-// `go build` where there is no Node.
+// dist contains the output of `npm run build` in the folder built, which is not
+// committed, and a page for programs that are built without it, for example by
+// `go build` on a machine without Node.
 //
 //go:embed dist
 var dist embed.FS
 
-// Files are what browsers get: index.html, in which {{nonce}} stands where a
-// nonce belongs, and what it refers to. What lies in assets has a hash of its
-// content in its name, and stands there compressed too, as name.gz.
+// Files returns the files for browsers: index.html, with {{nonce}} in the places
+// of the nonce, and the files that it refers to. A file in assets has a hash of
+// its content in its name, and a compressed copy, name.gz. built is false if the
+// program was built without the dashboard.
 func Files() (files fs.FS, built bool) {
 	files, err := fs.Sub(dist, "dist/built")
 	if err != nil {

@@ -24,7 +24,7 @@ export default defineConfig({
   resolve: {
     // The client that we give to users is the dashboard's too, from its source.
     alias: { "@odometer-metering/client": at("../client/typescript/client.ts") },
-    dedupe: ["openapi-fetch", "lossless-json", "uuid"], // what the client needs, of the dashboard's packages
+    dedupe: ["openapi-fetch", "lossless-json", "uuid"], // the client's dependencies, from the dashboard's packages
   },
   build: {
     outDir: "dist/built",

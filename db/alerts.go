@@ -116,7 +116,7 @@ func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	return pg.RequireRoom(ctx, tx, tenant, customerAlertEntries.OfOwner(int64(customer)))
 }
 
-// requireCurrency returns an error if the alert has another currency than the customer's subscription.
+// requireCurrency returns an error if the currency of the alert differs from that of the customer's subscription.
 func requireCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a metering.Alert) error {
 	if a.Type != metering.SpendAlert || a.CustomerID == 0 {
 		return nil

@@ -99,7 +99,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 
 // Migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants privileges to
 // the roles. It is idempotent, and concurrent calls wait for each other. It returns OtherSchemaError, and changes
-// nothing, if other migrations than this binary's were applied.
+// nothing, if the applied migrations differ from this binary's.
 func (d *DB) Migrate(ctx context.Context, roles pg.Roles) error { return d.pool.Migrate(ctx, roles) }
 
 // Migrated reports whether every migration of this binary was applied, with the same content.

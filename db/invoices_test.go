@@ -397,7 +397,7 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ended, between, goesOn, elsewhere bool   // goesOn, elsewhere: the subscription between runs on, bills another target
+		ended, between, goesOn, elsewhere bool   // the last two: the subscription between runs on; it bills another target
 		followed                          bool   // that subscription also bills another meter, in its own schedule
 		next                              string // quantity reported to the next subscription
 	}{

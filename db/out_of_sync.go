@@ -26,7 +26,7 @@ const scannedAtOnce = 20_000
 
 // OutOfSync returns up to limit customers with an id above after that need a sync. A customer needs one
 // if it is not paused and one of these holds:
-//   - An open period has other events, prices or another connection than its reports take into account.
+//   - The events, prices or connection of an open period differ from those that its reports take into account.
 //   - A report of a period is planned, being sent, or has an unknown outcome at the active connection.
 //   - The customer's state at the provider has not been read yet.
 //   - The time at which its plan has to be re-evaluated has come.

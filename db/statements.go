@@ -27,7 +27,7 @@ func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer 
 const lineBytes = 512
 
 // Statements returns up to limit of the customer's billing periods before a place, with their totals,
-// newest first. Of periods with the same start, the one with the highest stream number comes first. Open
+// newest first. If periods have the same start, the one with the highest stream number comes first. Open
 // periods are computed as of now.
 func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list pg.Page[billing.Statement], err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {

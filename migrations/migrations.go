@@ -16,7 +16,7 @@ import (
 //go:embed *.sql
 var Files embed.FS
 
-// Digests are what the migrations are recognized by, by number.
+// Digests returns the SHA-256 of each migration, by number, which identify the migrations.
 func Digests() (map[int64]string, error) {
 	entries, err := Files.ReadDir(".")
 	if err != nil {

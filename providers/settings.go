@@ -73,8 +73,8 @@ type Secrets struct {
 	Event string
 }
 
-// Identity is the account that credentials belong to. The test mode of an account is another identity than
-// its live mode.
+// Identity is the account that credentials belong to. The test mode and the live mode of an account
+// are two identities.
 type Identity struct {
 	Account string // "": the provider has no accounts, only an address
 	Mode    Mode

@@ -105,8 +105,8 @@ func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected
 	return head, breaks, nil
 }
 
-// CheckSecret returns CodeConflict if the audit log was written with another secret than the
-// store was opened with. An empty log fits every secret.
+// CheckSecret returns CodeConflict if the audit log was written with a secret that
+// differs from the secret of the store. An empty log fits every secret.
 func (s AuditLog) CheckSecret(ctx context.Context) error {
 	var tenant metering.TenantID
 	var head metering.AuditHead

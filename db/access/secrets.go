@@ -62,7 +62,7 @@ type sealedSecret struct {
 	Sealed []byte
 }
 
-// foreign returns up to 100 secrets that were sealed by another key than the first.
+// foreign returns up to 100 secrets that were sealed by a key that is not the first.
 func (s Secrets) foreign(ctx context.Context, table, column, first string, after sealedSecret) ([]sealedSecret, error) {
 	const atOnce = 100
 	rows, err := s.pool.Query(ctx, `

@@ -1,5 +1,5 @@
 // Package catalog stores the definitions by which usage is counted and charged: customers, meters, prices and plans. It
-// also queues customers whose alerts a change of these may trigger.
+// also queues customers if a change of these may trigger an alert.
 package catalog
 
 import "github.com/odometer-metering/odometer/db/pg"

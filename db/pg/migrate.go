@@ -17,7 +17,7 @@ import (
 
 // Migrate applies the missing migrations, adapts the schema to the edition of TimescaleDB, and grants
 // privileges to the roles. It is idempotent, and concurrent calls wait for each other. It returns
-// OtherSchemaError, and changes nothing, if other migrations than this binary's were applied.
+// OtherSchemaError, and changes nothing, if the applied migrations differ from this binary's.
 func (p *Pool) Migrate(ctx context.Context, roles Roles) (err error) {
 	config := p.Config().ConnConfig.Copy()
 	delete(config.RuntimeParams, "statement_timeout") // a migration may run long, but its lock timeout stays

@@ -9,8 +9,8 @@ import (
 	"maps"
 )
 
-// OtherSchemaError reports that other migrations than this binary's have created the database's schema:
-// those of an earlier or a later version.
+// OtherSchemaError reports that the migrations that created the database's schema differ from this binary's:
+// they are those of an earlier or a later version.
 type OtherSchemaError struct {
 	Migration int64
 	Unknown   bool // this binary has no migration of the number

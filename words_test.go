@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -90,6 +91,28 @@ func TestCommentsNameActorsAndThings(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
+}
+
+// bareName matches names of functions without the object of the verb.
+var bareName = regexp.MustCompile(`^(?:leave\w*|own|bill|so|said\w*|says|told|heed\w*|look\w*|saw|keep|over|taken|whose|others|elsewhere\w*|storing|looking|counting)$`)
+
+// TestFunctionsAreVerbAndObject checks the names of functions and methods, except those of tests.
+func TestFunctionsAreVerbAndObject(t *testing.T) {
+	t.Parallel()
+	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
+	require.NoError(t, err)
+	for path := range strings.FieldsSeq(string(listed)) {
+		if folder, _, _ := strings.Cut(path, "/"); slices.Contains(inRewriting, folder) {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, declared := range file.Decls {
+			if f, is := declared.(*ast.FuncDecl); is && bareName.MatchString(f.Name.Name) {
+				t.Errorf("%s: name %s by a verb and an object", path, f.Name.Name)
+			}
+		}
+	}
 }
 
 // commentsOf returns the lines of a file's comments. It returns none for generated files and other kinds of files.

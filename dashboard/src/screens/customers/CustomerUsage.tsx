@@ -19,7 +19,7 @@ import { instantsOf } from "./ranges";
 
 const here = "/frame/customers/$customer/usage";
 
-/** What a customer has used in a range, meter by meter, and one meter window by window. */
+/** Shows a customer's usage of each meter in a range, and the usage of one meter in windows. */
 export function CustomerUsage() {
   const params = useParams({ from: here });
   const { data: customer } = useQuery(readCustomer(params.customer));
@@ -38,7 +38,7 @@ export function CustomerUsage() {
 function Ranges() {
   return (
     <div className={styles.ranges}>
-      <RangeFilter first="This billing period" />
+      <RangeFilter first="This month" />
       <Filter
         name="by"
         label="Windows"

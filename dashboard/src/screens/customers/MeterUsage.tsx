@@ -24,7 +24,7 @@ interface Props {
   range: Range;
 }
 
-/** One meter's usage of a customer: a chart, and the same as a table and as a file. */
+/** Shows a customer's usage of one meter as a chart and a table, and offers it as a CSV file. */
 export function MeterUsage({ customer, meter, by, range }: Props) {
   const { tenant } = useSession();
   const granularity: Granularity = by === "hour" || by === "week" || by === "month" ? by : "day";
@@ -54,13 +54,13 @@ export function MeterUsage({ customer, meter, by, range }: Props) {
   );
 }
 
-/** What was used in the time before, where what is shown beside it is one line. */
-function useFormer(customer: string, meter: string, data: Schema<"UsageResult"> | undefined, drawn: Points | undefined, ofPeriod: boolean): Former | undefined {
+/** Returns the usage of the previous range, if the chart has exactly one line. */
+function useFormer(customer: string, meter: string, data: Schema<"UsageResult"> | undefined, drawn: Points | undefined, ofMonth: boolean): Former | undefined {
   const { timezone } = useSession().tenant;
   const one = data !== undefined && drawn?.series.length === 1 && drawn.starts.length > 0;
-  const before = one ? formerRange(drawn.starts, data.granularity, ofPeriod, timezone) : {};
+  const before = one ? formerRange(drawn.starts, data.granularity, ofMonth, timezone) : {};
   const { data: used } = useQuery({ ...usage(customer, meter, data?.granularity ?? "day", before), enabled: one });
-  const name = ofPeriod ? "the previous period" : "the previous time range";
+  const name = ofMonth ? "the previous month" : "the previous time range";
   return useMemo(() => (one && used ? formerLine(used, data.granularity, drawn.starts.length, timezone, name) : undefined), [one, used, data, drawn, timezone, name]);
 }
 
@@ -119,10 +119,10 @@ function Windows({ data, drawn, former, meter }: Shown) {
 
 const rowsAtFirst = 62;
 
-/** How a window is named: by when it begins. */
+/** The format of a window's start, which names the window, by granularity. */
 const named = { hour: "minute", day: "day", week: "date", month: "month" } as const;
 
-/** What the API has answered, digit by digit: a row for each window of each group. */
+/** Returns a header, and a row for each window of each group with every digit of the API's response. */
 function rowsOf({ groups }: Schema<"UsageResult">): string[][] {
   const properties = Object.keys(groups[0]?.group_key ?? {}).sort();
   const rows = groups.flatMap(({ group_key, windows }) => {

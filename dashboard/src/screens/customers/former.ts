@@ -6,24 +6,24 @@ import { day, nextDay, startOfDay } from "../../values/instants";
 
 const hour = 3_600_000;
 
-/** The day so many months before a day; where that month is shorter, its last one. */
+/** Returns the day some months before a day. If that month is too short, it returns the month's last day. */
 function monthsBefore(of: string, months: number): string {
   const [year, month, date] = of.split("-").map(Number) as [number, number, number];
   const last = new Date(Date.UTC(year, month - months, 0)).getUTCDate();
   return new Date(Date.UTC(year, month - 1 - months, Math.min(date, last))).toISOString().slice(0, 10);
 }
 
-/** The time before a chart's: of a billing period the one before it, and else as many windows as are shown. */
-export function formerRange(starts: string[], by: Granularity, ofPeriod: boolean, timezone: string): Required<Range> {
+/** Returns the range before a chart's: one month for a calendar month, otherwise as many windows as the chart. */
+export function formerRange(starts: string[], by: Granularity, ofMonth: boolean, timezone: string): Required<Range> {
   const end = starts[0]!;
   const first = day(end, timezone);
-  if (ofPeriod) return { start: startOfDay(monthsBefore(first, 1), timezone), end };
+  if (ofMonth) return { start: startOfDay(monthsBefore(first, 1), timezone), end };
   if (by === "hour") return { start: new Date(Date.parse(end) - starts.length * hour).toISOString(), end };
   if (by === "month") return { start: startOfDay(monthsBefore(first, starts.length), timezone), end };
   return { start: startOfDay(nextDay(first, -starts.length * (by === "week" ? 7 : 1)), timezone), end };
 }
 
-/** What was used in each window of the time before, all groups together; null where it has no window at that place. */
+/** Returns the previous range's usage in each window, summed over all groups, or null without such a window. */
 export function formerLine(of: Schema<"UsageResult">, by: Granularity, length: number, timezone: string, name: string): Former {
   const { starts, series } = points(of.groups, windows(of.period.start, of.period.end, by, timezone, new Date(of.period.end)));
   const values = Array.from({ length }, (_, index) => (index < starts.length ? sum(series.map(({ values }) => values[index]!)) : null));

@@ -16,7 +16,7 @@ import { cell, Table } from "../../values/Table";
 import styles from "./billing.module.css";
 import type { Told } from "./states";
 
-/** When customers are synced automatically. */
+/** Shows and changes the schedule on which customers are synced automatically, and shows its runs. */
 export function AutoSync() {
   const { data, error, refetch } = useQuery({
     queryKey: ["auto-sync"],

@@ -14,7 +14,7 @@ const tabs = [
   ["/billing/states", "States"],
 ] as const;
 
-/** How usage reaches the invoices. */
+/** Shows the tabs of billing: how usage reaches the invoices. */
 export function Billing() {
   return (
     <>

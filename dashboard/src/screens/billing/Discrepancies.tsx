@@ -20,7 +20,7 @@ const columns = [
   { title: "Found", number: true },
 ];
 
-/** Where the daily audit found that totals, by which customers are billed, and their events disagree. */
+/** Lists the differences that the daily audit found between billed totals and their events. */
 export function Discrepancies() {
   const { page } = useSearch({ from: "/frame/billing/discrepancies" });
   return (

@@ -22,7 +22,7 @@ import { mappingOf, writtenMapping, wrongMapping } from "./providerSettings";
 type Saved = Schema<"Provider">;
 type Settings = Schema<"SaveProvider">;
 
-/** Where usage is billed, and what it takes to connect it. */
+/** Shows the provider that bills the usage, and the settings that connect it. */
 export function Provider() {
   const { data, error, refetch } = useQuery({
     queryKey: ["provider"],
@@ -110,7 +110,7 @@ function Connected({ saved }: { saved: Saved }) {
   );
 }
 
-/** What is to be made at the provider first, so that it sends what happens to invoices and subscriptions. */
+/** Shows the endpoint to add in Stripe first, so that Stripe sends events of invoices and subscriptions. */
 function Endpoint({ endpoint }: { endpoint: Schema<"Connectable"> }) {
   return (
     <div className={styles.endpoint}>

@@ -46,7 +46,7 @@ const states = [
 
 const name = (line: Line) => `${line.period.id}.${line.meter_id}`;
 
-/** What final invoices bill of closed periods, against what was counted: a line for each meter, of one customer or of all. */
+/** Compares closed periods with the provider's final invoices, by meter, for one customer or all customers. */
 export function Reconciliation({ customer }: { customer?: string }) {
   const { state, page, open } = useSearch({ strict: false });
   const chosen = states.map(([value]) => value).find((value) => value !== "" && value === state);
@@ -109,7 +109,7 @@ function Row({ line, open }: { line: Line; open: boolean }) {
   );
 }
 
-/** Of a period that is billed in amounts, what counts is money. */
+/** Shows a value of a line: money if the provider bills the period in amounts, otherwise units. */
 function Units({ line, value }: { line: Line; value: string }) {
   return line.bills === "amounts" ? <Amount value={value} currency={line.ours.currency} /> : <Usage meter={line.meter_slug} value={value} />;
 }
@@ -122,7 +122,7 @@ function Opened({ line }: { line: Line }) {
   const rebill = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/rebill", body(reason))), { changes });
   const waive = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/waive", body(reason))), { changes });
   const writeOff = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/write-off", body(reason))), { changes });
-  const more = line.state === "disputed"; // than was reported, or at another price
+  const more = line.state === "disputed"; // the invoices bill more than was reported, or a different amount
   const common = { needs: "billing:write", thing: `${line.meter_slug} of ${called(line)}`, asks: "Reason, for the audit log" };
   return (
     <div className={styles.opened}>

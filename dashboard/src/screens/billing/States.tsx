@@ -12,7 +12,7 @@ const kinds: [string, Record<string, Told>][] = [
 ];
 const columns = [{ title: "State" }, { title: "What it means" }];
 
-/** What each state of billing means. */
+/** Explains each state of billing. */
 export function States() {
   return kinds.map(([kind, states]) => (
     <section key={kind} aria-label={kind}>

@@ -26,7 +26,7 @@ import { Workflows } from "../../values/Workflows";
 import styles from "./billing.module.css";
 import { reportStates, syncState, triggers } from "./states";
 
-/** One sync: what it has reported, why it waits, and what can be done. */
+/** Shows one sync: its reports, the reason why it waits, and the actions of an operator. */
 export function Sync() {
   return (
     <Allowed to="billing:read">
@@ -125,7 +125,7 @@ function Facts({ run }: { run: SyncRun }) {
   );
 }
 
-/** Asks for another sync, where this one has ended without reporting everything, and goes there. */
+/** Requests another sync after one that ended before everything was reported, and opens the new sync. */
 function Again({ run: { external_id: customer } }: { run: SyncRun }) {
   const again = useAct(() => requestSync(customer), {
     changes: [["syncs"], ["needs"]],
@@ -141,7 +141,7 @@ function Again({ run: { external_id: customer } }: { run: SyncRun }) {
   );
 }
 
-/** What an operator can do about a sync that is not over. It holds for the customer's other syncs too: one run brings them all. */
+/** Offers actions on an unfinished sync. They apply to all unfinished syncs of the customer: one run performs them. */
 function Steering({ run }: { run: SyncRun }) {
   const changes = [["sync", run.id], ["syncs"]];
   const body = (reason: string) => ({ params: { path: { id: run.id } }, body: { reason } });

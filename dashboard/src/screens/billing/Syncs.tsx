@@ -26,7 +26,7 @@ const statuses = [
 
 const known = (status: string | undefined) => statuses.map(([value]) => value).find((value) => value !== "" && value === status);
 
-/** Every attempt to bring usage to the provider, newest first: of one customer, or of all. */
+/** Lists the syncs of one customer or all customers, newest first. A sync reports usage to the provider. */
 export function Syncs({ customer }: { customer?: string }) {
   const { status, page } = useSearch({ strict: false });
   const chosen = known(status);
@@ -51,7 +51,7 @@ export function Syncs({ customer }: { customer?: string }) {
   );
 }
 
-/** Among one customer's alone, a sync is told from the others by when it was asked for. */
+/** Shows a sync. The list of one customer names each sync by its request time, the list of all by its customer. */
 function Row({ run, alone }: { run: SyncRun; alone: boolean }) {
   const [means, state, says] = syncState(run);
   return (

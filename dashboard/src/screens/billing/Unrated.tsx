@@ -26,7 +26,7 @@ const reasons: Record<Schema<"UnratedUsage">["reason"], string> = {
   unpriced_dimension: "No price for these dimension values",
 };
 
-/** The usage that nothing will bill, in running periods and in closed ones. */
+/** Lists the usage that will not be billed: in open or closed periods, or before a customer's first period. */
 export function Unrated() {
   const { page } = useSearch({ from: "/frame/billing/unrated" });
   const query = useQuery(unrated(page));
@@ -38,7 +38,7 @@ export function Unrated() {
         estimate is the charge at the current price.
       </p>
       {!page && totals.data && totals.data.length > 0 && <Totals totals={totals.data} />}
-      {/* The totals are above the list: it would move if it was shown before them. */}
+      {/* The list waits for the totals above it. Otherwise, the list would move when they appear. */}
       {!totals.isLoading && (
         <List what="The unrated usage" columns={columns} query={query} page={page} empty={<None />} rows={5}>
           {(line) => <Row key={`${line.customer_id}.${line.meter_id}.${line.period.start}.${line.reason}`} line={line} />}

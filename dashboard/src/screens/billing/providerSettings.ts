@@ -1,4 +1,4 @@
-/** A mapping as it is written: a line each, name and value. */
+/** Returns the text of a mapping, with one line for each name and its value. */
 export function writtenMapping(mapping: Record<string, string> = {}): string {
   return Object.entries(mapping)
     .map(([name, value]) => `${name} ${value}`)
@@ -12,12 +12,12 @@ const linesOf = (written: string): string[][] =>
     .filter((line) => line !== "")
     .map((line) => line.split(/[\s=:]+/).filter((part) => part !== ""));
 
-/** The mapping that was written. */
+/** Returns the mapping of a text. Spaces, `=` or `:` separate a name from its value. */
 export function mappingOf(written: string): Record<string, string> {
   return Object.fromEntries(linesOf(written).map(([name = "", value = ""]) => [name, value]));
 }
 
-/** Returns which line is wrong, if one is not a name and a value, or names a meter again. */
+/** Returns an error message if a line is not one name and one value, or if a meter is listed twice. */
 export function wrongMapping(written: string): string | undefined {
   const lines = linesOf(written);
   const wrong = lines.find((parts) => parts.length !== 2);

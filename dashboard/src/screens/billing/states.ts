@@ -2,10 +2,10 @@ import type { Schema } from "../../api/client";
 import type { SyncRun } from "../../api/syncs";
 import type { Meaning } from "../../values/State";
 
-/** A state: what it means for who looks, its word, and what it says. */
+/** A state as users see it: its meaning, its word and its explanation. */
 export type Told = readonly [means: Meaning, word: string, says: string];
 
-// Every state of billing in one place: lists, tooltips and the screen of states read it here.
+// Lists, tooltips and the screen of states read these tables, so that a state has the same text everywhere.
 
 export const syncStates: Record<SyncRun["status"] | "paused", Told> = {
   requested: ["waiting", "requested", "The sync is recorded, and its run starts in a moment."],
@@ -51,8 +51,8 @@ export const periodStates: Record<Schema<"BillingPeriod">["state"], Told> = {
   closed: ["off", "closed", "The period's totals no longer change. Later events count as late usage."],
 };
 
-/** Of a sync: one that is paused is nothing else. */
+/** Returns the state of a sync. A paused sync is shown as paused, whatever its status. */
 export const syncState = (run: SyncRun): Told => syncStates[run.paused ? "paused" : run.status];
 
-/** Why a sync was asked for. */
+/** The reason why a sync was requested, by its trigger. */
 export const triggers: Record<SyncRun["trigger"], string> = { manual: "a manual request", schedule: "Auto-Sync", provider: "the provider's message" };

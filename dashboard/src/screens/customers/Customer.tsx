@@ -22,7 +22,7 @@ const tabs = [
   ["/customers/$customer/details", "Details"],
 ] as const;
 
-/** What every screen about one customer begins with. */
+/** Shows a customer's name, ids and tabs, and the chosen tab below them. */
 export function Customer() {
   return (
     <Allowed to="customers:read">

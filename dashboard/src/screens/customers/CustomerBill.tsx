@@ -20,7 +20,7 @@ import { SyncNow } from "./SyncNow";
 
 const here = "/frame/customers/$customer/bill";
 
-/** What a billing period comes to, each line with its working, and how it was reported. */
+/** Shows the charges of a billing period, the breakdown of each line, and the period's reports. */
 export function CustomerBill() {
   const params = useParams({ from: here });
   const { data: customer } = useQuery(readCustomer(params.customer));
@@ -35,7 +35,7 @@ function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"C
   if (error && !data) return <Failed what="The billing periods" error={error} retry={() => void refetch()} />;
   const running = data?.data[0];
   const chosen = data?.data.find((period) => period.id !== null && period.id === asked) ?? running;
-  const ended = chosen !== running && chosen?.id; // what a period that is over comes to is in its statement
+  const ended = chosen !== running && chosen?.id; // the statement of an ended period has its charges
   return (
     <>
       <div className={styles.period}>
@@ -69,7 +69,7 @@ function Head({ period }: { period: Period }) {
   );
 }
 
-/** Which period is shown. One that was never synced has no id and no statement yet. */
+/** Asks for the period to show. A period that is not stored yet has no id, and so no statement. */
 function Choice({ periods: [running, ...earlier] }: { periods: Period[] }) {
   const { tenant } = useSession();
   const stored = earlier.filter((period): period is Period & { id: string } => period.id !== null);

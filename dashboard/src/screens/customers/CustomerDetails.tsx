@@ -19,13 +19,13 @@ import styles from "./CustomerDetails.module.css";
 
 type Customer = Schema<"Customer">;
 
-/** What a customer is, and what of it can be changed. */
+/** Shows a customer's data and plan, with the forms and actions that change them. */
 export function CustomerDetails() {
   const params = useParams({ from: "/frame/customers/$customer/details" });
   const { data: customer } = useQuery(read(params.customer));
   const { data: metadata, error, refetch } = useQuery({
     queryKey: ["customer", params.customer, "metadata"],
-    // As text: metadata is the tenant's own, and its numbers keep their digits.
+    // The response is parsed without loss, so that numbers in the tenant's metadata keep every digit.
     async queryFn({ signal }) {
       const text = await answer(api.GET("/v1/customers/by-id", { params: { query: { id: params.customer } }, parseAs: "text", signal }));
       return objectText((parse(text) as Pick<Customer, "metadata">).metadata);
@@ -88,7 +88,7 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
   );
 }
 
-/** Where the provider charges another price than ours, which is what is billed. */
+/** Lists the meters with a different price at the provider. The provider's price is billed. */
 function Differences({ of: { differences, reason } }: { of: Schema<"PriceComparison"> }) {
   if (reason) return <p className="muted small">The prices were not compared with the provider's prices: {reason}</p>;
   if (differences.length === 0) return null;
@@ -141,7 +141,7 @@ function Facts({ customer }: { customer: Customer }) {
   );
 }
 
-/** Archiving, and erasing what is personal. */
+/** Archives or unarchives the customer, or erases its personal data. */
 function Leaving({ customer: { external_id, archived_at } }: { customer: Customer }) {
   const path = { params: at(external_id) };
   const changes = [["customer"], ["customers"]];

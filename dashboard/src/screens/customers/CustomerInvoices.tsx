@@ -4,7 +4,7 @@ import { customer as read } from "../../api/customers";
 import { Allowed } from "../../states/Allowed";
 import { Reconciliation } from "../billing/Reconciliation";
 
-/** What invoices bill of a customer's closed periods. */
+/** Compares a customer's closed periods with the provider's final invoices. */
 export function CustomerInvoices() {
   const params = useParams({ from: "/frame/customers/$customer/invoices" });
   const { data } = useQuery(read(params.customer));

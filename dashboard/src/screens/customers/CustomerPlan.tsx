@@ -13,7 +13,7 @@ import styles from "./CustomerDetails.module.css";
 
 const most = 1_000;
 
-/** At which plan's prices a customer is charged, and from when. */
+/** Shows and assigns a customer's plan, with the start of an assignment that does not apply yet. */
 export function CustomerPlan({ customer }: { customer: string }) {
   const { permissions, tenant } = useSession();
   const { data, error, refetch } = useQuery({

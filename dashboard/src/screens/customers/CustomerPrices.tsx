@@ -12,7 +12,7 @@ import { PriceNow, Prices } from "../meters/Prices";
 
 const columns = [{ title: "Meter" }, { title: "Own price now" }];
 
-/** The own prices of a customer, meter by meter. */
+/** Lists the meters, each with the customer's own price, if there is one. */
 export function CustomerPrices() {
   const { customer } = useParams({ from: "/frame/customers/$customer/prices" });
   const { page } = useSearch({ from: "/frame/customers/$customer/prices" });
@@ -48,7 +48,7 @@ function None() {
   );
 }
 
-/** A customer's own price of one meter. */
+/** Shows and changes a customer's own price of one meter. */
 export function CustomerPrice() {
   const { customer, meter } = useParams({ from: "/frame/customers/$customer/prices/$meter" });
   const { data } = useQuery(readCustomer(customer));

@@ -4,7 +4,7 @@ import { customer as read } from "../../api/customers";
 import { Allowed } from "../../states/Allowed";
 import { Syncs } from "../billing/Syncs";
 
-/** How a customer's usage was brought to the provider. */
+/** Lists a customer's syncs, which report its usage to the provider. */
 export function CustomerSyncs() {
   const params = useParams({ from: "/frame/customers/$customer/syncs" });
   const { data } = useQuery(read(params.customer));

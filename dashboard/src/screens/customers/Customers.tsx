@@ -27,7 +27,7 @@ export function Customers() {
   );
 }
 
-/** What is typed goes into the address, so that what it finds can be shared; and comes from it, on the way back. */
+/** Writes the search to the address, so that users can share the results. Follows the address on the way back. */
 function Search() {
   const navigate = useNavigate();
   const { search = "" } = useSearch({ from: "/frame/customers" });

@@ -18,7 +18,7 @@ import { Explained } from "./Working";
 
 const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Rate", number: true }, { title: "Amount", number: true }];
 
-/** What the running billing period comes to so far. */
+/** Shows the charges of the current billing period so far. */
 export function Preview({ customer }: { customer: string }) {
   const { meter } = useSearch({ from: "/frame/customers/$customer/bill" });
   const { data, error, refetch } = useQuery({

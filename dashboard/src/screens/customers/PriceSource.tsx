@@ -2,7 +2,7 @@ import type { Schema } from "../../api/client";
 
 const sources = { customer: "the customer's own price", plan: "the price of the customer's plan", meter: undefined };
 
-/** Names the price of a line of a bill, unless it is the meter's own. */
+/** Shows the source of a line's price, unless the price is the meter's own. */
 export function PriceSource({ of: { price_source: source } }: { of: Pick<Schema<"PreviewItem">, "price_source"> }) {
   const text = source && sources[source];
   return text ? <p className="muted small">{text}</p> : null;

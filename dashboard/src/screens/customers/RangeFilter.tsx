@@ -5,8 +5,8 @@ import { Filter } from "../../frame/Filter";
 import { lastDay } from "../../values/instants";
 import { chosenDays, ranges } from "./ranges";
 
-/** The range of the address: a number of days up to today, or days of one's choice. */
-export function RangeFilter({ first }: { /** The range of an address without one. */ first: string }) {
+/** Sets the range in the address: a number of days up to today, or a custom range. */
+export function RangeFilter({ first }: { /** The label of the default range. */ first: string }) {
   const { range } = useSearch({ strict: false });
   return (
     <>

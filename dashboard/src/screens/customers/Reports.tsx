@@ -25,7 +25,7 @@ const kinds: Record<Report["kind"], string> = {
   invoice_action: "invoice",
 };
 
-/** By what the provider was told of a period, the newest first. */
+/** Lists the reports of a period to the provider, newest first. */
 export function Reports({ period }: { period: string }) {
   const { page } = useSearch({ from: "/frame/customers/$customer/bill" });
   const { data, error, refetch } = useQuery(statement(period, page));
@@ -82,7 +82,7 @@ function Row({ report }: { report: Report }) {
   );
 }
 
-/** Whether it arrived is not known: somebody looks at the provider, and says what is there. */
+/** Resolves a report with an unknown outcome, after an operator has checked at the provider whether it arrived. */
 function Resolve({ report: { report_id: id, number } }: { report: Report }) {
   const act = (state: "accepted" | "rejected") => (reason: string) =>
     answer(api.POST("/v1/billing/reports/{id}/resolve", { params: { path: { id } }, body: { state, reason } }));

@@ -13,7 +13,7 @@ import { range } from "../../values/instants";
 import styles from "./Statement.module.css";
 import { Lines } from "./StatementLines";
 
-/** The whole bill of a period with every working, as it is printed. */
+/** Shows the whole bill of a period with every breakdown, for printing. */
 export function Statement() {
   return (
     <Allowed to="billing:read">

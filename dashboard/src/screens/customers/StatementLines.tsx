@@ -16,7 +16,7 @@ import { Working } from "./Working";
 
 const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Late usage", number: true }, { title: "Amount", number: true }];
 
-/** What a period comes to, as its statement says; each line opens to its working. */
+/** Shows the charges of a period from its statement. Each line opens to its breakdown. */
 export function StatementLines({ period }: { period: string }) {
   const { meter } = useSearch({ from: "/frame/customers/$customer/bill" });
   const { data, error, refetch } = useQuery(statement(period));
@@ -26,11 +26,11 @@ export function StatementLines({ period }: { period: string }) {
 
 interface Props {
   of: Statement | undefined;
-  /** Whether a line's working is shown, and whether that can be changed. */
+  /** The state of a line's breakdown. If it is "always", the breakdown is open and cannot be closed. */
   opened: (line: Schema<"StatementLine">) => "open" | "shut" | "always";
 }
 
-/** The lines, adjustments and totals of a statement. */
+/** Shows the lines, adjustments and totals of a statement. */
 export function Lines({ of, opened }: Props) {
   return (
     <Table caption="Charges of the period" columns={columns} busy={!of}>
@@ -111,7 +111,7 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
   );
 }
 
-/** What the period carries of one that is closed. */
+/** Shows the adjustments of one closed period that the statement's period bills. */
 function Adjustments({ of: { period, lines } }: { of: Schema<"ClosedPeriod"> }) {
   const { tenant } = useSession();
   return (

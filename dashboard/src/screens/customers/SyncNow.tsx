@@ -13,14 +13,14 @@ import { syncState } from "../billing/states";
 import styles from "./SyncNow.module.css";
 import { step } from "./syncSteps";
 
-/** Asks for a sync of a customer, and shows its progress in place. The address names the sync; leaving does not stop it. */
+/** Requests a sync and shows its progress. The address contains its id. The sync continues if the user leaves. */
 export function SyncNow({ id, customer }: { id: string; customer: string }) {
   const { sync: asked } = useSearch({ from: "/frame/customers/$customer/bill" });
   const ask = useAct(() => requestSync(customer), {
     changes: [["syncs"]],
     leads: (made) => ({ to: "/customers/$customer/bill", params: { customer: id }, search: (was) => ({ ...was, sync: made.id }), replace: true, resetScroll: false }),
   });
-  // The answer waits for the sync: until it is there, it is found among the customer's.
+  // The API waits for the sync before it responds. Until then, the page finds the sync in the customer's list.
   const { data: open } = useQuery({ ...openSync(customer), enabled: ask.isPending });
   const shown = ask.isPending ? open : asked;
   return (

@@ -13,7 +13,7 @@ import styles from "./Working.module.css";
 
 type Step = Schema<"Step">;
 
-/** How a meter's amount of the running period is worked out. */
+/** Shows the breakdown of a meter's charge in the current billing period. */
 export function Explained({ customer, meter }: { customer: string; meter: string }) {
   const { data, error, refetch } = useQuery({
     queryKey: ["explain", customer, meter],
@@ -28,7 +28,7 @@ export function Explained({ customer, meter }: { customer: string; meter: string
   );
 }
 
-/** How an amount is worked out: a line as on paper, and every step with its reason. */
+/** Shows the breakdown of an amount: a line as on paper, if possible, and every step with its description. */
 export function Working({ meter, steps }: { meter: string; steps: Step[] }) {
   const line = arithmetic(steps, useUnit(meter) ?? "");
   return (

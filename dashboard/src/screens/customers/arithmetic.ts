@@ -4,10 +4,10 @@ import { grouped, minorDigits } from "../../values/decimal";
 type Step = Schema<"Step">;
 
 /**
- * The working of a charge as one would write it on paper, part by part:
+ * Returns the calculation of a charge as arithmetic on paper, part by part:
  * "1,250 tokens used", "1,000 tokens included, 250 tokens overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00".
- * Nothing for a working of another kind, such as a price with tiers, a minimum
- * or a maximum, or a provider's own price: its steps say all of it.
+ * Returns an empty list for other calculations, such as a price with tiers, a minimum
+ * or a maximum, or a provider's own price. Their steps show the whole calculation.
  */
 export function arithmetic(steps: Step[], unit = ""): string[] {
   const of = (name: Step["name"]) => steps.find((step) => step.name === name);

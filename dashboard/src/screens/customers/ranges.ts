@@ -1,8 +1,8 @@
 import { day, isDay, nextDay, startOfDay } from "../../values/instants";
 
-/** What of the address says from when to when usage is shown. */
+/** The search parameters of the address that select the range of the usage. */
 export interface Asked {
-  /** A number of days up to today, or "days": those from "from" to "to". Else the billing period that runs. */
+  /** One of `ranges`: a number of days up to today, or "days" for `from` to `to`. Otherwise, the API's default. */
   range?: string | undefined;
   from?: string | undefined;
   to?: string | undefined;
@@ -16,13 +16,13 @@ export const ranges = [
   ["days", "Custom range"],
 ] as const;
 
-/** The first and the last of the days of one's choice; where none is chosen yet, the last thirty. */
+/** Returns the days of a custom range. `to` defaults to today. Without a valid `from`, the range has 30 days. */
 export function chosenDays({ from, to }: Asked, timezone: string, now: Date): { from: string; to: string } {
   const last = isDay(to) ? to : day(now, timezone);
   return { from: isDay(from) && from <= last ? from : nextDay(last, -29), to: last };
 }
 
-/** The instants of a range, for the API; none for the billing period that runs, which it knows. */
+/** Returns the start and end of a range for the API, or neither for the API's default: the current month. */
 export function instantsOf(asked: Asked, timezone: string, now: Date): { start?: string; end?: string } {
   const today = day(now, timezone);
   const whole = (from: string, to: string) => ({ start: startOfDay(from, timezone), end: startOfDay(nextDay(to), timezone) });

@@ -11,7 +11,7 @@ const customers = createRoute({
   component: lazyRouteComponent(() => import("./Customers"), "Customers"),
 });
 
-/** Leads from a customer's external ID to its usage. */
+/** The redirect from an external ID to its customer's usage, or to a search if there is no such customer. */
 const byExternalID = createRoute({
   getParentRoute: () => frame,
   path: "/customers/-/by-external-id",

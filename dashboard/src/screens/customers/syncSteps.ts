@@ -4,7 +4,7 @@ import { over, type SyncRun } from "../../api/syncs";
 
 const answered: Schema<"SyncLine">["state"][] = ["accepted", "counted", "rejected"];
 
-/** How far a sync has come, in words: what it waits for, or what came of it. */
+/** Returns the progress of a sync in words: the reason why it waits, or its result. */
 export function step({ status, error, last_error, pause, lines }: SyncRun): string {
   if (error) return inWords(error);
   if (pause) return `Paused: ${pause.reason}`;

@@ -1,7 +1,7 @@
 import type { Schema } from "../../api/client";
 import { sum } from "../../values/decimal";
 
-/** What the lines come to that are billed, in each currency: those that are not reported are not. */
+/** Returns the total of the lines in each currency. Excluded lines are not reported, so they do not count. */
 export function totals(lines: Pick<Schema<"PreviewItem">, "amount" | "currency" | "excluded">[]): { currency: string; amount: string }[] {
   const billed = lines.filter(({ excluded }) => !excluded);
   const currencies = [...new Set(billed.map(({ currency }) => currency))];

@@ -7,7 +7,7 @@ import { defineConfig } from "vitest/config";
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Beside each asset the same compressed, so that api compresses nothing. */
+/** A plugin that writes a compressed copy beside each asset, so that the API compresses nothing. */
 const compressed: Plugin = {
   name: "compressed",
   apply: "build",
@@ -22,15 +22,15 @@ const compressed: Plugin = {
 export default defineConfig({
   plugins: [react(), compressed],
   resolve: {
-    // The client that we give to users is the dashboard's too, from its source.
+    // The dashboard uses the client that users receive, from its source.
     alias: { "@odometer-metering/client": at("../client/typescript/client.ts") },
     dedupe: ["openapi-fetch", "lossless-json", "uuid"], // the client's dependencies, from the dashboard's packages
   },
   build: {
     outDir: "dist/built",
-    chunkSizeWarningLimit: 1100, // KiB before compression, which makes a third of it
+    chunkSizeWarningLimit: 1100, // KiB before compression, which reduces it to a third
     assetsInlineLimit: 0, // the policy allows no data: URL
-    modulePreload: { polyfill: false }, // it would be a script in the page
+    modulePreload: { polyfill: false }, // the polyfill would be a script in the page
   },
   server: {
     proxy: { "/v1": "http://127.0.0.1:8080", "/docs": "http://127.0.0.1:8080" },

@@ -33,17 +33,17 @@ const home = createRoute({
   },
 });
 
-/** An address that no screen has, in the frame, from which one can go on. */
+/** The route of an address without a screen. It is in the frame, so the user can go on from there. */
 const unknown = createRoute({ getParentRoute: () => frame, path: "$", component: NotFound });
 
 export const router = createRouter({
   routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, usage, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...alertRoutes, ...developerRoutes, ...settingsRoutes, unknown])]),
   context: { queries },
   defaultPreload: "intent",
-  // A screen of another customer or sync is another one: nothing typed or asked for on the first goes over to it.
+  // The screen of another customer or sync is mounted anew, without the typed text and requests of the previous one.
   defaultRemountDeps: ({ params }) => params,
   defaultPreloadStaleTime: 0,
-  // Ids and words, as they are, rather than as JSON.
+  // The address holds ids and words unchanged, rather than as JSON.
   parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
   stringifySearch: (search) => {
     const words = new URLSearchParams(Object.entries(search).filter((entry): entry is [string, string] => typeof entry[1] === "string"));

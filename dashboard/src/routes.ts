@@ -6,9 +6,9 @@ import { Frame } from "./frame/Frame";
 import { NotFound } from "./states/NotFound";
 import { RouteFailed } from "./states/RouteFailed";
 
-// The routes that others stand in. Those of a subject are beside its screens.
+// The routes that contain all others. The routes of a subject are beside its screens.
 
-/** What was asked of the address by these names; what is not text, or empty, is absent. */
+/** Returns a function that reads these parameters of an address. Values that are empty or not text are absent. */
 export const asks =
   <Name extends string>(...names: Name[]) =>
   (search: Record<string, unknown>): { [name in Name]?: string } =>
@@ -18,7 +18,7 @@ const notSignedIn = (error: unknown) => error instanceof Failure && error.status
 
 export const root = createRootRouteWithContext<{ queries: QueryClient }>()({ notFoundComponent: NotFound, errorComponent: RouteFailed });
 
-/** What is around every screen of who has signed in. */
+/** The route around every screen of a signed-in member. */
 export const frame = createRoute({
   getParentRoute: () => root,
   id: "frame",

@@ -1,7 +1,7 @@
 import { createTheme, type CSSVariablesResolver, type MantineColorsTuple, localStorageColorSchemeManager } from "@mantine/core";
 
-// What Mantine draws takes its colours from tokens.css, as all else does: whichever
-// shade it asks for, the answer is what that shade is used for.
+// Mantine takes its colours from tokens.css, as everything else does. Each shade of Mantine
+// is the token for the purpose of that shade.
 const shades = (...names: string[]) => names.map((name) => `var(--${name})`) as unknown as MantineColorsTuple;
 const accent = shades(...Array.from({ length: 10 }, () => "accent"));
 const gray = shades("hover", "hover", "line", "line", "field", "muted", "muted", "text", "text", "text");
@@ -29,7 +29,7 @@ export const theme = createTheme({
   },
 });
 
-/** Mantine's own names for our tokens, the same in both schemes: the tokens change. */
+/** Our tokens by Mantine's own names, the same in both schemes: the tokens change with the scheme. */
 const tokens = {
   "--mantine-color-body": "var(--ground)",
   "--mantine-color-text": "var(--text)",
@@ -48,5 +48,5 @@ export const variables: CSSVariablesResolver = () => ({ variables: {}, light: to
 
 export const schemes = localStorageColorSchemeManager({ key: "scheme" });
 
-/** What api has put into the page, for the styles that are made while it runs. */
+/** The nonce that the API has put into the page, for the styles that are created while the page runs. */
 export const nonce = document.querySelector<HTMLMetaElement>('meta[property="csp-nonce"]')?.content ?? "";

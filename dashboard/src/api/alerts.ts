@@ -4,7 +4,7 @@ import { answer, api, exactAnswer, type Schema } from "./client";
 export type Alert = Schema<"Alert">;
 export type AlertDefinition = Schema<"AlertDefinition">;
 
-/** A page of the alerts. */
+/** Queries a page of the alerts. */
 export const alerts = (page: string | undefined) =>
   queryOptions({
     queryKey: ["alerts", { page }],
@@ -17,14 +17,14 @@ export const alert = (id: string) =>
     queryFn: ({ signal }) => exactAnswer<Alert>(api.GET("/v1/alerts/{id}", { params: { path: { id } }, parseAs: "text", signal })),
   });
 
-/** A page of the firings of an alert, newest first. */
+/** Queries a page of the firings of an alert, newest first. */
 export const firings = (id: string, page: string | undefined, size = 25) =>
   queryOptions({
     queryKey: ["firings", id, { page, size }],
     queryFn: ({ signal }) => answer(api.GET("/v1/alerts/{id}/firings", { params: { path: { id }, query: { page_size: size, ...(page && { page_token: page }) } }, signal })),
   });
 
-/** The days of the last 30 on which an alert would have fired. */
+/** Queries the days of the last 30 on which an alert would have fired. */
 export const dryRun = (body: AlertDefinition) =>
   queryOptions({
     queryKey: ["dry-run", body],

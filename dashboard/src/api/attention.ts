@@ -8,7 +8,7 @@ export type AttentionCause = Schema<"AttentionCause">;
 const every = 30_000;
 const path = "/v1/billing/attention";
 
-/** How many things need attention, read again every half minute. */
+/** Queries the number of items that need attention, every half minute. */
 export const attentionCount = ({ permissions }: Session) =>
   queryOptions({
     queryKey: ["attention", "count"],
@@ -17,7 +17,7 @@ export const attentionCount = ({ permissions }: Session) =>
     enabled: permissions.includes("billing:read"),
   });
 
-/** The things that need attention, page after page. */
+/** The items that need attention, page by page. */
 export const attention = infiniteQueryOptions({
   queryKey: ["attention", "list"],
   queryFn: ({ pageParam, signal }) => answer(api.GET(path, { params: { query: { page_size: 20, ...(pageParam && { page_token: pageParam }) } }, signal })),
@@ -26,6 +26,6 @@ export const attention = infiniteQueryOptions({
   refetchInterval: every,
 });
 
-/** Requests a sync of every customer whose last sync has failed of that. */
+/** Requests a sync of each customer with a last sync that failed for this cause, at most 10,000 customers. */
 export const retryFailed = (cause: string) =>
   answer(api.POST("/v1/billing/attention/retry", { params: { header: { "Idempotency-Key": crypto.randomUUID() } }, body: { cause } }));

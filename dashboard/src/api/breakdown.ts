@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, exactAnswer, type Schema } from "./client";
 
-/** A query of GET /v1/usage/breakdown without its pages. */
+/** A query of GET /v1/usage/breakdown, without the parameters of its pages. */
 export interface BreakdownQuery {
   meter: string;
   by?: string[];
@@ -10,7 +10,7 @@ export interface BreakdownQuery {
   end?: string;
   limit?: number;
   order?: "value" | "key";
-  /** Values of properties, as the API's filters write them. */
+  /** The values of each property, in the syntax of the API's filters. */
   filters?: { [property: string]: string[] };
 }
 
@@ -20,7 +20,7 @@ const perPage = 100;
 const mostPerPage = 10_000;
 const mostPages = 20;
 
-/** A page of the usage of all customers. Each page reads all customers, so it stays fresh for a minute. */
+/** Queries a page of the usage of all customers. The API reads all customers for it, so it stays fresh for a minute. */
 export const breakdown = (query: BreakdownQuery, page?: string) =>
   queryOptions({
     queryKey: ["breakdown", query, page],
@@ -71,10 +71,10 @@ export async function breakdownFile(query: BreakdownQuery): Promise<BreakdownFil
   return { text, complete: false };
 }
 
-/** The first line of a CSV. Line breaks in quotes belong to it. */
+/** The first line of a CSV. A line break in quotes does not end it. */
 const header = /^(?:[^"\n]|"[^"]*")*\n/;
 
-/** Returns the token of the next page, which the Link header of a file names. */
+/** Returns the token of the next page from the Link header of a file, or "" if there is no next page. */
 function nextToken(response: Response): string {
   const [, next] = /<([^>]*)>; rel="next"/.exec(response.headers.get("Link") ?? "") ?? [];
   return next === undefined ? "" : (new URL(next, location.origin).searchParams.get("page_token") ?? "");

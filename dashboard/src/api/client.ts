@@ -4,42 +4,45 @@ import { plain } from "./rules";
 
 export type { Schema };
 
-/** What went wrong, in the API's words where it has answered. */
+/** The error of a request, in the API's words if the API has answered. */
 export class Failure extends Error {
   override name = "Failure";
 
   constructor(
     readonly title: string,
     readonly detail: string,
-    /** 0: there was no answer. */
+    /** The status of the answer; 0: there was no answer. */
     readonly status: number,
     readonly requestID: string | null,
     /** The kind of problem. */
     readonly code: string,
-    /** The rules that were broken, each with where. */
+    /** The broken rules, each with its place in the request. */
     readonly fields: Schema<"FieldProblem">[] = [],
-    /** What the change does to bills that run, where it has to be confirmed. */
+    /** The effect of the change on running billing periods, if the change has to be confirmed. */
     readonly confirmation?: Schema<"Confirmation">,
   ) {
     super(`${title}: ${detail}`);
   }
 }
 
-/** Which rule the field of that name or path, such as filters[0].values, broke, or a part of it such as group_by[1], in a body or a query. */
+/**
+ * Returns the message of the rule that a field of a body or a query broke. field is a name or a path, such as
+ * filters[0].values. A rule about a part of the field, such as group_by[1] of group_by, counts too.
+ */
 export function broken(error: Error | null, field: string): string | undefined {
   if (!(error instanceof Failure)) return undefined;
   const path = dotted(field);
   return error.fields.find(({ location }) => dotted(location).includes(path))?.message;
 }
 
-/** A path with a dot around each name and index, so that one is found in another. */
+/** Returns a path with a dot around each name and index, so that one path can be found in another. */
 const dotted = (path: string) => `.${path.split(/[.[\]]+/).filter(Boolean).join(".")}.`;
 
 let csrfToken: string | undefined;
 
 const [session, signIn] = ["/v1/auth/session", "/v1/auth/login"];
 
-/** With each request but a GET goes what only a page of this origin knows of the session. */
+/** Sets the token that each request except a GET sends. Only a page of this origin knows the token of the session. */
 export function sendCSRFToken(token: string | undefined): void {
   csrfToken = token;
 }
@@ -55,7 +58,7 @@ api.use({
     const again = sessionEnded();
     if (schemaPath === session) return undefined;
     if (request.method !== "GET") throw new Failure("Session ended", "The session has ended, and nothing was changed. Try again.", 401, null, "session_ended");
-    await again; // so that the screen stays
+    await again; // the request waits for the sign-in, so that the screen stays
     return fetch(request);
   },
 });
@@ -66,13 +69,13 @@ interface Exchange<Body> {
   response: Response;
 }
 
-/** The body of an answer, or a Failure. */
+/** Returns the body of an answer, or throws a Failure. */
 export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<Body> {
   const { data, error, response } = await exchange.catch((cause: unknown) => {
-    if (!(cause instanceof TypeError)) throw cause; // which is how fetch reports that there is no answer
+    if (!(cause instanceof TypeError)) throw cause; // fetch reports a missing answer as a TypeError
     throw new Failure("No answer", "The service could not be reached. Check the connection, then try again.", 0, null, "no_answer");
   });
-  if (response.ok) return data as Body; // where nothing is answered, Body is undefined
+  if (response.ok) return data as Body; // if an answer has no body, Body is undefined
   const problem = (typeof error === "object" ? error : null) as Partial<Schema<"Problem">> | null;
   throw new Failure(
     problem?.title ?? `Answer ${response.status}`,
@@ -85,5 +88,5 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
   );
 }
 
-/** The body of an answer that was read as text, in which every number keeps its digits. */
+/** Returns the body of an answer that was read as text. Every number keeps its digits. */
 export const exactAnswer = async <Body>(exchange: Promise<Exchange<string>>) => parseExactly<Body>(await answer(exchange));

@@ -2,7 +2,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { answer, api, type Schema } from "./client";
 import { readEvents } from "./events";
 
-/** A page of the events that were not counted because of their idempotency key. */
+/** Queries a page of the events that were not counted because of their idempotency key. */
 export const conflicts = (page: string | undefined) =>
   queryOptions({
     queryKey: ["conflicts", { page }],
@@ -10,7 +10,7 @@ export const conflicts = (page: string | undefined) =>
     placeholderData: keepPreviousData,
   });
 
-/** The event that was stored under a key: the API searches back from now, page by page. */
+/** Queries the event that was stored under a key. The API searches back from now, page by page. */
 export const storedUnder = (key: string) =>
   queryOptions({
     queryKey: ["stored under", key],

@@ -1,25 +1,25 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, type Schema } from "./client";
 
-/** A customer by our id of it, which fits in an address whatever the tenant calls it. */
+/** Queries a customer by Odometer's id, which fits in an address whatever the external ID contains. */
 export const customer = (id: string) =>
   queryOptions({
     queryKey: ["customer", id],
     queryFn: ({ signal }) => answer(api.GET("/v1/customers/by-id", { params: { query: { id } }, signal })),
   });
 
-/** Names a customer in the path of an operation, whatever the characters of the external ID. */
+/** Returns the parameters that identify a customer in a request. The external ID may contain any character. */
 export const at = (external_id: string) => ({ path: { external_id: "by-external-id" }, query: { external_id } });
 
-/** A customer by its external ID. */
+/** Queries a customer by its external ID. */
 export const customerOf = (external_id: string) =>
   queryOptions({
     queryKey: ["customer", "external", external_id],
     queryFn: ({ signal }) => answer(api.GET("/v1/customers/by-external-id", { params: { query: { external_id } }, signal })),
   });
 
-/** Whose something is, as lists of billing say it. */
+/** The name and the external ID of a customer, as the lists of billing contain them. */
 export type Named = Pick<Schema<"SyncRun">, "customer_name" | "external_id">;
 
-/** What a customer is called: by name, or else by the id that the tenant has given. */
+/** Returns the name of a customer, or the external ID if the name is empty. */
 export const called = ({ customer_name: name, external_id: id }: Named) => name || id;

@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { answer, api } from "./client";
 
-/** A page of what the daily audit of usage has found. */
+/** Queries a page of the differences that the daily audit of usage has found. */
 export const discrepancies = (page: string | undefined) =>
   queryOptions({
     queryKey: ["discrepancies", { page }],

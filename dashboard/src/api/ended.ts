@@ -15,7 +15,7 @@ function set(next: End | undefined) {
   for (const listener of listeners) listener();
 }
 
-/** Records that the session has ended. The promise resolves when the member has signed in again. */
+/** Records that the session has ended. The promise resolves when sessionGoesOn is called. */
 export function sessionEnded(): Promise<void> {
   if (!end) {
     let resume = () => {};
@@ -25,7 +25,7 @@ export function sessionEnded(): Promise<void> {
   return end!.over;
 }
 
-/** Records that there is a session again. */
+/** Clears the end of the session: the member has signed in again, or has left the screens for the sign-in. */
 export function sessionGoesOn(): void {
   end?.resume();
   set(undefined);

@@ -9,13 +9,13 @@ export type Outcome = "accepted" | "duplicates" | "conflicts" | "rejected" | Unc
 
 export const isUncounted = (outcome: Outcome): outcome is Uncounted => uncountedCodes.some((code) => code === outcome);
 
-/** The events with an outcome, of all windows or of one. */
+/** Returns the number of events with an outcome, in all windows or in one. */
 export function eventsOf(counts: Omit<Schema<"EventCounts">, "windows"> | Schema<"EventCounts">["windows"][number] | undefined, outcome: Outcome): number {
   if (isUncounted(outcome)) return counts?.uncounted?.find(({ code }) => code === outcome)?.count ?? 0;
   return counts?.[outcome] ?? 0;
 }
 
-/** What requests with events were answered on so many days, of which today is the last. */
+/** Queries the number of events by outcome for so many days up to today. A single day is counted by hour. */
 export const eventCounts = (days: number, timezone: string) =>
   queryOptions({
     queryKey: ["event counts", days],
@@ -27,14 +27,14 @@ export const eventCounts = (days: number, timezone: string) =>
     refetchInterval: 30_000,
   });
 
-/** The counts of each day, undefined for a day without any; today is the last. */
+/** Returns the counts of each day, undefined for a day without counts. Today is the last day. */
 export function byDay(counts: Schema<"EventCounts">, days: number, timezone: string, now: Date) {
   const windows = new Map(counts.windows.map((window) => [day(window.start, timezone), window]));
   const today = day(now, timezone);
   return Array.from({ length: days }, (_, index) => windows.get(nextDay(today, index + 1 - days)));
 }
 
-/** 0.02 %: how much of all events it is, in two digits that say something. */
+/** Returns a part of all events as a percentage with two significant digits, such as 0.02 %. */
 export function share(part: number, all: number): string {
   if (all === 0) return "";
   return new Intl.NumberFormat("en-GB", { style: "percent", maximumSignificantDigits: 2 }).format(part / all).replace("%", " %");

@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api } from "./client";
 
-/** A page of the tenant's members. */
+/** Queries a page of the tenant's members. */
 export const members = (page?: string) =>
   queryOptions({
     queryKey: ["members", { page }],

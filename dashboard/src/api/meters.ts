@@ -6,7 +6,7 @@ type Meter = Schema<"Meter">;
 
 const backfilling = ({ status }: Meter) => status === "backfilling";
 
-/** A page of the meters; read again while one of them is being counted. */
+/** Queries a page of the meters, every two seconds while one of them is backfilling. */
 export const meters = (page: string | undefined, archived: boolean) =>
   queryOptions({
     queryKey: ["meters", { page, archived }],
@@ -31,7 +31,7 @@ export function useUnit(slug: string): string | undefined {
   return isLoading ? undefined : (data?.find((meter) => meter.slug === slug)?.unit ?? "");
 }
 
-/** A meter; read again while it is being counted. */
+/** Queries a meter, every two seconds while it is backfilling. */
 export const meter = (slug: string) =>
   queryOptions({
     queryKey: ["meter", slug],
@@ -39,7 +39,7 @@ export const meter = (slug: string) =>
     refetchInterval: ({ state }) => (state.data && backfilling(state.data) ? 2_000 : false),
   });
 
-/** Changes the fields of a meter that the body has. */
+/** Changes the fields of a meter that the body contains. */
 export const updateMeter = (slug: string, body: Schema<"UpdateMeter">) => exactAnswer<Meter>(api.PATCH("/v1/meters/{slug}", { params: { path: { slug } }, body, parseAs: "text" }));
 
 export type Definition = Required<Pick<Schema<"UpdateMeter">, "aggregation" | "value_property" | "filters" | "group_by">>;
@@ -47,5 +47,5 @@ export type Definition = Required<Pick<Schema<"UpdateMeter">, "aggregation" | "v
 /** Measures the latest events of a type by a definition, and saves nothing. */
 export const previewMeter = (body: Definition & { event_type: string }) => exactAnswer<Schema<"MeterPreview">>(api.POST("/v1/meters/preview", { body, parseAs: "text" }));
 
-/** Measures the latest events of a meter by another definition, and by the present one. */
+/** Measures the latest events of a meter by a new definition and by the current one. */
 export const previewMeterChange = (slug: string, body: Definition) => exactAnswer<Schema<"MeterPreview">>(api.POST("/v1/meters/{slug}/preview", { params: { path: { slug } }, body, parseAs: "text" }));

@@ -5,14 +5,14 @@ export type Statement = Schema<"PeriodStatement">;
 
 const newest = 36;
 
-/** A customer's newest billing periods, the running one first. */
+/** Queries a customer's newest billing periods, the running one first. */
 export const periods = (customer: string) =>
   queryOptions({
     queryKey: ["period", customer],
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/periods", { params: { query: { customer, page_size: newest } }, signal })),
   });
 
-/** The whole bill of a period, with a page of the reports by which it is billed. */
+/** Queries the whole bill of a period, with a page of the reports that bill it. */
 export const statement = (period: string, page?: string) =>
   queryOptions({
     queryKey: ["statement", period, page],

@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, exactAnswer, type Schema } from "./client";
 
-/** A page of the plans. */
+/** Queries a page of the plans. */
 export const plans = (page: string | undefined, archived: boolean) =>
   queryOptions({
     queryKey: ["plans", { page, archived }],

@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { answer, api, exactAnswer, type Schema } from "./client";
 import { at } from "./customers";
 
-/** Whose price it is: a meter's own, in a plan, or a customer's, by external ID. */
+/** The meter of a price and its owner: a plan (slug) or a customer (external ID). Without them, the meter owns it. */
 export interface Priced {
   meter: string;
   plan?: string | undefined;
@@ -13,7 +13,7 @@ const inPlan = (plan: string, meter: string) => ({ slug: plan, meter });
 
 const ofCustomer = (customer: string, meter: string) => ({ path: { ...at(customer).path, meter }, query: at(customer).query });
 
-/** The versions of a price. Numbers in the values of its dimensions keep every digit. */
+/** Queries the versions of a price. Numbers in the values of its dimensions keep every digit. */
 export const pricing = ({ meter, plan, customer }: Priced) =>
   queryOptions({
     queryKey: ["pricing", meter, plan, customer],
@@ -26,7 +26,7 @@ export const pricing = ({ meter, plan, customer }: Priced) =>
     },
   });
 
-/** The prices of all meters that have one of their own, in a plan or of a customer. */
+/** Queries the meters' own prices, or all prices of a plan or of a customer. */
 export const pricings = (of: Omit<Priced, "meter"> = {}) =>
   queryOptions({
     queryKey: ["pricing", of],
@@ -49,7 +49,7 @@ export function setPrice({ meter, plan, customer }: Priced, body: Schema<"SetPri
     : answer(api.PUT("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, body }));
 }
 
-/** What a price would change. Nothing is set. */
+/** Calculates the effect of a price, and sets nothing. */
 export function previewPrice({ meter, plan, customer }: Priced, body: Schema<"SetPricing">) {
   if (customer !== undefined) return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/preview", { params: ofCustomer(customer, meter), body }));
   return plan === undefined
@@ -75,7 +75,7 @@ export function endPrice(customer: string, meter: string, confirm: string | unde
 /** The fields of a price without its start. */
 export type Terms = Omit<Schema<"Calculate">, "usage" | "steps">;
 
-/** The charges of terms for up to 100 quantities, in their order. Nothing is saved. */
+/** Queries the charges of terms for up to 100 quantities, in the order of the quantities. The API saves nothing. */
 export const calculation = (terms: Terms, usage: Schema<"Quantity">[], steps: boolean) =>
   queryOptions({
     queryKey: ["calculation", terms, usage, steps],
@@ -85,7 +85,7 @@ export const calculation = (terms: Terms, usage: Schema<"Quantity">[], steps: bo
 
 const mostQuantities = 100;
 
-/** The charges of each of some terms for the same quantities, in their order. */
+/** Queries the charges of several terms for the same quantities: a list for each, in the order of the quantities. */
 export const chargesAt = (all: Terms[], quantities: string[]) =>
   queryOptions({
     queryKey: ["calculation", all, quantities],

@@ -8,7 +8,7 @@ export type SetQuota = Schema<"SetQuota">;
 /** The customer (external ID) or the plan (slug) of a quota. */
 export type QuotaSubject = Pick<SetQuota, "customer"> | Pick<SetQuota, "plan">;
 
-/** A quota of a customer with its usage. own: it is the customer's quota, and not the plan's. */
+/** A quota of a customer with its usage. own: the quota is the customer's, not the plan's. */
 export interface EntitledQuota extends Schema<"EntitledToQuota"> {
   quota_id: string;
   used: string;
@@ -16,9 +16,9 @@ export interface EntitledQuota extends Schema<"EntitledToQuota"> {
   own: boolean;
 }
 
-const mostQuotas = 100; // of a customer, and of a plan
+const mostQuotas = 100; // per customer, and per plan
 
-/** The quotas of a customer or a plan. */
+/** Queries the quotas of a customer or a plan. */
 export const quotas = (subject: QuotaSubject) =>
   queryOptions({
     queryKey: ["quotas", subject],
@@ -32,7 +32,7 @@ interface Entitlements extends Omit<Schema<"Entitlements">, "quotas"> {
   quotas: Omit<EntitledQuota, "own">[];
 }
 
-/** The plan of a customer, its features, and a list of the quotas that apply to the customer. */
+/** Queries the plan of a customer, the features, and a list of the quotas that apply to the customer. */
 export const entitlements = (customer: string) =>
   queryOptions({
     queryKey: ["quotas", "entitlements", customer],

@@ -31,7 +31,7 @@ const rules: [RegExp, (found: string) => string][] = [
 
 const absent = /^expected required property (\S+) to be present$/;
 
-/** A broken rule in words for people, at the field that has to change. */
+/** Returns a broken rule in words for the user, at the field that has to change. */
 export function plain(broken: Broken): Broken {
   const [, missing] = absent.exec(broken.message) ?? [];
   if (missing !== undefined) return { ...broken, location: `${broken.location}.${missing}`, message: "is missing" };
@@ -42,5 +42,5 @@ export function plain(broken: Broken): Broken {
   return { ...broken, message: broken.message.replace(/\bprices\[(\d+)\]/g, (_, index: string) => priceName(index)) };
 }
 
-/** The form's name of a price by dimension, by its index in the API. */
+/** Returns the form's name of a price by dimension from its index in the API. */
 export const priceName = (index: string) => `price ${Number(index) + 1}`;

@@ -4,7 +4,7 @@ import { sessionGoesOn } from "./ended";
 
 export type Session = Schema<"Session">;
 
-/** Who has signed in, where, and what they may do. */
+/** The signed-in member, the tenant and the permissions. */
 export const session = queryOptions({
   queryKey: ["session"],
   async queryFn({ signal }) {
@@ -19,14 +19,14 @@ export function useSession(): Session {
   return useSuspenseQuery(session).data;
 }
 
-/** Signs in, or answers with the tenants to choose from. */
+/** Signs in, or returns the tenants to choose from. */
 export async function signIn(email: string, password: string, tenant?: string): Promise<Schema<"SessionTenant">[]> {
   const body = tenant === undefined ? { email, password } : { email, password, tenant_id: tenant };
   const { tenants } = await answer(api.POST("/v1/auth/login", { body }));
   return tenants ?? [];
 }
 
-/** What the other tabs of the browser hear when its member signs out. */
+/** The storage key that notifies the other tabs of the browser when the member signs out. */
 export const signedOut = "signed-out";
 
 export function announceSignOut(): void {

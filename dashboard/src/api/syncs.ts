@@ -5,7 +5,7 @@ export type SyncRun = Schema<"SyncRun">;
 
 export const over = ({ status }: Pick<SyncRun, "status">) => status === "succeeded" || status === "failed";
 
-/** A sync, read again and again until it is over. */
+/** Queries a sync, every 1.5 seconds until it is over. */
 export const sync = (id: string) =>
   queryOptions({
     queryKey: ["sync", id],
@@ -13,7 +13,7 @@ export const sync = (id: string) =>
     refetchInterval: ({ state }) => (state.data && over(state.data) ? false : 1_500),
   });
 
-/** The id of a customer's sync that is not over, looked for until it is there. */
+/** Queries the id of a customer's open sync, every half second until there is one. */
 export const openSync = (customer: string) =>
   queryOptions({
     queryKey: ["syncs", "open", customer],
@@ -25,5 +25,5 @@ export const openSync = (customer: string) =>
     gcTime: 0,
   });
 
-/** Asks for a sync of a customer. The answer may come before it is over. */
+/** Requests a sync of a customer. The answer may arrive before the sync is over. */
 export const requestSync = (customer: string) => answer(api.POST("/v1/billing/sync", { body: { customer_external_id: customer } }));

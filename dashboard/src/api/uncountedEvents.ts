@@ -3,7 +3,7 @@ import { api, exactAnswer, type Schema } from "./client";
 
 export const uncountedCodes = ["value_missing", "value_invalid"] as const;
 
-/** A page of a meter's uncounted events of the last 30 days, by one rule or all. */
+/** Queries a page of a meter's uncounted events of the last 30 days, for one rule or all. */
 export const uncountedEvents = (meter: string, rule: string | undefined, page: string | undefined) =>
   queryOptions({
     queryKey: ["uncounted events", meter, { rule, page }],

@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { answer, api } from "./client";
 
-/** A page of the usage that nothing will bill. */
+/** Queries a page of the unrated usage, which will not be billed. */
 export const unrated = (page: string | undefined) =>
   queryOptions({
     queryKey: ["unrated", { page }],
@@ -9,7 +9,7 @@ export const unrated = (page: string | undefined) =>
     placeholderData: keepPreviousData,
   });
 
-/** What that usage amounts to, by reason and currency. */
+/** The totals of the unrated usage, by reason and currency. */
 export const unratedTotals = queryOptions({
   queryKey: ["unrated", "totals"],
   queryFn: async ({ signal }) => (await answer(api.GET("/v1/billing/unrated/totals", { signal }))).data,

@@ -9,7 +9,7 @@ export interface Range {
 
 const mostWindows = 50_000;
 
-/** The usage of a meter by groups and windows; of so many windows that a page can show them, has_more says that there are others. */
+/** Queries a meter's usage by groups and windows, as many as a screen can show. has_more: there are more windows. */
 export const usage = (customer: string, meter: string, granularity: Granularity, range: Range) =>
   queryOptions({
     queryKey: ["usage", customer, meter, granularity, range],
@@ -27,7 +27,7 @@ export const usage = (customer: string, meter: string, granularity: Granularity,
 
 const windowsOf = (usage: Schema<"UsageResult">) => usage.groups.reduce((sum, group) => sum + group.windows.length, 0);
 
-/** Two pages as one: a group may go on over the end of a page. */
+/** Joins two pages. A group may continue on the next page. */
 function joined(first: Schema<"UsageResult">, next: Schema<"UsageResult">): Schema<"UsageResult"> {
   const groups = new Map(first.groups.map((group) => [JSON.stringify(group.group_key), group]));
   for (const group of next.groups) {

@@ -1,7 +1,7 @@
 import { Failure } from "./client";
 import { priceName } from "./rules";
 
-/** What the operator does about a problem, by its code, where the API's own words are for programs. */
+/** The user's action on a problem, by its code, if the API's own words are for programs. */
 const byCode: Record<string, string> = {
   internal: "The service has an internal error. Its operator can find the cause with the request ID.",
   meter_backfilling: "The meter's past events are still being counted. Try again in a moment.",
@@ -12,7 +12,7 @@ const byCode: Record<string, string> = {
   unavailable: "A part of the service does not respond. Try again in a moment.",
 };
 
-/** What the dashboard calls the API's calls that a problem may tell its reader to make. */
+/** The dashboard's names of the API calls that the text of a problem may recommend. */
 const calls: Record<string, string> = {
   "PUT /v1/billing/auto-sync": "the switch above",
   "PUT /v1/billing/provider": "the form under Billing, Provider",
@@ -20,7 +20,7 @@ const calls: Record<string, string> = {
   "GET /v1/billing/unrated": "the list of unrated usage",
 };
 
-/** What forms call fields whose names say something else. */
+/** The labels of fields in forms, if a label differs from the name of the field. */
 const fieldNames: Record<string, string> = {
   billing_provider_id: "ID at the provider",
   client_id: "Client ID",
@@ -38,10 +38,10 @@ const fieldNames: Record<string, string> = {
   url: "URL",
 };
 
-/** A price by dimension in a place of a request, as body.dimensions.prices[0].overage_rate. */
+/** The beginning of a path into a price by dimension, as in body.dimensions.prices[0].overage_rate. */
 const inDimensions = /^body\.dimensions\.(?:prices\[(\d+)\]|default)\.(?=.)/;
 
-/** A place of a request by the name that its form has: body.grace_hours is Grace, in hours. */
+/** Returns the label in the form for a place in a request: body.grace_hours is "Grace, in hours". */
 export function fieldName(location: string): string {
   const [within, index] = inDimensions.exec(location) ?? [];
   if (within) return `${fieldName(location.slice(within.length))} of ${index === undefined ? "all other usage" : priceName(index)}`;
@@ -51,7 +51,7 @@ export function fieldName(location: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** A sentence of the API's, with what the dashboard calls what it names. */
+/** Returns a sentence of the API with the dashboard's names of calls and fields. */
 export function inWords(text: string): string {
   return text
     .replace(/\b(GET|PUT|POST|PATCH|DELETE) \/v1\/[^\s;,]+/g, (call) => calls[call] ?? call)
@@ -60,7 +60,7 @@ export function inWords(text: string): string {
     .replaceAll("billing_provider_id", "id at the provider");
 }
 
-/** What went wrong, for who reads the dashboard. */
+/** Returns an error in words for the user of the dashboard. */
 export function told(error: Error): string {
   if (!(error instanceof Failure)) return "The dashboard has an error on this screen.";
   const known = byCode[error.code];

@@ -2,14 +2,14 @@ import { NativeSelect } from "@mantine/core";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 
 interface Props<Name extends string> {
-  /** Of the address. */
+  /** The name of the parameter in the address. */
   name: Name;
   label: string;
-  /** What may be chosen, the first of it where the address says nothing. */
+  /** The options. The first one applies if the address has no value. */
   options: readonly (readonly [value: string, shown: string])[];
 }
 
-/** What of a list is shown. It stands in the address, and another choice begins at the first page. */
+/** Selects the part of a list that is shown. The address holds the choice. A new choice starts at the first page. */
 export function Filter<Name extends string>({ name, label, options }: Props<Name>) {
   const search: Record<string, string | undefined> = useSearch({ strict: false });
   const navigate = useNavigate();

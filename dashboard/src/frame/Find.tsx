@@ -9,10 +9,10 @@ import styles from "./Find.module.css";
 import { found, type Place } from "./found";
 import frame from "./Frame.module.css";
 
-/** Finds a screen, a customer, a meter, a sync or an event by what one knows of it. */
+/** Finds a screen, a customer, a meter, a sync or an event by its name, its ID or its key. */
 export function Find() {
   const [opened, setOpened] = useState(false);
-  useHotkeys([["mod+K", () => setOpened(true)]], []); // in fields too
+  useHotkeys([["mod+K", () => setOpened(true)]], []); // the keys also work in fields
   return (
     <>
       <UnstyledButton className={frame.find} onClick={() => setOpened(true)}>

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useState, type ReactNode } from "react";
 import styles from "./Folded.module.css";
 
-/** A search of several fields. On a phone it unfolds where somebody wants it, or has asked for something. */
+/** Shows a search of several fields. On a phone, it is folded until the user opens it, unless a search is active. */
 export function Folded({ opener, asked, children }: { opener: string; asked: boolean; children: ReactNode }) {
   const [opened, setOpened] = useState(asked);
   return (

@@ -12,7 +12,7 @@ import { SignInAgain } from "./SignInAgain";
 import { useArrival } from "./useArrival";
 import { UserMenu } from "./UserMenu";
 
-/** What is around every screen: where one is, where one can go, and as whom. */
+/** Shows the frame around a screen: the tenant, Find, the navigation, the time zone and the user menu. */
 export function Frame() {
   const { tenant } = useSession();
   const content = useArrival();
@@ -49,7 +49,7 @@ export function Frame() {
   );
 }
 
-/** Where one can go: beside the screen, and on a phone a sheet that is opened from below. */
+/** Shows the links to the screens: beside the screen, and on a phone in a sheet that opens from below. */
 function Navigation() {
   const { pathname } = useLocation();
   const [opened, setOpened] = useState(false);
@@ -88,7 +88,7 @@ function Navigation() {
   );
 }
 
-/** How many things need attention. */
+/** Shows the number of items that need attention, if there are any. */
 function Waiting() {
   const { data: count = 0 } = useQuery(attentionCount(useSession()));
   if (count === 0) return null;

@@ -4,20 +4,20 @@ import { useTitle } from "./useTitle";
 import { Where } from "./Where";
 
 interface Props {
-  /** What it is a part of, as links, the whole first. */
+  /** The parents of the screen as links, the topmost first. */
   where?: readonly ReactNode[];
-  /** What it is called there, where that is not its title. */
+  /** The name of the screen after its parents, if it differs from the title. */
   here?: ReactNode;
   title: string;
-  /** Of a screen under tabs, whose first heading is theirs. */
+  /** Whether the screen is under tabs, which have the first heading. */
   part?: boolean;
-  /** What one can do here, or search it by. */
+  /** The actions of the screen, or its search. */
   action?: ReactNode;
-  /** The screen's one sentence or number. */
+  /** The one sentence or number about the screen. */
   children?: ReactNode;
 }
 
-/** What a screen begins with. */
+/** Shows the head of a screen, and sets the window's title. */
 export function Head({ where, here, title, part, action, children }: Props) {
   useTitle(title);
   const Title = part ? "h2" : "h1";

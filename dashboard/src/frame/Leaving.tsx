@@ -4,10 +4,10 @@ import { lossOf } from "../acts/unsaved";
 
 const loses = () => lossOf() !== undefined;
 
-/** What a screen shows may change in place, as by a filter: then its forms stay. */
+/** Reports whether a navigation loses unsaved data. A change on the same path, such as a filter, keeps the forms. */
 const leavesForms: ShouldBlockFn = ({ current, next }) => current.pathname !== next.pathname && loses();
 
-/** Asks before a link, the back button or a reload takes the user away from what they typed. */
+/** Asks before a link, the back button or a reload takes the user away from unsaved data. */
 export function Leaving() {
   const { status, proceed, reset } = useBlocker({ shouldBlockFn: leavesForms, enableBeforeUnload: loses, withResolver: true });
   const loss = status === "blocked" ? lossOf() : undefined;

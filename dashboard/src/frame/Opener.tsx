@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import styles from "./Opener.module.css";
 
 interface Props {
-  /** Of the address: which of the list is opened. */
+  /** The name of the parameter in the address that holds the open row. */
   name: string;
   value: string;
   open: boolean;

@@ -10,7 +10,7 @@ import { session, signIn, useSession } from "../api/session";
 import { TenantChoice } from "../screens/sign-in/TenantChoice";
 import { screens } from "./screens";
 
-/** Leads to the same subject of another tenant, by the password that is the same there. */
+/** Signs the member in to another tenant with the same password, and leads to the same subject there. */
 export function OtherTenants({ opened, leave }: { opened: boolean; leave: () => void }) {
   return (
     <Dialog title="Another tenant" opened={opened} leave={leave}>
@@ -29,7 +29,7 @@ function Choice({ leave }: { leave: () => void }) {
       const choice = await signIn(member?.email ?? "", password, chosen);
       if (chosen === undefined) setTenants(choice.filter(({ id }) => id !== tenant.id));
       if (choice.length > 0) return;
-      await enter(); // where there is one tenant alone, this is another session there
+      await enter(); // if there is only one tenant, the sign-in began another session there
       if (chosen !== undefined) leave();
     },
   });
@@ -69,7 +69,7 @@ function Choice({ leave }: { leave: () => void }) {
   );
 }
 
-/** Shows the subject of where one is as the tenant has it whose session has begun. */
+/** Returns a function that shows the current subject in the tenant of the new session. */
 function useEnter(): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();

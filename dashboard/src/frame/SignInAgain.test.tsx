@@ -18,7 +18,7 @@ beforeEach(() => {
 async function renamed() {
   open("/meters/calls/details");
   await screen.findByLabelText("Name");
-  await waitFor(() => expect(queries.isFetching()).toBe(0)); // else one of the page's own requests finds the session ended
+  await waitFor(() => expect(queries.isFetching()).toBe(0)); // else a request of the page finds the session's end
   type("Name", "Phone calls");
 }
 
@@ -56,7 +56,7 @@ test("a screen that is read after the session's end waits for the sign-in, and n
   type("Password", "a password");
   expect(JSON.stringify({ ...sessionStorage, ...localStorage })).not.toContain("a password");
   who = { ...session, permissions: ["meters:read", "meters:write"] };
-  fireEvent.focus(window); // signed in in another tab
+  fireEvent.focus(window); // the member has signed in in another tab
   await screen.findByRole("heading", { name: "No meters yet" });
   expect(screen.queryByRole("dialog")).toBeNull();
 });

@@ -12,11 +12,11 @@ import { sessionEnded, sessionGoesOn, useSessionEnded } from "../api/ended";
 import { forget, session, signedOut, signIn, useSession, type Session } from "../api/session";
 import { useLeave } from "./useLeave";
 
-/** Lies over the screens once their session has ended, until the same member has signed in again. What was typed stays. */
+/** Covers the screens once their session has ended, until the same member has signed in again. Typed text stays. */
 export function SignInAgain() {
   const ended = useSessionEnded();
   const leave = useLeave();
-  // Another tab has signed out: this one shows no figures either, and keeps what was typed for the same member.
+  // After a sign-out in another tab, this tab shows no figures either. It keeps typed text for the same member.
   useWindowEvent("storage", ({ key }) => {
     if (key === signedOut) void (lossOf() ? sessionEnded() : leave());
   });
@@ -30,7 +30,7 @@ export function SignInAgain() {
       closeOnEscape={false}
       closeOnClickOutside={false}
       withCloseButton={false}
-      zIndex={250} // over dialogs, under the question before something is lost
+      zIndex={250} // above dialogs, below the question before a loss
       overlayProps={{ backgroundOpacity: 1, color: "var(--ground)" }} // no figures are shown without a session
     >
       <Again />
@@ -62,7 +62,7 @@ function Again() {
     },
     { changes: [] },
   );
-  // The member may have signed in in another tab, as at the issuer.
+  // The member may have signed in in another tab, for example at the issuer.
   useWindowEvent("focus", () => void resume().catch(() => {}));
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -112,7 +112,7 @@ function Again() {
   );
 }
 
-/** Leads to the sign-in of anybody, where nothing that was typed is left. */
+/** Leads to the sign-in of any member. Asks first if unsaved data would be lost. */
 function AnotherMember() {
   const queries = useQueryClient();
   const navigate = useNavigate();

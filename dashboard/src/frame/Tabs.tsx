@@ -2,19 +2,19 @@ import { Link, useLocation, type LinkProps } from "@tanstack/react-router";
 import { useEffect, useRef } from "react";
 import styles from "./Tabs.module.css";
 
-/** The screens about one thing, of which one is open. */
+/** Shows the tabs of the screens about one subject, and marks the open one. */
 export function Tabs({ label, tabs, params = {} }: { label: string; tabs: readonly (readonly [to: NonNullable<LinkProps["to"]>, name: string])[]; params?: object }) {
   const { pathname } = useLocation();
   const row = useRef<HTMLElement>(null);
   useEffect(() => {
     const tabs = row.current;
     if (!tabs) return;
-    // Where not all fit, it is seen at which end there are more.
+    // If not all tabs fit, a fade shows at which end there are more.
     const fade = () => {
       tabs.toggleAttribute("data-before", tabs.scrollLeft > 1);
       tabs.toggleAttribute("data-after", tabs.scrollLeft + tabs.clientWidth < tabs.scrollWidth - 1);
     };
-    // And the open one is, in the middle so that its neighbours are.
+    // The open tab is scrolled to the middle, so that its neighbours are visible too.
     const fitted = new ResizeObserver(() => {
       const open = tabs.querySelector<HTMLElement>("[aria-current]");
       if (open) tabs.scrollLeft = open.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - open.clientWidth) / 2;

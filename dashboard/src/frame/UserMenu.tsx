@@ -14,7 +14,7 @@ const schemes: [MantineColorScheme, string][] = [
   ["auto", "System setting"],
 ];
 
-/** Who has signed in, how the screens look to them, and the way out. */
+/** Shows the signed-in member, with a menu for the colour scheme, another tenant and the sign-out. */
 export function UserMenu() {
   const { member } = useSession();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
@@ -27,7 +27,7 @@ export function UserMenu() {
     announceSignOut();
     await leave();
   };
-  /** Asks first, since afterwards what was typed cannot be saved. */
+  /** Returns a function that asks before go if unsaved data would be lost. After go, the data cannot be saved. */
   const asking = (go: () => void) => () => {
     const loss = lossOf();
     if (loss) setAsked({ loss, go });

@@ -2,13 +2,13 @@ import type { ReactNode } from "react";
 import styles from "./Where.module.css";
 
 interface Props {
-  /** What a screen is a part of, as links, the whole first. */
+  /** The parents of the screen as links, the topmost first. */
   parts: readonly ReactNode[];
-  /** What the screen itself is called among its like. */
+  /** The name of the screen among its siblings. */
   here: ReactNode;
 }
 
-/** The way to a screen, from what it is a part of. */
+/** Shows the path to a screen, from its topmost parent. */
 export function Where({ parts, here }: Props) {
   return (
     <nav aria-label="You are here">

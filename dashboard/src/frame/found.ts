@@ -4,7 +4,7 @@ import { answer, api } from "../api/client";
 import type { Session } from "../api/session";
 import { further, screens } from "./screens";
 
-/** Where one can go. */
+/** A place that Find leads to. */
 export interface Place {
   kind: "screen" | "customer" | "meter" | "sync" | "event";
   id: string;
@@ -12,11 +12,11 @@ export interface Place {
   link: Pick<LinkProps, "to" | "params" | "search">;
 }
 
-const most = 5; // of a kind
+const most = 5; // customers, and as many meters
 const mostMeters = 1_000;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** The places that a text leads to, as far as who asks may see them: screens where it is empty. */
+/** Queries the places that match a text and that the member may see. An empty text matches the navigation's screens. */
 export const found = (text: string, { permissions }: Session) =>
   queryOptions({
     queryKey: ["found", text],

@@ -1,4 +1,4 @@
-/** The subjects, in the order in which they are shown. */
+/** The subjects, in the order of the navigation. */
 export const screens = [
   ["/overview", "Overview"],
   ["/usage", "Usage"],
@@ -11,7 +11,7 @@ export const screens = [
   ["/settings", "Settings"],
 ] as const;
 
-/** What is on further screens, by what one looks for. */
+/** The further screens that Find offers, each with the name to search for. */
 export const further = [
   ["/start", "First steps"],
   ["/meters/-/plans", "Plans"],

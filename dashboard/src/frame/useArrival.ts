@@ -2,8 +2,8 @@ import { useLocation } from "@tanstack/react-router";
 import { useLayoutEffect, useRef } from "react";
 
 /**
- * A screen arrives until all that it reads at first is there. Meanwhile what stands below something
- * that is still read is not shown, so that nothing moves under somebody's eyes or finger.
+ * Marks a screen as arriving until all of its first data is there. Meanwhile the content below an element that
+ * is loading is hidden, so that nothing moves under the user's eyes or finger. Returns the ref of the screen.
  */
 export function useArrival() {
   const { pathname } = useLocation();
@@ -29,5 +29,5 @@ export function useArrival() {
   return content;
 }
 
-/** How long it may take: then what is there is shown, in milliseconds. */
+/** The longest arrival, in milliseconds. After it, all content is shown. */
 const longest = 3_000;

@@ -2,12 +2,12 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { forget } from "../api/session";
 
-/** Leads to the sign-in once the session has ended, and forgets everything that was read in it. */
+/** Returns a function that leads to the sign-in once the session has ended, and forgets all data of the session. */
 export function useLeave(): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();
   return async () => {
     await navigate({ to: "/sign-in", ignoreBlocker: true });
-    forget(queries); // not before: what is shown asks for the session
+    forget(queries); // not before the navigation: the shown screen needs the session
   };
 }

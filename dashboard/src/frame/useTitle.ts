@@ -1,6 +1,6 @@
 import { useEffect } from "react";
 
-/** The window's title, by which a tab and a bookmark are found again. */
+/** Sets the window's title, by which the user finds a tab or a bookmark. */
 export function useTitle(title: string | undefined): void {
   useEffect(() => {
     document.title = title ? `${title} · Odometer` : "Odometer";

@@ -7,23 +7,26 @@ import { Form } from "./Form";
 import { Verb } from "./Verb";
 
 interface Props {
-  /** What is done, as "Revoke". */
+  /** The action, such as "Revoke". */
   verb: string;
-  /** To what, as "key …8fQ2". */
+  /** The object of the action, such as "key …8fQ2". */
   thing?: string;
   needs: string;
   not?: string | undefined;
-  /** Given the reason where one is asked, or the token where the API wants it confirmed, else nothing. */
+  /** The act. Its input is the token of a confirmation, or otherwise the reason, which is empty without asks. */
   act: Act<string>;
-  /** What the reason is for, where one is asked: the API wants it, and the audit log keeps it. */
+  /** The label of the field for the reason, if the API requires one. The audit log keeps the reason. */
   asks?: string;
-  /** It takes something away. */
+  /** Whether the action takes something away. */
   danger?: boolean;
-  /** What will be different. */
+  /** The effect of the action. */
   children: ReactNode;
 }
 
-/** A button that says what it will do before it does it. Where one takes the place of another, each has a key: no dialog goes over from one to the other. */
+/**
+ * Shows a button for an action, and the effect of the action before it is done. Two of these that replace each other
+ * need different keys, so that the dialog of one does not carry over to the other.
+ */
 export function Confirm({ verb, thing, needs, not, act, asks, danger, children }: Props) {
   const [opened, setOpened] = useState(false);
   const [reason, setReason] = useState("");

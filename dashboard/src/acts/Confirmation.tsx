@@ -8,18 +8,18 @@ import styles from "./acts.module.css";
 import { Dialog } from "./Dialog";
 import { Verb } from "./Verb";
 
-/** The confirmation that the API asks for, if that is why nothing was done. */
+/** Returns the confirmation that the API requires, if its absence is the reason why the API did nothing. */
 export const confirmationOf = (error: Error | null) => (error instanceof Failure ? error.confirmation : undefined);
 
 interface Props {
   of: Schema<"Confirmation">;
   needs: string;
   leave: () => void;
-  /** Sends the same again with the token. */
+  /** Sends the same request again, with the token. */
   confirm: (token: string) => void;
 }
 
-/** What a change does to bills of periods that have begun, before it is made. */
+/** Shows the effect of a change on the bills of periods that have begun, before the change is made. */
 export function Confirmation({ of: { token, customers, periods, changes, uncounted, as_of }, needs, leave, confirm }: Props) {
   const { tenant } = useSession();
   return (

@@ -3,14 +3,14 @@ import { createContext, useContext, useEffect, useRef, useState, type ReactNode 
 import styles from "./acts.module.css";
 import { lossOf, type Loss } from "./unsaved";
 
-/** How every dialog looks. */
+/** The appearance of every dialog. */
 export const look = {
   transitionProps: { duration: 0 },
   closeButtonProps: { "aria-label": "Close" },
   overlayProps: { backgroundOpacity: 0.4 },
   shadow: "none",
-  lockScroll: false, // it would be by a style that the policy refuses
-  attributes: { header: { role: "presentation" } }, // not a second banner of the page
+  lockScroll: false, // the lock needs a style that the content security policy refuses
+  attributes: { header: { role: "presentation" } }, // otherwise it is a second banner of the page
   centered: true,
 } satisfies Partial<ModalProps>;
 
@@ -18,17 +18,17 @@ interface Props {
   title: string;
   opened: boolean;
   leave: () => void;
-  /** It holds what cannot be shown again: only a button in it closes it. */
+  /** Whether only a button in the dialog closes it, because its content cannot be shown again. */
   explicit?: boolean;
   children: ReactNode;
 }
 
 const Closing = createContext<(() => void) | undefined>(undefined);
 
-/** Returns how the user closes the dialog around a component, if there is one. */
+/** Returns the function that closes the surrounding dialog for the user, if there is one. */
 export const useClose = () => useContext(Closing);
 
-/** Lies over a screen until the user answers or closes it. It asks before it closes if something in it would be lost. */
+/** Shows a dialog over a screen until the user answers or closes it. Asks before closing if something would be lost. */
 export function Dialog({ title, opened, leave, explicit = false, children }: Props) {
   const body = useRef<HTMLDivElement>(null);
   const [loss, setLoss] = useState<Loss>();
@@ -55,10 +55,10 @@ export function Dialog({ title, opened, leave, explicit = false, children }: Pro
 
 const asks = "data-asks";
 
-/** Reports whether a question lies over the dialogs: the keys that close a dialog are the question's. */
+/** Reports whether a question lies over the dialogs. The keys that close a dialog then belong to the question. */
 const isAsking = () => document.querySelector(`[${asks}]`) !== null;
 
-/** Asks whether the user means to lose something. */
+/** Asks whether the user accepts a loss. */
 export function Ask({ loss, stay, leave }: { loss: Loss; stay: () => void; leave: () => void }) {
   return (
     <Modal {...look} opened onClose={stay} title={loss.title} zIndex={300}>

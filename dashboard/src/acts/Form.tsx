@@ -11,19 +11,19 @@ import { Verb } from "./Verb";
 interface Props {
   act: Pick<Act<never>, "isPending" | "error" | "reset"> & Partial<Pick<Act<never>, "successes">>;
   needs: string;
-  /** What its button says: a verb, and the thing. */
+  /** The text of the button: a verb and its object. */
   submit: string;
-  /** Given the token, where the API wants the change confirmed and it is. */
+  /** Sends the form, with the token if the API required a confirmation and the user has confirmed the change. */
   onSubmit: (confirm?: string) => void;
-  /** Why it can not be sent now, if so. */
+  /** The reason why the form cannot be sent now, if any. */
   not?: string | undefined;
   danger?: boolean | undefined;
-  /** Where it can be left, as in a dialog. */
+  /** Leaves the form, for example by closing its dialog. Absent if the user cannot leave the form. */
   leave?: () => void;
   children: ReactNode;
 }
 
-/** Fields, why they were refused, and the button. The user is asked before they leave what they typed. */
+/** Shows fields, the reason for a refusal, and the button. Asks the user before typed text is lost. */
 export function Form({ act, needs, submit, onSubmit, not, danger, leave, children }: Props) {
   const form = useRef<HTMLFormElement>(null);
   const typed = useTyped(form, act.successes);

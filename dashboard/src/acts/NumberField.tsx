@@ -2,16 +2,16 @@ import { TextInput, type TextInputProps } from "@mantine/core";
 import { useRule } from "./useRule";
 
 interface Props extends Pick<TextInputProps, "label" | "aria-label" | "description" | "inputMode" | "required" | "withAsterisk"> {
-  /** As it is typed: a number in JavaScript would lose digits. */
+  /** The typed text. A number in JavaScript would lose digits. */
   value: string;
-  /** Returns how to write it, if a text is not a number that the API takes. */
+  /** Returns how to write the number, if the API does not accept the text. */
   wrong: (text: string) => string | undefined;
-  /** Why the API refused it. */
+  /** The reason why the API refused the number. */
   error?: string | undefined;
   change: (text: string) => void;
 }
 
-/** A field for a number, which is never guessed from another way to write it. */
+/** Shows a field for a number. The number is never guessed from another notation. */
 export function NumberField({ value, wrong, error, change, inputMode = "decimal", ...rest }: Props) {
   const rule = useRule<HTMLInputElement>(wrong(value), error);
   return <TextInput {...rest} {...rule} inputMode={inputMode} autoComplete="off" value={value} onChange={(event) => change(event.currentTarget.value.trim())} />;

@@ -3,7 +3,7 @@ import { fieldName, told } from "../api/words";
 import { Identifier } from "../values/Identifier";
 import styles from "./acts.module.css";
 
-/** Why nothing was done. What was typed stays. */
+/** Shows the reason why an act failed. The typed text stays in the form. */
 export function Refused({ error }: { error: Error | null }) {
   if (!error) return null;
   const failure = error instanceof Failure ? error : null;

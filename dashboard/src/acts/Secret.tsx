@@ -9,12 +9,12 @@ interface Props {
   title: string;
   secret: string | undefined;
   leave: () => void;
-  /** What to do with it. */
+  /** The advice for the user about the secret. */
   advice?: string;
   children?: string;
 }
 
-/** Shows a secret once: afterwards nobody can read it, not even the API. */
+/** Shows a secret once. Afterwards it cannot be read, not even by the API. */
 export function Secret({ title, secret, leave, ...rest }: Props) {
   return (
     <Dialog title={title} opened={secret !== undefined} leave={leave} explicit>
@@ -44,7 +44,7 @@ const notCopied: Loss = {
   leave: "Close without copying",
 };
 
-/** A secret with a button that copies it. The user is asked before they leave without a copy. */
+/** Shows a secret with a button that copies it. Asks the user before they leave without a copy. */
 export function Once({ secret, children }: { secret: string; children?: React.ReactNode }) {
   const element = useRef<HTMLDivElement>(null);
   const [taken, setTaken] = useState(false);

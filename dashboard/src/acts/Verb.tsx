@@ -2,9 +2,9 @@ import { Button, type ButtonProps } from "@mantine/core";
 import { useSession } from "../api/session";
 
 interface Props extends Pick<ButtonProps, "variant" | "size" | "fullWidth"> {
-  /** The permission that it needs. Without it the button stays, and says so. */
+  /** The permission that the action needs. Without it, the button stays and shows the reason. */
   needs: string;
-  /** Why it can not be done now, if so. */
+  /** The reason why the action is impossible now, if any. */
   not?: string | undefined;
   loading?: boolean;
   type?: "button" | "submit";
@@ -13,7 +13,7 @@ interface Props extends Pick<ButtonProps, "variant" | "size" | "fullWidth"> {
   children: string;
 }
 
-/** A button that does something at the API. */
+/** Shows a button for an action that needs a permission of the API. */
 export function Verb({ needs, not, type = "button", variant = "default", size = "sm", onClick, label, loading = false, children, ...rest }: Props) {
   const { permissions, member } = useSession();
   const why = permissions.includes(needs) ? not : `The role ${member?.role} cannot do this: the permission ${needs} is required`;
@@ -25,9 +25,9 @@ export function Verb({ needs, not, type = "button", variant = "default", size = 
       variant={variant}
       size={size}
       {...(label !== undefined && { "aria-label": label })}
-      // Not disabled: then it could not be reached, and nobody would read why.
+      // Not disabled: the user could not reach a disabled button and read the reason.
       {...(why !== undefined ? { "aria-disabled": true, "data-disabled": true, title: why } : !loading && onClick && { onClick })}
-      // Nor while it waits for an answer: the focus would fall to the page.
+      // Not disabled while it waits for an answer either: the focus would move to the page.
       renderRoot={(props) => <button {...props} disabled={undefined} {...(loading && { "aria-disabled": true })} />}
     >
       {children}

@@ -1,6 +1,6 @@
 import { useEffect, useRef, type FocusEvent, type FormEvent, type RefObject } from "react";
 
-/** What the user would lose by leaving, as the question before it says. */
+/** A loss that the user causes by leaving, as the texts of the question about it. */
 export interface Loss {
   title: string;
   says: string;
@@ -15,7 +15,7 @@ interface Place {
 
 const places = new Set<Place>();
 
-/** Returns what the user would lose by leaving a part of the page, or the page. */
+/** Returns the loss that the user would cause by leaving a part of the page, or the page. */
 export function lossOf(part: Element = document.documentElement): Loss | undefined {
   for (const { element, loss } of places) {
     const found = element.current && part.contains(element.current) ? loss() : undefined;
@@ -24,7 +24,7 @@ export function lossOf(part: Element = document.documentElement): Loss | undefin
   return undefined;
 }
 
-/** Asks the user before they leave an element, as long as leaving it loses something. */
+/** Asks the user before they leave an element, as long as leaving it causes a loss. */
 export function useLoss(element: RefObject<Element | null>, loss: () => Loss | undefined): void {
   const latest = useRef(loss);
   latest.current = loss;
@@ -43,12 +43,15 @@ type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
 const hasState = (control: Control): control is HTMLInputElement => control.type === "checkbox" || control.type === "radio";
 const valueOf = (control: Control) => (hasState(control) ? String(control.checked) : control.value);
 
-/** A control in which nothing is typed that is ever saved, as one to try something out. */
+/** The parts of the page with values that are never saved, for example values to try something out. */
 const scratch = "[data-scratch]";
 
-/** Asks the user before they leave a form in which a value differs from the saved one. Returns the form's handlers. saved counts how often it was saved. */
+/**
+ * Asks the user before they leave a form in which a value differs from the saved one. Returns the form's handlers.
+ * saved is the number of times that the form was saved.
+ */
 export function useTyped(form: RefObject<HTMLFormElement | null>, saved: number | undefined) {
-  /** The values before the user changed them; undefined: unknown. */
+  /** The values before the user changed them. undefined: the value is unknown. */
   const before = useRef(new Map<Control, string | undefined>());
   useEffect(() => before.current.clear(), [saved]);
   useLoss(form, () => ([...before.current].some(([control, value]) => control.isConnected && valueOf(control) !== value) ? typedLoss : undefined));

@@ -3,14 +3,14 @@ import { useRouter, type NavigateOptions } from "@tanstack/react-router";
 import { useState } from "react";
 
 interface After<Input, Output> {
-  /** The queries that it changes, which are read anew. */
+  /** The queries that the act changes. They are read again. */
   changes: QueryKey[];
   done?: (output: Output, input: Input) => void;
-  /** Where it leads. A user who has gone to another screen before the answer came stays there. */
+  /** Returns the next screen. If the user has opened another screen before the answer, that screen stays. */
   leads?: (output: Output) => NavigateOptions | undefined;
 }
 
-/** Something that a person does, once for each time they ask for it. */
+/** Returns an act of the user. The act is done once each time that the user asks for it. */
 export function useAct<Input = void, Output = unknown>(act: (input: Input) => Promise<Output>, { changes, done, leads }: After<Input, Output>) {
   const queries = useQueryClient();
   const router = useRouter();
@@ -30,5 +30,5 @@ export function useAct<Input = void, Output = unknown>(act: (input: Input) => Pr
   return { ...mutation, successes };
 }
 
-/** Of what useAct gives, what a button and a form need. */
+/** The part of the result of useAct that a button and a form need. */
 export type Act<Input = void> = Pick<ReturnType<typeof useAct<Input>>, "mutate" | "isPending" | "error" | "reset" | "successes">;

@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from "react";
 
 /**
- * Refuses a value that breaks a rule before it is sent: the form is not submitted, and the field shows the
- * reason once the user has left it or pressed the button. Returns the field's properties.
+ * Refuses a value that breaks a rule before it is sent: the form is not submitted. The field shows the reason once
+ * the user has left the field or pressed the button. Returns the field's properties.
  */
 export function useRule<Control extends HTMLInputElement | HTMLTextAreaElement>(wrong: string | undefined, refused: string | undefined) {
   const ref = useRef<Control>(null);
@@ -13,7 +13,7 @@ export function useRule<Control extends HTMLInputElement | HTMLTextAreaElement>(
     error: (left && wrong) || refused,
     onBlur: () => setLeft(true),
     onInvalid(event: { preventDefault(): void; currentTarget: Control }) {
-      if (wrong === undefined) return; // the browser's own rule, with its own words
+      if (wrong === undefined) return; // the value breaks a rule of the browser, which shows its own message
       event.preventDefault();
       setLeft(true);
       const { currentTarget: control } = event;

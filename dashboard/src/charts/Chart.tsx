@@ -9,18 +9,18 @@ import { tick } from "./ticks";
 interface Props {
   label: string;
   points: Points;
-  /** Of the values. */
+  /** The unit of the values. */
   unit: string | undefined;
-  /** Of the last window; until then it is drawn as incomplete. */
+  /** The end of the last window. Until then, the window is drawn as incomplete. */
   end: string;
-  /** When a window is, in words. */
+  /** Returns the time of a window, in words. */
   when: (start: string) => string;
   timezone: string;
 }
 
 const seconds = (instant: string) => Date.parse(instant) / 1000;
 
-/** Lines over time, drawn from rounded numbers and read from exact ones. The arrow keys move along it. */
+/** Draws lines over time from rounded numbers, and shows the exact numbers. The arrow keys move along the lines. */
 export function Chart({ label, points, unit, end, when, timezone }: Props) {
   const [at, setAt] = useState<number | null>(null);
   const drawing = useMemo(() => drawingOf(points, end, timezone), [points, end, timezone]);
@@ -64,7 +64,7 @@ function drawingOf(points: Points, end: string, timezone: string): Drawing {
     data: [starts.map(seconds), ...lines.map(({ values }) => values.map((value) => (value === null ? null : Number(value))))] as uPlot.AlignedData,
     options: () => ({
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), timezone),
-      // To the end of the last window, and from nothing, so that a small change looks small.
+      // The x axis extends to the end of the last window. The y axis includes 0, so that a small change looks small.
       scales: { x: { range: (_, min, max) => [min, Math.max(max, seconds(end))] }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.05 : 1] } },
       axes: [{ ...axis(), size: 32, gap: 10, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis(), size: 56, values: (_, ticks) => ticks.map(tick) }],
       series: [
@@ -81,7 +81,7 @@ function drawingOf(points: Points, end: string, timezone: string): Drawing {
 
 const day = 86_400;
 
-/** What stands under the ticks, which are so many seconds apart: as little as tells them from each other. */
+/** Returns the shortest labels that distinguish the ticks. apart is the distance between ticks, in seconds. */
 function labels(ticks: number[], apart: number, timezone: string): string[] {
   const form = (options: Intl.DateTimeFormatOptions) => {
     const format = new Intl.DateTimeFormat("en-GB", { ...options, timeZone: timezone });
@@ -95,7 +95,7 @@ function labels(ticks: number[], apart: number, timezone: string): string[] {
   return ticks.map((tick) => (time(tick) === "00:00" ? date(tick) : time(tick)));
 }
 
-/** Hatches the last window, where it goes on. */
+/** Hatches the last window, if it has not ended. */
 function hatch(plot: uPlot, starts: string[], end: string, colour: string) {
   const last = starts.at(-1);
   if (last === undefined || Date.parse(end) <= Date.now()) return;

@@ -3,11 +3,11 @@ import type uPlot from "uplot";
 import { axis, LegendItem, Plot, token, type Drawing } from "./Plot";
 import { tick } from "./ticks";
 
-/** A place on the horizontal axis: its values, and how it is read. */
+/** A place on the horizontal axis, with its values. */
 export interface Place {
-  /** Where it is, as the API has written it. */
+  /** The position, as the API has written it. */
   x: string;
-  /** The value of each line there. */
+  /** The value of each line at the place. */
   values: string[];
   /** Whether a point is drawn on the first line. */
   marked: boolean;
@@ -15,16 +15,16 @@ export interface Place {
 
 interface Props {
   label: string;
-  /** In ascending order. */
+  /** The places, in ascending order of x. */
   places: Place[];
-  /** The names of the lines, and of the points. */
+  /** The names of the lines. points is the name of the points. */
   names: string[];
   points: string;
-  /** What a place is, in words. */
+  /** Returns the description of a place. */
   read: (place: Place) => string;
 }
 
-/** Lines over a quantity with points on the first one. The arrow keys move from point to point. */
+/** Draws lines over a quantity, with points on the first line. The arrow keys move from point to point. */
 export function Curve({ label, places, names, points, read }: Props) {
   const [at, setAt] = useState<number | null>(null);
   const marks = places.flatMap(({ marked }, index) => (marked ? [index] : []));
@@ -42,13 +42,13 @@ export function Curve({ label, places, names, points, read }: Props) {
   );
 }
 
-/** The colour of a line, or of the points, which come after the lines. */
+/** Returns the colour of a line, or of the points, which come after the lines. */
 function colour(index: number, lines: number): string {
   if (index === lines) return "--series-2";
   return index === 0 ? "--series-1" : "--muted";
 }
 
-/** The lines, and the points as the last series. */
+/** Returns the drawing of the lines, with the points as the last series. */
 function drawingOf(places: Place[], names: string[]): Drawing {
   const last = names.length - 1;
   const series = names.map((_, line) => places.map(({ values, marked }) => (line < last ? Number(values[line]) : marked ? Number(values[0]) : null)));

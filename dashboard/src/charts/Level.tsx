@@ -7,7 +7,7 @@ interface Props {
   limit: string;
 }
 
-/** A bar of used and reserved amounts, and a mark at a limit that they exceed. The text beside the bar has the numbers. */
+/** Shows a bar of used and reserved amounts, with a mark at an exceeded limit. The text beside it has the numbers. */
 export function Level({ used, reserved, limit }: Props) {
   const [toUsed = 0, toReserved = 0, toLimit = 0] = shares([used, sum([used, reserved]), limit]).map((share) => 100 * share);
   return (

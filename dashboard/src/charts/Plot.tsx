@@ -5,7 +5,7 @@ import "uplot/dist/uPlot.min.css";
 import styles from "./Chart.module.css";
 import { moved } from "./keys";
 
-/** What is drawn. A new object is drawn anew. */
+/** The content of a plot. Each new object is drawn again. */
 export interface Drawing {
   data: uPlot.AlignedData;
   options: () => Omit<uPlot.Options, "width" | "height" | "legend" | "cursor">;
@@ -16,24 +16,24 @@ const height = 240;
 /** Returns the value of a colour token. */
 export const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The axes of every plot, in the colours of the scheme. */
+/** Returns the common options of the axes, in the colours of the scheme. */
 export const axis = () => ({ stroke: token("--muted"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" });
 
 interface Props {
   label: string;
   drawing: Drawing;
-  /** The indexes at which the arrow keys stop, ascending. */
+  /** The indexes at which the arrow keys stop, in ascending order. */
   stops: number[];
-  /** The index that is pointed at. */
+  /** The index that the user points at, if any. */
   at: number | null;
   point: (at: number | null) => void;
-  /** What is pointed at, in words. */
+  /** The description of the index that the user points at. */
   text: string;
   /** The legend. */
   children: ReactNode;
 }
 
-/** A plot that is read by pointing at it, or with the arrow keys. */
+/** Draws a plot. The user reads it with the pointer or the arrow keys. */
 export function Plot({ label, drawing, stops, at, point, text, children }: Props) {
   const scheme = useComputedColorScheme("light");
   const box = useRef<HTMLDivElement>(null);
@@ -84,7 +84,7 @@ export function Plot({ label, drawing, stops, at, point, text, children }: Props
   );
 }
 
-/** An entry of the legend: the sign of a line or of points, and its name. */
+/** Shows an entry of the legend: the sign of a line or of points, and its name. */
 export function LegendItem({ sign, colour, children }: { sign: "line" | "dashes" | "points"; colour: string; children: ReactNode }) {
   return (
     <span className={styles.item}>

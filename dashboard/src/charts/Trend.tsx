@@ -8,11 +8,11 @@ const [width, gap, height] = [3, 1, 20];
 interface Props {
   label: string;
   values: number[];
-  /** When a bar is, in words. */
+  /** Returns the time of a bar, in words. */
   when: (index: number) => string;
 }
 
-/** A bar for each value, in the order of time. Each is read by pointing at it, or with the arrow keys. */
+/** Draws a bar for each value, in the order of time. The user reads a bar with the pointer or the arrow keys. */
 export function Trend({ label, values, when }: Props) {
   const [at, setAt] = useState<number | null>(null);
   const last = values.length - 1;

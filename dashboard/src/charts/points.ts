@@ -3,19 +3,19 @@ import { sum } from "../values/decimal";
 import { groupText } from "../values/groups";
 import { day, nextDay, startOfDay } from "../values/instants";
 
-/** A line of a chart: a value for each of its points, as the API has written it. */
+/** A line of a chart, with a value for each window. The values are decimals in the API's notation. */
 export interface Series {
   name: string;
   values: string[];
 }
 
-/** The line of the time before, beside which the others stand; null where it has nothing at that place. */
+/** The line of the previous time range, for comparison. null: that range has no value for the window. */
 export interface Former {
   name: string;
   values: (string | null)[];
 }
 
-/** What a chart draws: when each of its windows begins, and its lines. */
+/** The content of a chart: the start of each window, and the lines. */
 export interface Points {
   starts: string[];
   series: Series[];
@@ -29,7 +29,7 @@ export type Granularity = Schema<"UsageResult">["granularity"];
 const mostSeries = 6;
 const hour = 3_600_000;
 
-/** When the windows of a range begin, up to now: those of a timezone, where they are not hours. */
+/** Returns the starts of a range's windows, up to now. Days, weeks and months are those of the timezone. */
 export function windows(start: string, end: string, by: Granularity, timezone: string, now: Date): string[] {
   const [first, last] = [Date.parse(start), Math.min(Date.parse(end), now.getTime())];
   const found: string[] = [];
@@ -44,13 +44,13 @@ export function windows(start: string, end: string, by: Granularity, timezone: s
   }
 }
 
-/** Whether a window begins with a day: weeks do with Monday, as they do in the API. */
+/** Reports whether a window begins on a day. Weeks begin on Monday, as in the API. */
 function begins(of: string, by: Granularity): boolean {
   if (by === "week") return new Date(of).getUTCDay() === 1;
   return by === "day" || of.endsWith("-01");
 }
 
-/** When a window that begins at an instant ends, unless its range ends before. */
+/** Returns the end of the window that begins at an instant. The range of the chart may end earlier. */
 export function windowEnd(start: string, by: Granularity, timezone: string): string {
   if (by === "hour") return new Date(Date.parse(start) + hour).toISOString();
   let next = nextDay(day(start, timezone));
@@ -58,14 +58,14 @@ export function windowEnd(start: string, by: Granularity, timezone: string): str
   return startOfDay(next, timezone);
 }
 
-/** The usage of a group in each window that has some, and its total, which orders the lines of a chart. */
+/** The usage of a group in each window with usage. The totals set the order of the lines in a chart. */
 export interface Line {
   name: string;
   total: string;
   windows: { start: string; value: string }[];
 }
 
-/** The usage of each window, with a line for each group. Late usage belongs to its window. */
+/** Returns the usage of each window, with a line for each group. Late usage is part of its window. */
 export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points {
   return drawn(
     groups.map((group) => ({
@@ -77,9 +77,12 @@ export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points
   );
 }
 
-/** Draws each line in each window, also those without usage. Of more than six lines, the five largest stay and the others are added up. */
+/**
+ * Returns each line with a value in each window, which is 0 in a window without usage. If there are more than six
+ * lines, the five largest stay and the others are added up.
+ */
 export function drawn(of: Line[], starts: string[]): Points {
-  // The API writes an instant as it likes; the same instant is the same window.
+  // The API may write an instant in several ways. The same instant is the same window.
   const at = (instant: string) => new Date(instant).toISOString();
   const all = [...new Set([...starts, ...of.flatMap(({ windows }) => windows.map(({ start }) => at(start)))])].sort();
   const place = new Map(all.map((start, index) => [start, index]));

@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import { useSession } from "../api/session";
 import styles from "./states.module.css";
 
-/** Its children for who has the permission; for others, what they lack. */
+/** Shows its children if the user has the permission, and the missing permission otherwise. */
 export function Allowed({ to, children }: { to: string; children: ReactNode }) {
   const { permissions, member } = useSession();
   if (permissions.includes(to)) return children;

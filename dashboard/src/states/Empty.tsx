@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import styles from "./states.module.css";
 
-/** One sentence, what will be here, and the next step. */
+/** Shows an empty state: a sentence as the title, the content to expect, and the next step. */
 export function Empty({ title, children }: { title: string; children: ReactNode }) {
   return (
     <div className={styles.state}>

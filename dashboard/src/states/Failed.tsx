@@ -4,7 +4,7 @@ import { told } from "../api/words";
 import { Identifier } from "../values/Identifier";
 import styles from "./states.module.css";
 
-/** What failed, what to tell the operator, and another attempt. */
+/** Shows the failed part, the reason, the request ID for the operator, and a button to retry. */
 export function Failed({ what, error, retry }: { what: string; error: Error; retry: () => void }) {
   const requestID = error instanceof Failure ? error.requestID : null;
   return (

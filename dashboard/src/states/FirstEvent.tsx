@@ -1,7 +1,7 @@
 import { Button, CopyButton } from "@mantine/core";
 import styles from "./FirstEvent.module.css";
 
-/** The line that sends a customer's event: ready where the key is known, and else but for it. */
+/** Shows a command that sends an event of a customer. Without an API key, the command reads it from $ODOMETER_KEY. */
 export function FirstEvent({ customer, apiKey = "$ODOMETER_KEY" }: { customer: string; apiKey?: string | undefined }) {
   const event = JSON.stringify({ customer_id: customer, event_type: "api_request", value: 1, idempotency_key: "first" });
   const quoted = event.replaceAll("'", "'\\''");

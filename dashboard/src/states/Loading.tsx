@@ -1,6 +1,6 @@
 import styles from "./states.module.css";
 
-/** Rows of the height that those have which are awaited, so that nothing jumps. */
+/** Shows placeholder rows with the height of the expected rows, so that the layout does not shift. */
 export function LoadingRows({ columns, rows = 8 }: { columns: number; rows?: number | undefined }) {
   return (
     <tbody aria-hidden="true">
@@ -17,7 +17,7 @@ export function LoadingRows({ columns, rows = 8 }: { columns: number; rows?: num
   );
 }
 
-/** A line of text that is awaited. */
+/** Shows a placeholder for a line of text. */
 export function LoadingText() {
   return <span className={styles.bar} data-loading aria-hidden="true" />;
 }

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { Head } from "../frame/Head";
 
-/** What an address shows that names no screen. */
+/** Shows that an address has no screen. */
 export function NotFound() {
   return (
     <>

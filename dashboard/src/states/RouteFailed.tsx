@@ -2,7 +2,7 @@ import { useRouter, type ErrorComponentProps } from "@tanstack/react-router";
 import { Failed } from "./Failed";
 import styles from "./states.module.css";
 
-/** What a screen shows that could not be shown. */
+/** Shows the error of a screen that failed, and a button to retry. */
 export function RouteFailed({ error, reset }: ErrorComponentProps) {
   const router = useRouter();
   const retry = () => {

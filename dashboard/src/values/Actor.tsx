@@ -3,7 +3,10 @@ import { members } from "../api/members";
 import { useSession } from "../api/session";
 import { Identifier } from "./Identifier";
 
-/** Who has done something: a member by name, for those who may know the members, and anybody else by id. */
+/**
+ * Shows an actor. The user appears by name, and other members do too if the user may read the members. All other
+ * actors appear by id.
+ */
 export function Actor({ is }: { is: string }) {
   const { permissions, member } = useSession();
   const asked = is.startsWith("member_") && is !== member?.id && permissions.includes("tenant:manage");

@@ -3,7 +3,7 @@ import { useEffect } from "react";
 import { useSession } from "../api/session";
 import { fromNow, written } from "./instants";
 
-/** How long ago or in how long, and exactly when for who points at it. */
+/** Shows how long ago or in how long an instant is, and the exact instant in the tooltip. */
 export function Ago({ at }: { at: string }) {
   const { tenant } = useSession();
   const clock = useInterval(useForceUpdate(), 15_000);

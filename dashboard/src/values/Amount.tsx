@@ -1,6 +1,6 @@
 import { grouped, minorDigits } from "./decimal";
 
-/** A number as the API has sent it, with its unit in muted. */
+/** Shows every digit of a number from the API, and its unit in the muted colour. */
 export function Quantity({ value, unit }: { value: string; unit?: string }) {
   return (
     <span className="number">
@@ -11,7 +11,7 @@ export function Quantity({ value, unit }: { value: string; unit?: string }) {
   );
 }
 
-/** An amount of money, never without its currency. */
+/** Shows an amount of money, always with its currency. */
 export function Amount({ value, currency }: { value: string; currency: string }) {
   return (
     <span className="number">

@@ -3,7 +3,7 @@ import { Amount } from "./Amount";
 
 export const customersOf = (count: number) => (count === 1 ? "1 customer" : `${count} customers`);
 
-/** Charges before and after a change, by currency. */
+/** Lists the charges before and after a change, by currency. */
 export function Changes({ changes }: { changes: Schema<"PriceImpact">[] }) {
   return (
     <ul>

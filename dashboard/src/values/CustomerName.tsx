@@ -1,7 +1,7 @@
 import { called, type Named } from "../api/customers";
 import styles from "./CustomerName.module.css";
 
-/** A customer by name, and beside it by the id that the tenant has given. */
+/** Shows a customer's name and external id, or the external id alone if the customer has no name. */
 export function CustomerName({ of }: { of: Named }) {
   return (
     <span className={styles.name}>

@@ -1,7 +1,7 @@
 import { CopyButton, UnstyledButton } from "@mantine/core";
 import styles from "./Identifier.module.css";
 
-/** An id or a key, with a button that copies it. */
+/** Shows an id or a key, with a button that copies it. */
 export function Identifier({ children }: { children: string }) {
   return (
     <span className={styles.identifier}>

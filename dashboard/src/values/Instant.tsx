@@ -1,7 +1,7 @@
 import { useSession } from "../api/session";
 import { written } from "./instants";
 
-/** An instant in the tenant's timezone, and in UTC for who points at it. */
+/** Shows an instant in the tenant's timezone, and in UTC in the tooltip. */
 export function Instant({ at, as = "minute" }: { at: string; as?: "date" | "day" | "minute" }) {
   const { tenant } = useSession();
   return (

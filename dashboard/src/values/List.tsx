@@ -6,27 +6,30 @@ import { Pages } from "./Pages";
 import { Table, type Column } from "./Table";
 
 interface Props<Item> {
-  /** What it lists, as "The meters". */
+  /** The subject of the list, such as "The meters". */
   what: string;
   columns: Column[];
   query: Pick<UseQueryResult<{ data: Item[]; next_page_token: string | null }>, "data" | "error" | "isPlaceholderData" | "refetch">;
-  /** The page that the address has. */
+  /** The token of the page, from the address. */
   page?: string | undefined;
-  /** In place of the table where there is nothing. */
+  /** The content in place of the table if there are no items. */
   empty: ReactNode;
-  /** What the way to the next page says. */
+  /** The text of the link to the next page. */
   further?: string | undefined;
-  /** How many rows are awaited. */
+  /** The number of expected rows. */
   rows?: number;
-  /** The row, or rows, of an item. */
+  /** Returns the row or the rows of an item. */
   children: (item: Item) => ReactNode;
 }
 
-/** A list of the API: its rows, or why there are none. Rows stay when they cannot be read again: a form may be open in one. */
+/**
+ * Shows a list of the API: its rows, or the reason why there are none. The rows stay if a later read fails, because
+ * a form may be open in a row.
+ */
 export function List<Item>({ what, columns, query, page, empty, further, rows, children }: Props<Item>) {
   const { data, error, isPlaceholderData, refetch } = query;
   if (error && !data) return <Failed what={what} error={error} retry={() => void refetch()} />;
-  // A page in the middle may be empty, of a search that goes on.
+  // A page of a search may be empty even if further pages follow.
   const nothing = data?.data.length === 0 && (!page || data.next_page_token !== null);
   return (
     <>

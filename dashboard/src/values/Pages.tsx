@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import styles from "./Pages.module.css";
 
-/** The ways to other pages of a list. Which page it is stands in the address. */
+/** Shows links to the first and the next page of a list. The address has the token of the current page. */
 export function Pages({ page, next, further = "Next page" }: { page: string | undefined; next: string | null; further?: string | undefined }) {
   if (!page && !next) return null;
   return (

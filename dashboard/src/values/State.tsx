@@ -1,10 +1,10 @@
 import styles from "./State.module.css";
 
-/** good and bad are ends; waiting goes on by itself; off does nothing. */
+/** The meaning of a state: good and bad are final, waiting continues automatically, off is inactive. */
 export type Meaning = "good" | "waiting" | "bad" | "off";
 
-/** The state that something is in: a word, and a dot in the colour of what it means. */
-export function State({ is, says, children }: { is: Meaning; /** For who points at it. */ says?: string; children: string }) {
+/** Shows a state as a word, with a dot in the colour of its meaning. */
+export function State({ is, says, children }: { is: Meaning; /** The text of the tooltip. */ says?: string; children: string }) {
   return (
     <span className={styles.state} title={says}>
       <span className={`${styles.dot} ${styles[is]}`} aria-hidden="true" />

@@ -3,13 +3,13 @@ import styles from "./Table.module.css";
 
 export interface Column {
   title: string;
-  /** Numbers stand under each other, to the right. */
+  /** Whether the column has numbers, which are aligned to the right. */
   number?: boolean;
-  /** For those who listen alone, as of a column of buttons. */
+  /** Whether the title is for screen readers only, for example of a column of buttons. */
   unseen?: boolean;
 }
 
-/** A table over the full width; on narrow screens each row is a list of two lines. */
+/** Shows a table over the full width. On narrow screens, each row is a list of two lines. */
 export function Table({ caption, columns, children, busy }: { caption: string; columns: Column[]; children: ReactNode; busy?: boolean }) {
   return (
     <table className={styles.table} aria-busy={busy}>
@@ -28,5 +28,5 @@ export function Table({ caption, columns, children, busy }: { caption: string; c
   );
 }
 
-/** What a cell holds: main is what the row is about, extra what narrow screens do without, and whole what a row has unfolded. */
+/** The classes of cells. main: the subject of the row. extra: hidden on narrow screens. whole: the unfolded details. */
 export const cell = { number: styles.right, bar: styles.bar, main: styles.main, extra: `${styles.right} ${styles.extra}`, whole: styles.whole };

@@ -20,7 +20,7 @@ test("a bill shows the unit of each meter, and the breakdown of a line too", asy
   const rows = within(await screen.findByRole("table", { name: "Charges of this period so far" })).getAllByRole("row");
   expect(rows.flatMap((row) => within(row).queryAllByText("1,250").map(({ textContent }) => textContent))).toContain("1,250 tokens");
   await screen.findByText("1,000 tokens included, 250 tokens overage");
-  expect(screen.getAllByText((_, element) => element?.textContent === "1,250").length).toBeGreaterThan(0); // calls has no unit
+  expect(screen.getAllByText((_, element) => element?.textContent === "1,250").length).toBeGreaterThan(0); // the meter calls has no unit
   fireEvent.click(await screen.findByRole("button", { name: "calls" }));
   await screen.findByText("1,250 used");
   expect(screen.getAllByText((_, element) => element?.textContent === "1,250 units").length).toBeGreaterThan(0);

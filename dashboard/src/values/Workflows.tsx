@@ -1,6 +1,6 @@
 import { useSession } from "../api/session";
 
-/** The way to a customer's runs in the Temporal UI, where the deployment names one. */
+/** Shows a link to a customer's runs in the Temporal UI, if the URL of the Temporal UI is configured. */
 export function Workflows({ of }: { of: string }) {
   const { workflows_url: url } = useSession();
   if (!url) return null;

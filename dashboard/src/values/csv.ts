@@ -1,4 +1,4 @@
-/** A table as text, by RFC 4180. */
+/** Returns a table as CSV text, in the format of RFC 4180. */
 export function csv(rows: string[][]): string {
   return rows.map((row) => row.map((cell) => quoted(harmless(cell))).join(",") + "\r\n").join("");
 }
@@ -9,14 +9,14 @@ const number = /^-?\d+(\.\d+)?$/;
 
 /**
  * Keeps a spreadsheet from running a text as a formula, as the API's own exports do.
- * The guards can be removed as docs/api/usage.md says (https://owasp.org/www-community/attacks/CSV_Injection).
+ * docs/api/usage.md describes how to remove the guards (https://owasp.org/www-community/attacks/CSV_Injection).
  */
 function harmless(cell: string): string {
   if (number.test(cell)) return cell;
   return cell.replace(/(?<=^|[;|\t\r\n])(?=['=+\-@＝＋－＠\t\r\n])/g, "'");
 }
 
-/** Has the browser save a text as a file. */
+/** Saves a text as a file, through the browser. */
 export function save(name: string, text: string, type: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");

@@ -1,5 +1,4 @@
-// Amounts and quantities are text from the API to the screen: JavaScript's
-// numbers would round them.
+// Amounts and quantities stay text from the API to the screen, because JavaScript's numbers would round them.
 
 const form = /^(-?)(\d+)(?:\.(\d+))?$/;
 
@@ -9,19 +8,19 @@ function partsOf(decimal: string): { sign: string; whole: string; fraction: stri
   return { sign, whole, fraction };
 }
 
-/** 1284402.75 as 1,284,402.75: every digit, and zeros up to as many decimals. */
+/** Returns 1284402.75 as 1,284,402.75: every digit, and zeros up to the given number of decimals. */
 export function grouped(decimal: string, decimals = 0): string {
   const { sign, whole, fraction } = partsOf(decimal);
   const digits = fraction.padEnd(decimals, "0");
   return sign.replace("-", "−") + whole.replace(/\B(?=(\d{3})+$)/g, ",") + (digits && `.${digits}`);
 }
 
-/** How many decimals it has, those that are zero left out. */
+/** Returns the number of decimals, without zeros at the end. */
 export function decimals(decimal: string): number {
   return partsOf(decimal).fraction.replace(/0+$/, "").length;
 }
 
-/** How many decimals the smallest unit of a currency has. */
+/** Returns the number of decimals of a currency's smallest unit. */
 export function minorDigits(currency: string): number {
   return new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits ?? 2;
 }
@@ -45,7 +44,7 @@ function written({ units, scale }: Scaled): string {
   return (units < 0n ? "-" : "") + whole + (scale > 0 ? `.${digits.slice(-scale)}` : "");
 }
 
-/** The exact sum. */
+/** Returns the exact sum. */
 export function sum(decimals: string[]): string {
   const parts = decimals.map(scaled);
   const scale = Math.max(0, ...parts.map((part) => part.scale));
@@ -66,35 +65,35 @@ export function compare(a: string, b: string): number {
   return less.startsWith("-") ? -1 : 1;
 }
 
-/** The exact difference, no less than nothing. */
+/** Returns the exact difference, or 0 if it is negative. */
 export function excess(decimal: string, over: string): string {
   const more = difference(decimal, over);
   return more.startsWith("-") ? "0" : more;
 }
 
-/** Without zeros at the end of its decimals. */
+/** Returns a decimal without zeros at the end of its fraction. */
 export function shortest(decimal: string): string {
   return decimal.includes(".") ? decimal.replace(/\.?0+$/, "") : decimal;
 }
 
-/** Reports whether the API takes a text as an amount: a decimal in plain notation, 0 or more. */
+/** Reports whether the API accepts a text as an amount: a decimal in plain notation, 0 or more. */
 export function isAmount(text: string): boolean {
   return /^(0|[1-9]\d*)(\.\d+)?$/.test(text);
 }
 
-/** Returns how to write an amount, if the API does not take it as it is written. None is written in an empty text. */
+/** Returns how to write an amount, if the API does not accept the text. An empty text has no amount and is allowed. */
 export function wrongAmount(text: string): string | undefined {
   if (text === "" || isAmount(text)) return undefined;
   if (/^[-−]\d/.test(text)) return "Must be 0 or more";
   return "Must be a number such as 1000.50, without thousands separators";
 }
 
-/** Returns how to write a whole number, if a text is none that the API takes. */
+/** Returns how to write a whole number, if the API does not accept the text. */
 export function wrongWhole(text: string): string | undefined {
   return /^\d{1,10}$/.test(text) ? undefined : "Must be a whole number such as 72";
 }
 
-/** How far along a line from 0 to the largest of them each is, from 0 to 1: for drawing, never for showing. */
+/** Returns each value as a share of the largest one, from 0 to 1. The shares are for drawing, never for text. */
 export function shares(decimals: string[]): number[] {
   const values = decimals.map(Number);
   const largest = Math.max(0, ...values);

@@ -1,15 +1,15 @@
 import { stringify } from "lossless-json";
 
-/** The properties of a group, by name. Those of the group $other are unknown. */
+/** The property values of a group, by name of the property. The values of the group $other are unknown. */
 export type GroupKey = { [property: string]: unknown };
 
-/** Returns the value of a property as the API's filters write it: a string that reads like another JSON value is quoted. */
+/** Returns the value of a property in the notation of the API's filters. A string that is valid JSON is quoted. */
 export function filterText(value: unknown): string {
   if (typeof value !== "string") return stringify(value ?? null)!;
   return isJSON(value) ? JSON.stringify(value) : value;
 }
 
-/** Returns the value of a property for screens. Null is none: events without the property have it. */
+/** Returns the value of a property for screens. null, the value of events without the property, is shown as none. */
 export function valueText(value: unknown): string {
   if (value === null || value === undefined) return "none";
   return value === "" || value === "none" ? JSON.stringify(value) : filterText(value);
@@ -24,10 +24,10 @@ function isJSON(text: string): boolean {
   }
 }
 
-/** Reports whether a group is $other: the usage whose property values are unknown. */
+/** Reports whether a group is $other, the usage with unknown property values. */
 export const isOther = (key: GroupKey) => "$other" in key;
 
-/** Returns the values of a group, in order of their properties. */
+/** Returns the values of a group as text, in the order of the property names. */
 export function groupText(key: GroupKey): string {
   if (isOther(key)) return "unknown values";
   const values = Object.entries(key)

@@ -25,10 +25,10 @@ import { condition, scopeText } from "./words";
 
 const needs = "alerts:write";
 
-/** The queries whose answers an updated alert changes. */
+/** Returns the keys of the queries that an updated alert changes. */
 const changed = (id: string) => [["alerts"], ["alert", id], ["firings", id]];
 
-/** An alert: its condition, its trial and its firings. */
+/** Shows an alert: its condition, its trial and its firings. */
 export function OneAlert() {
   return (
     <Allowed to="alerts:read">

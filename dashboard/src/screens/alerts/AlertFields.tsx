@@ -19,7 +19,7 @@ interface Props {
 
 const scopes: Record<Scope, string> = { all: "All customers", plan: "The customers of a plan", customer: "One customer" };
 
-/** The fields of a new alert. */
+/** Shows the fields of a new alert. */
 export function AlertFields({ typed, error, change }: Props) {
   const { type, scope } = typed;
   return (

@@ -13,7 +13,7 @@ import { AlertState } from "./AlertState";
 import { useHiddenCharges } from "./useHiddenCharges";
 import { condition, scopeText } from "./words";
 
-/** The alerts of the tenant with their last firings. */
+/** Lists the alerts of the tenant with their last firings. */
 export function Alerts() {
   const navigate = useNavigate();
   const create = (

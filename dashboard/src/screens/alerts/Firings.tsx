@@ -14,7 +14,7 @@ import { useHiddenCharges } from "./useHiddenCharges";
 
 const columns = [{ title: "Fired" }, { title: "Customer" }, { title: "Threshold", number: true }, { title: "Value", number: true }, { title: "Period" }];
 
-/** The firings of an alert, newest first. */
+/** Lists the firings of an alert, newest first. */
 export function Firings({ alert }: { alert: Alert }) {
   const hidden = useHiddenCharges(alert.type);
   return (
@@ -56,7 +56,7 @@ function Listed({ alert }: { alert: Alert }) {
   );
 }
 
-/** The period of a lifetime quota ends after every event. */
+/** Reports whether a period is that of a lifetime quota, which ends after every event. */
 const isLifetime = (end: string) => end >= "9000";
 
 function None() {

@@ -42,7 +42,7 @@ function Fields() {
   );
 }
 
-/** Returns the field that a trial needs first. */
+/** Returns the first step that the user must take before a trial, if any. */
 function missing(typed: Typed): string | undefined {
   const { type, scope, customer, plan, meter, thresholds } = typed;
   if (scope === "customer" && customer === "") return "Enter the customer first";

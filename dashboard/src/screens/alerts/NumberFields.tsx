@@ -11,7 +11,7 @@ interface Props {
   change: (part: Partial<Typed>) => void;
 }
 
-/** The numbers that an alert compares: minutes of silence, or thresholds. */
+/** Shows the fields of the numbers that an alert compares: minutes of silence, or thresholds. */
 export function NumberFields({ typed: { type, thresholds, minutes }, error, change }: Props) {
   if (type === "silence") {
     return (

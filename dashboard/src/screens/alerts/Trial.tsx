@@ -20,9 +20,9 @@ interface Props {
   not?: string | undefined;
 }
 
-/** Compares the last 30 days with an alert, when the user asks for it. */
+/** Compares the last 30 days with an alert when the user asks for it. */
 export function Trial({ definition, not }: Props) {
-  const unnamed = { ...definition, name: "Trial" }; // another name is the same trial
+  const unnamed = { ...definition, name: "Trial" }; // the name does not change the trial
   const [tried, setTried] = useState<AlertDefinition>();
   const hidden = useHiddenCharges(definition.type);
   const isCurrent = stringify(tried) === stringify(unnamed);

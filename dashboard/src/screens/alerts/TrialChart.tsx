@@ -15,7 +15,7 @@ const values: Record<AlertDefinition["type"], string> = {
   silence: "",
 };
 
-/** The values that are compared with the thresholds of an alert, at the end of each day. */
+/** Draws the values that are compared with the thresholds of an alert, at the end of each day. */
 export function TrialChart({ definition, of }: { definition: AlertDefinition; of: Schema<"DryRunCourse"> }) {
   const { timezone } = useSession().tenant;
   const unitOfMeter = useUnit(definition.meter ?? "");

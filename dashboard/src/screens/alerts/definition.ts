@@ -13,7 +13,7 @@ export interface Typed {
   plan: string;
   meter: string;
   group: TypedGroup;
-  /** One per line. */
+  /** The thresholds, one per line. */
   thresholds: string;
   currency: string;
   minutes: string;
@@ -23,7 +23,7 @@ export const empty: Typed = { name: "", type: "usage", scope: "all", customer: "
 
 export const thresholdsOf = (text: string) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
-/** Returns how to write the thresholds, if the API does not take them as they are written. */
+/** Returns how to write the thresholds, if the API does not accept the text. */
 export function wrongThresholds(text: string, type: Alert["type"]): string | undefined {
   const lines = thresholdsOf(text);
   if (lines.length > 10) return "Must be at most 10 numbers";
@@ -37,7 +37,7 @@ export function wrongTyped({ type, thresholds, minutes }: Pick<Typed, "type" | "
   return type === "silence" ? wrongWhole(minutes) : wrongThresholds(thresholds, type);
 }
 
-/** Returns the request of a typed alert. */
+/** Returns the request that creates a typed alert. */
 export function definitionOf({ name, type, scope, customer, plan, meter, group, thresholds, currency, minutes }: Typed): AlertDefinition {
   const scoped = { customer: { customer }, plan: { plan }, all: { all: true } }[scope];
   if (type === "silence") return { name, type, ...scoped, minutes: Number(minutes) };

@@ -9,7 +9,7 @@ export const types: Record<Alert["type"], string> = {
   silence: "Time without an event",
 };
 
-/** Returns the condition of an alert, such as usage of tokens reaches 1,000. */
+/** Returns the condition of an alert, such as "usage of tokens reaches 1,000". */
 export function condition({ type, meter, group, thresholds = [], currency, minutes }: AlertDefinition): string {
   if (type === "silence") return `no event for ${minutes} minutes`;
   const numbers = thresholds.map((threshold) => grouped(threshold)).join(" or ");
@@ -18,7 +18,7 @@ export function condition({ type, meter, group, thresholds = [], currency, minut
   return type === "quota" ? `quotas of ${subject} reach ${numbers} %` : `usage of ${subject} reaches ${numbers}`;
 }
 
-/** Returns the customers of an alert. */
+/** Returns the customers of an alert as text. */
 export function scopeText({ customer, plan }: Pick<AlertDefinition, "customer" | "plan">): string {
   if (customer) return customer;
   return plan ? `customers of ${plan}` : "all customers";

@@ -23,7 +23,7 @@ import { ended, expiry, lengths, overlaps, stateOf } from "./lifetimes";
 
 const needs = "api_keys:manage";
 
-/** What API keys and HMAC secrets have in common, and what one of them has. */
+/** An API key or an HMAC secret. Fields of only one of the two are optional. */
 export type Credential = Omit<Schema<"APIKeyMetadata">, "prefix"> & Partial<Pick<Schema<"APIKeyMetadata">, "prefix"> & Pick<Schema<"HMACSecret">, "signatures">>;
 
 export interface Kind {
@@ -31,16 +31,16 @@ export interface Kind {
   thing: "key" | "secret";
   sentence: string;
   queryKey: [string];
-  /** Requests are signed with it, in one version or either. */
+  /** Whether programs sign requests with the credential. It accepts v2 signatures, or v1 and v2 signatures. */
   signs?: boolean;
   list: (page: string | undefined, signal: AbortSignal) => Promise<{ data: Credential[]; next_page_token: string | null }>;
-  /** Answers with what is shown once, as rotate does. */
+  /** Creates a credential and returns its secret value, which is shown once. rotate returns the new value. */
   create: (body: Schema<"CreateHMACSecret">) => Promise<string>;
   rotate: (id: string, overlapSeconds: number) => Promise<string>;
   revoke: (id: string) => Promise<unknown>;
 }
 
-/** The credentials of programs of one kind. */
+/** Shows the credentials of one kind: API keys or HMAC secrets. */
 export function Credentials({ of }: { of: Kind }) {
   const [made, setMade] = useState<string>();
   return (
@@ -58,7 +58,7 @@ export function Credentials({ of }: { of: Kind }) {
 
 interface Parts {
   of: Kind;
-  /** What was made, to be shown. */
+  /** The callback that shows the secret value of a new credential. */
   done: (secret: string) => void;
 }
 
@@ -101,7 +101,7 @@ function None({ of }: { of: Kind }) {
   );
 }
 
-/** What each scope allows. */
+/** The permissions of each scope, in words. */
 const scopes: Record<Schema<"CreateAPIKey">["scope"], string> = {
   ingest_only: "sends events",
   read_only: "reads meters, customers and usage",
@@ -169,7 +169,7 @@ function Create({ of, done }: Parts) {
   const create = useAct(() => of.create({ name, scope, signatures, ...expiry(days, new Date()) }), {
     changes: [of.queryKey],
     done(made) {
-      leave(); // what is shown takes the form's place
+      leave(); // the secret replaces the form
       done(made);
     },
   });

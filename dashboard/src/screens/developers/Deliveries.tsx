@@ -32,7 +32,7 @@ const states = [
 
 const soon = 2_000; // milliseconds
 
-/** What a webhook was sent in the last 30 days, and what waits for it. */
+/** Lists the messages of a webhook: those of the last 30 days, including pending ones. */
 export function Deliveries({ webhook }: { webhook: string }) {
   const { status, message: opened, page } = useSearch({ from: "/frame/developers/webhooks/$webhook" });
   const query = useQuery({
@@ -42,7 +42,7 @@ export function Deliveries({ webhook }: { webhook: string }) {
       return answer(api.GET("/v1/webhooks/{id}/deliveries", { params: { path: { id: webhook }, query }, signal }));
     },
     placeholderData: keepPreviousData,
-    // What is on its way arrives by itself.
+    // Poll while a listed delivery is pending.
     refetchInterval: ({ state }) => (state.data?.data.some((delivery) => delivery.status === "pending") ? soon : false),
   });
   return (
@@ -99,11 +99,11 @@ function Row({ webhook, delivery, opened }: Props & { opened: boolean }) {
   );
 }
 
-/** What was sent, and what came of each attempt. */
+/** Shows the body of a message and the result of each delivery attempt. */
 function Message({ webhook, delivery }: Props) {
   const path = { id: webhook, message: delivery.id };
   const { data, error, refetch } = useQuery({
-    // Another attempt is another answer.
+    // Each new attempt or state changes the response.
     queryKey: ["deliveries", webhook, delivery.id, delivery.status, delivery.attempts],
     queryFn: ({ signal }) => answer(api.GET("/v1/webhooks/{id}/deliveries/{message}", { params: { path }, signal })),
     placeholderData: keepPreviousData,

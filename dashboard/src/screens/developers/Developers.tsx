@@ -7,7 +7,7 @@ const tabs = [
   ["/developers/webhooks", "Webhooks"],
 ] as const;
 
-/** What every screen for those who write programs begins with. */
+/** Shows the title and the tabs of the screens for developers. */
 export function Developers() {
   return (
     <>

@@ -31,7 +31,7 @@ const webhook = (id: string) =>
     queryFn: ({ signal }) => answer(api.GET("/v1/webhooks/{id}", { params: { path: { id } }, signal })),
   });
 
-/** One webhook, what can be done with it, and what it was sent. */
+/** Shows a webhook, its actions and its deliveries. */
 export function Webhook() {
   return (
     <Allowed to="webhooks:read">

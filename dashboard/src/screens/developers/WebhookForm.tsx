@@ -8,7 +8,7 @@ import styles from "./Credentials.module.css";
 
 type Body = Schema<"CreateWebhook">;
 
-/** The event types that a webhook may have, and when there is a message of one. */
+/** The event types that a webhook can receive, and the event that causes a message of each type. */
 export const eventTypes: Record<Body["event_types"][number], string> = {
   "sync.succeeded": "A sync has succeeded",
   "sync.failed": "A sync has failed and needs attention",
@@ -24,7 +24,7 @@ export const eventTypes: Record<Body["event_types"][number], string> = {
   "quota.exceeded": "The usage of a customer exceeded a quota",
 };
 
-/** The types whose messages can contain charges. They require the permission billing:read. */
+/** The event types with messages that can contain charges. They require the permission billing:read. */
 const ofCharges = ["alert.triggered", "invoice.held"];
 
 interface Props {
@@ -32,11 +32,11 @@ interface Props {
   submit: string;
   onSubmit: (body: Body) => void;
   leave: () => void;
-  /** As it is, where it is edited. */
+  /** The saved webhook that the form edits. */
   webhook?: Schema<"Webhook">;
 }
 
-/** What is said of a webhook when it is made or edited. */
+/** Shows the fields of a webhook that the user creates or edits. */
 export function WebhookForm({ act, submit, onSubmit, leave, webhook }: Props) {
   const { permissions } = useSession();
   const hidden = permissions.includes("billing:read") ? [] : ofCharges;

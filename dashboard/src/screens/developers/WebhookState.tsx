@@ -7,7 +7,7 @@ const because = {
   failing: "disabled: no delivery succeeded for five days",
 };
 
-/** Whether a webhook is sent messages, and takes them. */
+/** Shows whether a webhook is enabled, and whether its deliveries fail. */
 export function WebhookState({ of: { enabled, disabled_because, failing_since } }: { of: Schema<"Webhook"> }) {
   if (!enabled) return <State is={disabled_because === "tenant" ? "off" : "bad"}>{because[disabled_because ?? "tenant"]}</State>;
   if (failing_since) return <State is="bad">failing</State>;

@@ -18,7 +18,7 @@ import { WebhookState } from "./WebhookState";
 
 const columns = [{ title: "URL" }, { title: "Messages" }, { title: "State" }, { title: "Since", number: true }];
 
-/** The URLs of the tenant's that messages are sent to. */
+/** Lists the tenant's webhooks. */
 export function Webhooks() {
   return (
     <>
@@ -71,7 +71,7 @@ function Create() {
   const create = useAct((body: Schema<"CreateWebhook">) => answer(api.POST("/v1/webhooks", { body })), {
     changes: [["webhooks"]],
     done(made) {
-      leave(); // what is shown takes the form's place
+      leave(); // the secret replaces the form
       setSecret(made.secret);
     },
   });

@@ -3,11 +3,11 @@ import type { Meaning } from "../../values/State";
 interface Lifetime {
   revoked_at: string | null;
   expires_at: string | null;
-  /** What replaces it, while both are valid. */
+  /** The credential that replaces this one. This one stays valid until it expires. */
   successor_id: string | null;
 }
 
-/** Whether a credential is good for anything, and whether it stays so. */
+/** Returns the meaning and the word of a credential's state. A replaced credential is valid until it expires. */
 export function stateOf({ revoked_at, expires_at, successor_id }: Lifetime, now: Date): [Meaning, string] {
   if (revoked_at !== null) return ["off", "revoked"];
   if (expires_at !== null && new Date(expires_at) <= now) return ["off", "expired"];
@@ -17,7 +17,7 @@ export function stateOf({ revoked_at, expires_at, successor_id }: Lifetime, now:
 
 export const ended = (lifetime: Lifetime, now: Date) => stateOf(lifetime, now)[0] === "off";
 
-/** How long something lasts that is made now, by what one chooses. */
+/** The choices for the expiry of a new credential, in days from now. */
 export const lengths = [
   { value: "", label: "Never" },
   { value: "7", label: "In 7 days" },
@@ -30,7 +30,7 @@ export function expiry(days: string, now: Date): { expires_at?: string } {
   return days === "" ? {} : { expires_at: new Date(now.getTime() + Number(days) * 86_400_000).toISOString() };
 }
 
-/** For how long what is replaced stays valid, in seconds. */
+/** The choices for how long a replaced key or secret stays valid, in seconds. */
 export const overlaps = [
   { value: "0", label: "At once" },
   { value: "3600", label: "In an hour" },

@@ -19,7 +19,7 @@ import { EventTabs } from "./EventTabs";
 
 const columns = [{ title: "Idempotency key" }, { title: "State" }, { title: "Customer" }, { title: "Event type" }, { title: "Properties" }, { title: "Value", number: true }, { title: "Sent", number: true }];
 
-/** Events that were accepted and not counted, each above the event that was stored under its key, once that is searched. */
+/** Lists the accepted events that are not counted. A button below each finds the stored event with the same key. */
 export function Conflicts() {
   return (
     <>

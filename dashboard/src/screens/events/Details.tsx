@@ -8,7 +8,7 @@ import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
 import styles from "./Events.module.css";
 
-/** One event as it was sent, and what has come of it; alone where the address is its own. */
+/** Shows the fields of an event and the meters that count it. alone: the event has its own screen. */
 export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?: boolean }) {
   return (
     <dl className={styles.details} data-alone={alone || undefined}>

@@ -8,7 +8,7 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Details } from "./Details";
 
-/** One event, at an address of its own. */
+/** Shows one event at its own address. */
 export function Event() {
   const { event } = useParams({ from: "/frame/events/$event" });
   return (
@@ -21,10 +21,10 @@ export function Event() {
   );
 }
 
-/** How many events of a customer may have the same time to the microsecond. */
+/** The most events that the search reads: those of the customer from the timestamp to the next millisecond. */
 const most = 1_000;
 
-/** The API finds events by whose they are and when, which the address says beside the id. */
+/** Finds the event by the customer and the timestamp in the address: the API has no search by ID. */
 function Found() {
   const { event: id } = useParams({ from: "/frame/events/$event" });
   const { customer = "", at = "" } = useSearch({ from: "/frame/events/$event" });
@@ -47,5 +47,5 @@ function Found() {
   );
 }
 
-/** The millisecond after an instant: the API has finer ones than browsers. */
+/** Returns the start of the next millisecond. Dates in a browser are less precise than timestamps of the API. */
 const after = (at: string) => new Date(Date.parse(at) + 1).toISOString();

@@ -26,7 +26,7 @@ import { useTail } from "./useTail";
 
 type StoredEvent = Schema<"StoredEvent">;
 
-/** What has come: the latest events as they arrive, or those that are searched. */
+/** Lists accepted events: the latest ones as they arrive, or those that match a search. */
 export function Events() {
   return (
     <>
@@ -59,7 +59,7 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
   const query = useQuery({
     queryKey: ["events", filter],
     queryFn: ({ signal }) => readEvents(filter, signal),
-    refetchInterval: live ? 2_000 : false, // while the page is visible
+    refetchInterval: live ? 2_000 : false, // only while the page is visible
   });
   const { shown, fresh, show } = useTail(query.data, search.event);
   if (query.error instanceof Failure && query.error.status === 404) {
@@ -93,7 +93,7 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
   );
 }
 
-/** Whether what comes is shown as it comes, and what has come while somebody reads. */
+/** Shows whether the list is refreshed, a link to pause it, and a button for new events that are not shown yet. */
 function Tail({ live, fresh, show }: { live: boolean; fresh: number; show: () => void }) {
   const { paused } = useSearch({ from: "/frame/events" });
   return (
@@ -165,7 +165,7 @@ function None({ searched }: { searched: string | null }) {
   );
 }
 
-/** Names the range that was searched, and offers a wider one. */
+/** Names the searched range. After a search of the last 24 hours, it offers wider ones. */
 function NoMatch() {
   const { tenant } = useSession();
   const { key, from, until } = useSearch({ from: "/frame/events" });

@@ -17,7 +17,7 @@ import { EventTabs } from "./EventTabs";
 import styles from "./Events.module.css";
 import { reason } from "./reasons";
 
-/** How many events were rejected, why, and when. They are not stored. */
+/** Shows the number of rejected events by reason and by time. The events themselves are not stored. */
 export function Rejected() {
   return (
     <>

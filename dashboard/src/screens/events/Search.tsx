@@ -13,16 +13,16 @@ const fields = [
   ["until", "Until", "datetime-local"],
 ] as const;
 
-/** What a field shows of an address: of a day, its beginning. */
+/** Returns the text of a field for a value of the address. A day becomes its first minute. */
 const shown = (kind: string, text = "") => (kind === "datetime-local" && /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00` : text);
 
 type Typed = { [name in (typeof fields)[number][0]]?: string };
 
-/** What is searched stands in the address, and begins at the first page. */
+/** Shows the search fields. A search replaces all parameters of the address, so it starts at the first page. */
 export function Search() {
   const navigate = useNavigate();
   const { customer, type, key, from, until } = useSearch({ from: "/frame/events" });
-  // What is typed comes from the address anew where that changes, as on the way back.
+  // The React key resets the fields when the address changes, for example when the user goes back.
   const address = { customer, type, key, from, until };
   return <Fields key={JSON.stringify(address)} initial={address} find={(typed) => void navigate({ to: "/events", search: typed })} />;
 }

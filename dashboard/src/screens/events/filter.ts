@@ -1,13 +1,13 @@
 import { instantOf } from "../../values/instants";
 
-/** What the address of the events asks for. Times are those of the tenant's clocks. */
+/** The parameters in the address of the events. Times are in the tenant's timezone. */
 export interface Search {
   customer?: string;
   type?: string;
   key?: string;
-  /** Such as 2026-11-30T09:30, or a day. */
+  /** The inclusive start: a minute such as 2026-11-30T09:30, or a day. */
   from?: string;
-  /** Which is not searched itself. */
+  /** The exclusive end: a minute or a day. */
   until?: string;
   paused?: string;
   page?: string;
@@ -17,14 +17,14 @@ export const pageSize = 50;
 
 const minute = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/;
 
-/** The instant that an address names, if it does. */
+/** Returns the instant of a time in the address, or undefined if the text is not a valid time. */
 function instant(text: string | undefined, timezone: string): string | undefined {
   const written = text?.length === 10 ? `${text}T00:00` : text;
   if (written === undefined || !minute.test(written) || Number.isNaN(Date.parse(`${written}:00Z`))) return undefined;
   return instantOf(written, timezone);
 }
 
-/** The query that answers an address. What is no time is left out. */
+/** Returns the API query for an address. Invalid times are skipped. */
 export function asked({ customer, type, key, from, until, page }: Search, timezone: string) {
   const [start, end] = [instant(from, timezone), instant(until, timezone)];
   return {
@@ -38,7 +38,7 @@ export function asked({ customer, type, key, from, until, page }: Search, timezo
   };
 }
 
-/** Whether new events may be shown as they come: not on a later page, of a time that is over, or in a search of all events. */
+/** Reports whether the list can show new events: not on a later page, with an end, or in a search of all events. */
 export const hasTail = ({ page, until, key, from }: Search): boolean => !page && !until && !(key && !from);
 
 export const isLive = (search: Search): boolean => hasTail(search) && !search.paused;

@@ -1,4 +1,4 @@
-// The rules that events break, by the codes that requests are answered with.
+// The rules that events can break, by the codes in the API's responses.
 const reasons: Record<string, string> = {
   invalid_event: "The event is not an object, or a field name is not UTF-8.",
   duplicate_name: "The event has a field twice.",
@@ -19,5 +19,5 @@ const reasons: Record<string, string> = {
   unknown_customer_id: "The customer does not exist, and the tenant is strict.",
 };
 
-/** What a code means, in words; "" where the dashboard does not know it. */
+/** Returns the rule of a code in words, or "" if the dashboard does not know the code. */
 export const reason = (code: string): string => reasons[code] ?? "";

@@ -11,12 +11,12 @@ import { RateFields } from "./RateFields";
 
 interface Props {
   typed: TypedDimensions;
-  /** Why the API refused the terms. */
+  /** The error with which the API refused the terms. */
   error: Error | null;
   change: (part: Partial<TypedDimensions>) => void;
 }
 
-/** Prices by dimension: each in a part of its own, in the order in which they are tried, and the price of all other usage. */
+/** Shows the prices by dimension in the order in which they are matched, and the price of all other usage. */
 export function DimensionFields({ typed, error, change }: Props) {
   const { by, entries, isOtherCharged, other } = typed;
   const list = useRef<HTMLDivElement>(null);
@@ -34,7 +34,7 @@ export function DimensionFields({ typed, error, change }: Props) {
     const rest = entries.filter((_, other) => other !== index);
     flushSync(() => change({ entries: [...rest.slice(0, to), entries[index]!, ...rest.slice(to)] }));
     const same = part(to, `[data-move="${to < index ? "up" : "down"}"]:enabled`);
-    (same ?? part(to, "[data-move]:enabled"))?.focus(); // an end of the list has one of the two
+    (same ?? part(to, "[data-move]:enabled"))?.focus(); // the first and the last price have one enabled button
   };
   return (
     <>
@@ -131,7 +131,7 @@ function Entry({ entry, by, index, last, error, change, move, remove }: EntryPro
 
 interface ValuesProps {
   property: string;
-  /** Whether no value means that any value matches. */
+  /** Whether an empty field matches any value. */
   isOptional: boolean;
   typed: string;
   wrong: string | undefined;
@@ -139,7 +139,7 @@ interface ValuesProps {
   change: (text: string) => void;
 }
 
-/** The values of a property that a price matches. */
+/** Shows the field for the values of a property that a price matches. */
 function Values({ property, isOptional, typed, wrong, refused, change }: ValuesProps) {
   const rule = useRule<HTMLTextAreaElement>(wrong, refused);
   const values = lines(typed).map(parseValue);

@@ -17,7 +17,7 @@ interface Props {
   change: (filters: TypedFilter[]) => void;
 }
 
-/** The filters of a meter, each in a row of its own. */
+/** Shows the filters of a meter, one per row. */
 export function Filters({ filters, error, change }: Props) {
   const newest = useRef<HTMLInputElement>(null);
   const adding = useRef<HTMLButtonElement>(null);
@@ -92,7 +92,7 @@ function Row({ filter, number, refused, firstInput, change, remove }: RowProps) 
   );
 }
 
-/** The values of a filter, and how they are understood. */
+/** Shows the field for the values of a filter, and how the values are parsed. */
 function Values({ filter, error, change }: { filter: TypedFilter; error: string | undefined; change: (values: string) => void }) {
   const props = {
     className: styles.values!,

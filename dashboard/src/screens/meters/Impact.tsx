@@ -8,7 +8,7 @@ import { Changes } from "../../values/Changes";
 import { difference } from "../../values/decimal";
 import { cell, Table } from "../../values/Table";
 
-/** What a price would change of the bills that run, in total and for the customers with the largest differences. */
+/** Shows how a price would change the running bills, in total and for the customers with the largest differences. */
 export function Impact({ of, body }: { of: Priced; body: Schema<"SetPricing"> }) {
   const { data, error } = useQuery({ queryKey: ["pricing", "preview", of, body], queryFn: () => previewPrice(of, body), gcTime: 0 });
   if (error) return <Refused error={error} />;

@@ -21,7 +21,7 @@ const tabs = [
 
 const withUncounted = [...tabs, ["/meters/$meter/uncounted-events", "Uncounted events"]] as const;
 
-/** What every screen about one meter begins with. */
+/** Shows the head and the tabs of the screens about one meter. */
 export function Meter() {
   return (
     <Allowed to="meters:read">
@@ -42,7 +42,8 @@ function One() {
     );
   }
   if (error && !data) return <Failed what="The meter" error={error} retry={() => void refetch()} />;
-  const mayHaveUncounted = Boolean(data?.value_property) && permissions.includes("events:read"); // every event has a value of its own
+  // Without a value property, the meter reads the event's own value, which every event has.
+  const mayHaveUncounted = Boolean(data?.value_property) && permissions.includes("events:read");
   return (
     <>
       <Head where={[<Link to="/meters">Meters</Link>]} here={params.meter} title={data?.name || params.meter} action={data && <Archive meter={data} />}>

@@ -14,7 +14,7 @@ import styles from "./MeterDetails.module.css";
 import { MeterFields } from "./MeterFields";
 import { TryOut, useTryOut } from "./TryOut";
 
-/** What a meter is, and what of it can be changed. */
+/** Shows the definition of a meter, and the form that changes it. */
 export function MeterDetails() {
   const params = useParams({ from: "/frame/meters/$meter/details" });
   const { data } = useQuery(read(params.meter));
@@ -83,17 +83,17 @@ interface Sent {
   confirm: string | undefined;
 }
 
-/** Returns the edits that differ from other values of their fields. */
+/** Returns the edits that differ from the values of the same fields in others. */
 function editsUnlike(others: Partial<Typed>, edits: Partial<Typed>): Partial<Typed> {
   return Object.fromEntries(Object.entries(edits).filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(others[field as keyof Typed])));
 }
 
-/** The form of a meter, and the effect of the typed definition on the latest events. */
+/** Shows the form of a meter, and the effect of the typed definition on the latest events. */
 function Edit({ meter }: { meter: Schema<"Meter"> }) {
   const queries = useQueryClient();
   const [edits, setEdits] = useState<Partial<Typed>>({});
   const unedited = typedOf(meter);
-  const typed = { ...unedited, ...edits }; // another user's change reaches the fields without edits
+  const typed = { ...unedited, ...edits }; // a change by another user updates the fields without edits
   const body = changedFields(meter, typed);
   const definition = definitionOf(typed);
   const counts = Object.keys(definition).some((field) => field in body);
@@ -101,14 +101,14 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
   const save = useAct(({ body, confirm }: Sent) => updateMeter(meter.slug, { ...body, ...(confirm && { confirm }) }), {
     changes: [["meters"], ["meter", meter.slug]],
     done(saved, sent) {
-      queries.setQueryData(read(meter.slug).queryKey, saved); // so that nothing differs from the saved meter
+      queries.setQueryData(read(meter.slug).queryKey, saved); // so that the form compares with the saved meter
       setEdits((latest) => editsUnlike(sent.edits, latest));
       attempt.reset();
     },
   });
   const changed = Object.keys(body).length > 0;
   const screen = useRef<HTMLDivElement>(null);
-  useLoss(screen, () => (changed ? typedLoss : undefined)); // a removed filter is a change without a field
+  useLoss(screen, () => (changed ? typedLoss : undefined)); // Form does not detect a removed filter
   return (
     <div ref={screen} className={styles.split}>
       <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={(confirm) => save.mutate({ edits, body, confirm })}>

@@ -16,7 +16,7 @@ interface Props {
   change: (part: Partial<Typed>) => void;
 }
 
-/** The fields of a meter that can be changed after it was made. */
+/** Shows the fields of a meter that can be changed after its creation. */
 export function MeterFields({ typed, error, change }: Props) {
   return (
     <>

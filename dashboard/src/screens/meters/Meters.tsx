@@ -16,7 +16,7 @@ import styles from "./Meters.module.css";
 import { MeterState } from "./MeterState";
 import { PriceText } from "./Prices";
 
-/** What is counted. */
+/** Lists the meters with their current prices. */
 export function Meters() {
   const navigate = useNavigate();
   const make = (

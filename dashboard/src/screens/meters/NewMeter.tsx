@@ -29,7 +29,7 @@ export function NewMeter() {
   );
 }
 
-/** The form as a definition fills it in. */
+/** Returns the values of the form for a definition. */
 const formOf = (definition: Partial<Template["definition"]>) => ({ slug: definition.slug ?? "", eventType: definition.event_type ?? "", typed: typedOf(definition) });
 
 function Fields() {

@@ -17,7 +17,7 @@ import { incomplete, termsOf, typedOf, type TypedTerms } from "./terms";
 import { TermsFields } from "./TermsFields";
 import { WorkedCharge } from "./WorkedCharge";
 
-/** When a price is to start. */
+/** The typed start of a price. */
 interface Start {
   when: "next" | "day";
   day: string;
@@ -26,16 +26,16 @@ interface Start {
 interface Props {
   of: Priced;
   former: Schema<"Price"> | undefined;
-  /** What is charged now. */
+  /** The price that is charged now. */
   current: Schema<"Price"> | undefined;
-  /** There is none yet. */
+  /** Whether there is no version of the price yet. */
   first: boolean;
 }
 
-/** What the next billing period is for a new customer. */
+/** The meaning of the next billing period for a new customer. */
 export const nextOfNew = "For a customer created in the running billing period: from the start of this period on";
 
-/** The price that is to hold, with what it would charge while it is typed. */
+/** Shows the form for a new price, and its charges while the user types. */
 export function NewPrice({ of, former, current, first }: Props) {
   const { tenant, permissions } = useSession();
   const { data: measured } = useQuery({ ...meter(of.meter), enabled: permissions.includes("meters:read") });
@@ -43,7 +43,7 @@ export function NewPrice({ of, former, current, first }: Props) {
   const [start, setStart] = useState<Start>({ when: "next", day: "" });
   const [previewed, preview] = useState(false);
   const change = (part: Partial<TypedTerms>) => {
-    preview(false); // it was of another price
+    preview(false); // the shown preview is of the previous terms
     setTyped({ ...typed, ...part });
   };
   const move = (part: Partial<Start>) => {

@@ -24,7 +24,7 @@ interface Props {
   current: Schema<"Price"> | undefined;
 }
 
-/** The charge over usage at terms and now. */
+/** Shows the charge by usage at the typed terms and at the current price. */
 export function PriceCurve({ of, typed, terms, current }: Props) {
   if (typed.by.length > 0) return <RateCurve of={of} typed={typed} current={current} />;
   const now = current && !current.dimensions && current.currency === terms.currency ? termsOf(typedOf(current, current.currency)) : undefined;
@@ -34,11 +34,11 @@ export function PriceCurve({ of, typed, terms, current }: Props) {
 interface DrawnProps {
   of: Priced;
   terms: Terms;
-  /** The terms that are charged now, if they can be compared. */
+  /** The current terms, if they are comparable. */
   now: Terms | undefined;
 }
 
-/** The charge of all usage, with the customers of last month as points. */
+/** Shows the charge of all usage, with last month's customers as points. */
 function WholeCurve({ of, terms, now }: DrawnProps) {
   const { permissions, tenant } = useSession();
   const isReadable = permissions.includes("usage:read");
@@ -59,7 +59,7 @@ function WholeCurve({ of, terms, now }: DrawnProps) {
 
 const noCustomers: CustomerUsage[] = [];
 
-/** The charge of the usage that one of the prices by dimension matches. */
+/** Shows the charge of the usage that one price by dimension matches. The user selects the price. */
 function RateCurve({ of, typed, current }: Omit<Props, "terms">) {
   const [chosen, choose] = useState("");
   const rates = ratesOf(typed).filter(({ rate }) => rate !== undefined);
@@ -86,7 +86,7 @@ function RateCurve({ of, typed, current }: Omit<Props, "terms">) {
   );
 }
 
-/** Names the curve. It has only usage, so fees for events are not in it. */
+/** Shows the title of the curve. The curve depends on usage alone, so it excludes fees for events. */
 function Title({ terms, now }: Omit<DrawnProps, "of">) {
   const hasFee = terms.fixed_fee !== undefined || now?.fixed_fee !== undefined;
   return <h2 id="curve">{hasFee ? "Charge by usage, without fixed fees" : "Charge by usage"}</h2>;
@@ -103,7 +103,8 @@ function Drawn({ of, terms, now, customers }: DrawnProps & { customers: Customer
   const { data, error } = useQuery({ ...chargesAt(all, quantities), placeholderData: keepPreviousData });
   const places = useMemo(() => data && placesOf(data.quantities, data.charges, customers), [data, customers]);
   const names = useMemo(() => (data?.charges.length === 2 ? ["New price", "Price now"] : ["New price"]), [data]);
-  if (error) return <p className="muted">There is no curve, because its charges could not be calculated.</p>; // the worked charge shows the reason
+  // WorkedCharge shows the reason.
+  if (error) return <p className="muted">There is no curve, because its charges could not be calculated.</p>;
   if (!places || unit === undefined) return <LoadingText />;
   const money = (amount = "0") => `${grouped(amount, minorDigits(terms.currency ?? "USD"))} ${terms.currency}`;
   const read = ({ x, values }: Place) => {

@@ -15,7 +15,7 @@ import { Usage } from "../../values/Usage";
 import { NewPrice, nextOfNew } from "./NewPrice";
 import styles from "./Prices.module.css";
 
-/** A price: what is charged now, every version, and the next one. */
+/** Shows the current price, all versions, and the form for the next version. */
 export function Prices({ of }: { of: Priced }) {
   const { data, error, refetch } = useQuery(pricing(of));
   if (error && !data) return <Failed what="The price" error={error} retry={() => void refetch()} />;
@@ -49,7 +49,7 @@ function Current({ price, of: { meter, plan, customer } }: { price: Schema<"Pric
   return <PriceText price={price} meter={meter} />;
 }
 
-/** A price in a line: 25.00 USD per period, 1,000 tokens included, then 0.02 USD a unit. */
+/** Shows a price in one line, such as 25.00 USD per period, 1,000 tokens included, then 0.02 USD a unit. */
 export function PriceText({ price, meter }: { price: Schema<"Price">; meter: string }) {
   if (!isShort(price)) return <>{price.description}</>;
   const { base_price, included_units, overage_rate, currency } = price;
@@ -70,7 +70,7 @@ export function PriceText({ price, meter }: { price: Schema<"Price">; meter: str
   );
 }
 
-/** The price that a plan or a customer has for a meter now. Without one, the text: later if a version is scheduled, else none. */
+/** Shows the owner's current price of a meter. Without one, shows later if the owner has versions, else none. */
 export function PriceNow({ of: { meter, ...owner }, none, later }: { of: Priced; none: string; later: string }) {
   const { data } = useQuery(pricings(owner));
   if (!data) return <LoadingText />;
@@ -138,7 +138,7 @@ function Terms({ price, meter }: { price: Schema<"Price">; meter: string }) {
   );
 }
 
-/** Ends a customer's own price. */
+/** Shows the form that ends a customer's own price. */
 function EndPrice({ customer, meter }: { customer: string; meter: string }) {
   const end = useAct((confirm: string | undefined) => endPrice(customer, meter, confirm), { changes: [["pricing"], ["preview", customer]] });
   return (

@@ -7,16 +7,16 @@ import { TierFields } from "./TierFields";
 
 interface Props {
   typed: TypedRate;
-  /** Where the API has the fields: "", or a path that ends with a dot. */
+  /** The prefix of the fields in errors of the API: "", or a path that ends with a dot. */
   at: string;
-  /** Why the API refused the terms. */
+  /** The error with which the API refused the terms. */
   error: Error | null;
   change: (part: Partial<TypedRate>) => void;
   /** Fields below the model. */
   children?: ReactNode;
 }
 
-/** The model of a price, and the fields of this model. */
+/** Shows the model of a price, and the fields of this model. */
 export function RateFields({ typed, at, error, change, children }: Props) {
   const { model } = typed;
   const textOf = (model: Model) => (at === "" ? undefined : models[model].alone) ?? models[model];

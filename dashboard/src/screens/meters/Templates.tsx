@@ -4,7 +4,7 @@ import { templates, type Template } from "./meterTemplates";
 
 const sources = [...new Set(templates.map(({ source }) => source))];
 
-/** Definitions to begin with, and the one that was chosen. */
+/** Lists the templates for a meter, and explains the selected one. */
 export function Templates({ chosen, choose }: { chosen: Template | undefined; choose: (template: Template) => void }) {
   return (
     <section aria-labelledby="templates" className={styles.templates}>

@@ -11,12 +11,12 @@ interface Props {
   typed: TypedTerms;
   /** The properties by which the meter groups usage. */
   properties: string[];
-  /** Why the API refused the terms. */
+  /** The error with which the API refused the terms. */
   error: Error | null;
   change: (part: Partial<TypedTerms>) => void;
 }
 
-/** The fields of a price: its model with the fields of this model, or prices by dimension. */
+/** Shows the fields of a price: those of one model, or prices by dimension. */
 export function TermsFields({ typed, properties, error, change }: Props) {
   const field = ({ name, label, description }: PeriodField) => (
     <NumberField

@@ -6,13 +6,13 @@ import { mostTiers, newTier, wrongTier, type TypedTier } from "./rates";
 
 interface Props {
   tiers: TypedTier[];
-  /** Where the API has the tiers: "", or a path that ends with a dot. */
+  /** The prefix of the tiers in errors of the API: "", or a path that ends with a dot. */
   at: string;
   error: Error | null;
   change: (tiers: TypedTier[]) => void;
 }
 
-/** The tiers of a price as a table. The last one is open. */
+/** Shows the tiers of a price as a table. The last tier has no limit. */
 export function TierFields({ tiers, at, error, change }: Props) {
   const last = tiers.length - 1;
   const add = () => change([...tiers.slice(0, last), newTier, tiers[last]!]);

@@ -17,7 +17,7 @@ import styles from "./TryOut.module.css";
 
 type Preview = Schema<"MeterPreview">;
 
-/** A preview of a definition, which is outdated as soon as the user changes the definition. */
+/** Returns the preview of a definition. It is outdated as soon as the user changes the definition. */
 export function useTryOut<Body extends Definition>(body: Body, preview: (body: Body) => Promise<Preview>) {
   const { data, error, variables, isPending, mutate, reset } = useAct(preview, { changes: [] });
   const outdated = stringify(variables) !== stringify(body);
@@ -26,7 +26,7 @@ export function useTryOut<Body extends Definition>(body: Body, preview: (body: B
     outdated,
     aggregation: variables?.aggregation,
     error,
-    /** The error beside the fields, which the user may have corrected since. */
+    /** The error to show at the fields. Null after the user changed the definition. */
     fieldError: outdated ? null : error,
     isPending,
     start: () => mutate(body),
@@ -38,11 +38,11 @@ interface Props {
   attempt: ReturnType<typeof useTryOut<never>>;
   unit: string;
   not?: string | undefined;
-  /** Called before an attempt. */
+  /** The callback before each preview. */
   begin: () => void;
 }
 
-/** Counts the latest events by the typed definition, when the user asks for it. */
+/** Shows the count of the latest events by the typed definition, at the user's request. */
 export function TryOut({ attempt: { data, outdated, aggregation, error, isPending, start }, unit, not, begin }: Props) {
   const run = () => {
     begin();
@@ -103,7 +103,7 @@ const columns = [{ title: "Event" }, { title: "Counted" }];
 const withValue = [...columns, { title: "Value", number: true }];
 const rowsAtFirst = 10;
 
-/** The events that a preview read. A number of events has no use for their values. */
+/** Lists the events that a preview read. Their values are shown only if the meter adds them up. */
 function Sample({ preview: { sample }, outdated, summed }: { preview: Preview; outdated: boolean; summed: boolean }) {
   const [all, setAll] = useState(false);
   const shown = all ? sample : sample.slice(0, rowsAtFirst);

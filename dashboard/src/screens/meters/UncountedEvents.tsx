@@ -16,7 +16,7 @@ import { propertyAt } from "./counting";
 import styles from "./Meters.module.css";
 import { uncountedRules } from "./verdicts";
 
-/** Accepted events that the meter could not count, and what to do about them. */
+/** Lists the accepted events that the meter could not count, with advice on how to correct them. */
 export function UncountedEvents() {
   return (
     <Allowed to="events:read">

@@ -15,13 +15,13 @@ import styles from "./Prices.module.css";
 import type { TypedTerms } from "./terms";
 
 interface Props {
-  /** What is typed, and its terms. Undefined while they are not complete. */
   typed: TypedTerms;
+  /** The typed terms in the form that the API accepts. Undefined while they are not complete. */
   terms: Terms | undefined;
   meter: string;
 }
 
-/** The usage to try, as it is typed. */
+/** The typed usage to try. */
 interface Tried {
   quantity: string;
   events: string;
@@ -29,7 +29,7 @@ interface Tried {
 
 const firstTried: Tried = { quantity: "1250", events: "1" };
 
-/** The charge of some usage at terms while they are typed, step by step. */
+/** Shows the charge of the usage to try at the typed terms, step by step. */
 export function WorkedCharge({ typed, terms, meter }: Props) {
   const [tried, setTried] = useState<Record<string, Tried>>({});
   const rates = ratesOf(typed);

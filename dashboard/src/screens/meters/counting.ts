@@ -20,7 +20,7 @@ export const operators: Record<Operator, string> = {
 
 export const hasValues = (operator: Operator) => operator !== "exists" && operator !== "not_exists";
 
-/** How a meter counts, in words. A filter that is not completely typed yet is omitted. */
+/** Describes in words how a meter counts. Filters that the user has not completed are skipped. */
 export function counting({ aggregation, group_by, value_property, filters = [] }: Pick<Counting, "aggregation" | "group_by"> & Partial<Counting>): string {
   const counted = aggregation === "count" ? "the number of events" : `the sum of ${value_property ? `the property ${value_property}` : "their values"}`;
   const grouped = group_by.length > 0 ? `${counted}, by ${group_by.join(", ")}` : counted;
@@ -30,13 +30,13 @@ export function counting({ aggregation, group_by, value_property, filters = [] }
 
 const isComplete = ({ property, operator, values = [] }: Counting["filters"][number]) => property !== "" && (values.length > 0 || !hasValues(operator));
 
-/** A filter in words. */
+/** Describes a filter in words. */
 export function condition({ property, operator, values }: Counting["filters"][number]): string {
   const compared = (values ?? []).map((value) => stringify(value)).join(", ");
   return [property, operators[operator], compared].filter(Boolean).join(" ");
 }
 
-/** The texts that were typed, one a line. */
+/** Returns the trimmed lines of a typed text, without empty ones. */
 export function lines(typed: string): string[] {
   return typed
     .split("\n")
@@ -44,7 +44,7 @@ export function lines(typed: string): string[] {
     .filter((line) => line !== "");
 }
 
-/** The property of an event that a path names. A property with the whole name takes precedence. */
+/** Returns the property that a path names. A property with the whole path as its name takes precedence. */
 export function propertyAt(properties: object, path: string): unknown {
   const names = Object.hasOwn(properties, path) ? [path] : path.split(".");
   return names.reduce(fieldOf, properties);

@@ -4,7 +4,7 @@ import type { Definition } from "../../api/meters";
 import { hasValues, lines, type Operator } from "./counting";
 import { parseValue, valueText, type FilterValue } from "./filterValues";
 
-/** The fields of a meter that can be changed, as they are typed. */
+/** The typed fields of a meter that can be changed. */
 export interface Typed {
   name: string;
   unit: string;
@@ -18,11 +18,11 @@ export interface Typed {
 export interface TypedFilter {
   property: string;
   operator: Operator;
-  /** One a line. An operator with one value uses the first line. */
+  /** The values, one per line. An operator with one value uses the first line. */
   values: string;
 }
 
-/** The definition as its form shows it. */
+/** Returns the typed fields of a definition, which the form shows. */
 export function typedOf(meter: Partial<Schema<"Meter"> | Schema<"CreateMeter">>): Typed {
   return {
     name: meter.name ?? "",
@@ -37,15 +37,15 @@ export function typedOf(meter: Partial<Schema<"Meter"> | Schema<"CreateMeter">>)
 
 export const hasSeveralValues = (operator: Operator) => operator === "in" || operator === "not_in";
 
-/** The lines that the operator of a filter uses. The others stay typed for another operator. */
+/** Returns the lines that the operator of a filter uses. The other lines are kept for another operator. */
 export const usedLines = ({ operator, values }: TypedFilter) => (hasSeveralValues(operator) ? values : values.split("\n", 1)[0]!);
 
-/** The values that were typed for a filter. */
+/** Returns the values that the user typed for a filter. */
 export function valuesOf(filter: TypedFilter): FilterValue[] {
   return hasValues(filter.operator) ? lines(usedLines(filter)).map(parseValue) : [];
 }
 
-/** The typed fields that decide which events are counted, and how. */
+/** Returns the typed fields that decide which events the meter counts, and how. */
 export function definitionOf(typed: Typed): Definition {
   return {
     aggregation: typed.aggregation,
@@ -55,12 +55,12 @@ export function definitionOf(typed: Typed): Definition {
   };
 }
 
-/** The fields of a request for a meter. */
+/** Returns the typed fields in the form that the API accepts. */
 export function fieldsOf(typed: Typed) {
   return { name: typed.name, unit: typed.unit, ...definitionOf(typed), usage_scale: typed.scale };
 }
 
-/** The fields of a request that differ from the saved meter's. */
+/** Returns the fields of a request that differ from those of the saved meter. */
 export function changedFields(meter: Schema<"Meter">, typed: Typed): Partial<ReturnType<typeof fieldsOf>> {
   const saved = new Map(Object.entries(fieldsOf(typedOf(meter))));
   return Object.fromEntries(Object.entries(fieldsOf(typed)).filter(([field, value]) => stringify(value) !== stringify(saved.get(field))));

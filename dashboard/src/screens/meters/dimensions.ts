@@ -4,21 +4,21 @@ import { lines } from "./counting";
 import { parseValue, valueText, type FilterValue } from "./filterValues";
 import { incompleteRate, rateOf, typedRateOf, type TypedRate } from "./rates";
 
-/** A price by dimension as it is typed. */
+/** A price by dimension as the user types it. */
 export interface TypedEntry {
-  /** Its identity while prices are moved and removed. */
+  /** The key of the entry while the user moves and removes entries. */
   id: number;
-  /** The values of each property, one a line. */
+  /** The values of each property, one per line. */
   match: Record<string, string>;
   rate: TypedRate;
 }
 
-/** The prices by dimension as they are typed. */
+/** The prices by dimension as the user types them. */
 export interface TypedDimensions {
-  /** The properties by which usage is charged. None: all usage has one price. */
+  /** The properties by which usage is charged. Without any, all usage has one price. */
   by: string[];
   entries: TypedEntry[];
-  /** Whether usage that no entry matches is charged, at other. */
+  /** Whether usage that no entry matches is charged at the rate other. */
   isOtherCharged: boolean;
   other: TypedRate;
 }
@@ -29,7 +29,7 @@ let entries = 0;
 
 export const newEntry = (rate: TypedRate = typedRateOf(undefined)): TypedEntry => ({ id: ++entries, match: {}, rate });
 
-/** Returns the fields of prices by dimension for their successor, or none. */
+/** Returns the typed fields of prices by dimension, to edit their successor. Without prices, the lists are empty. */
 export function typedDimensionsOf(dimensions: Schema<"PriceDimensions"> | undefined): TypedDimensions {
   const typed = ({ match, ...rate }: Schema<"DimensionPrice">): TypedEntry => ({
     ...newEntry(typedRateOf(rate)),
@@ -44,20 +44,20 @@ function matchOf({ match }: TypedEntry, by: string[]): Map<string, FilterValue[]
   return new Map([...values].filter(([, of]) => of.length > 0));
 }
 
-/** Returns prices by dimension that are typed, as the API takes them. */
+/** Returns typed prices by dimension in the form that the API accepts. */
 export function dimensionsOf({ by, entries, isOtherCharged, other }: TypedDimensions): Schema<"SentDimensions"> {
   const prices = entries.map((entry) => ({ match: Object.fromEntries(matchOf(entry, by)), ...rateOf(entry.rate) }));
   return { by, prices, ...(isOtherCharged && { default: rateOf(other) }) };
 }
 
-/** Returns why the charge of prices by dimension cannot be calculated yet, if so. */
+/** Returns the reason why the charge at prices by dimension cannot be calculated yet, or undefined. */
 export function incompleteDimensions({ by, entries, isOtherCharged, other }: TypedDimensions): string | undefined {
   const index = entries.findIndex((entry) => matchOf(entry, by).size === 0 || incompleteRate(entry.rate));
   if (index >= 0) return `Complete price ${index + 1} first`;
   return isOtherCharged && incompleteRate(other) ? "Complete the price of all other usage first" : undefined;
 }
 
-/** Returns the usage that an entry matches, in words. */
+/** Describes the usage that an entry matches in words. */
 function matchText(entry: TypedEntry, by: string[]): string {
   return [...matchOf(entry, by)].map(([property, values]) => `${property} ${values.map((value) => valueText(value)).join(" or ")}`).join(", ");
 }
@@ -65,16 +65,16 @@ function matchText(entry: TypedEntry, by: string[]): string {
 /** A rate of typed terms with the usage that it charges. */
 export interface NamedRate {
   key: string;
-  /** Its usage in words. "": all usage. */
+  /** The usage in words. "": all usage. */
   name: string;
-  /** Undefined: the usage is unrated. */
+  /** The rate. Undefined: the usage is unrated. */
   rate: TypedRate | undefined;
   hasFee: boolean;
-  /** Values of the usage. Undefined: the rate charges none. */
+  /** Example values of the usage. Undefined: no example was found. */
   example: Dimension | undefined;
 }
 
-/** Returns the rates of typed terms in their order: the one of all usage, or those by dimension with all other usage last. */
+/** Returns the rates of typed terms in order: one for all usage, or one per entry, then one for all other usage. */
 export function ratesOf(typed: TypedRate & TypedDimensions): NamedRate[] {
   const { by, entries, isOtherCharged, other } = typed;
   const named = (key: string, name: string, rate: TypedRate | undefined, example: Dimension | undefined) => ({ key, name, rate, hasFee: rate?.model === "percentage" && rate.fixed_fee !== "", example });
@@ -93,8 +93,8 @@ export type Dimension = Record<string, FilterValue>;
 const mostTries = 10_000;
 
 /**
- * Returns values of all properties that an entry charges, of which the earlier ones charge none. Undefined: there are no
- * such values, or they are too many to try.
+ * Returns a value for each property, so that the entry matches the values and no earlier entry does. Returns undefined
+ * if there are no such values, or after too many tries.
  */
 export function exampleOf(index: number, { by, entries }: Pick<TypedDimensions, "by" | "entries">): Dimension | undefined {
   const matches = entries.slice(0, index + 1).map((entry) => matchOf(entry, by));

@@ -5,7 +5,7 @@ export type FilterValue = string | boolean | null | LosslessNumber;
 
 const number = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** Parses a typed value by the rule of the API's filters by property: a JSON number, string, true, false or null is that value; any other text is a string. */
+/** Parses a value like the API's filters: a JSON number, string, true, false or null. Other text is a string. */
 export function parseValue(text: string): FilterValue {
   if (text === "true" || text === "false") return text === "true";
   if (text === "null") return null;
@@ -22,14 +22,14 @@ function quotedString(text: string): string | undefined {
   }
 }
 
-/** Returns the text that parseValue parses to a value of the API: a string without quotes if possible. */
+/** Returns the text that parseValue parses to the value. A string has no quotes if possible. */
 export function valueText(value: unknown): string {
   if (typeof value !== "string") return stringify(value) ?? "";
   const plain = value !== "" && value === value.trim() && !/[\r\n]/.test(value) && parseValue(value) === value;
   return plain ? value : JSON.stringify(value);
 }
 
-/** A value with its type, in words. */
+/** Describes a value and its type in words. */
 export function typedValue(value: FilterValue): string {
   if (typeof value === "string") return `the text ${JSON.stringify(value)}`;
   if (value instanceof LosslessNumber) return `the number ${value.toString()}`;

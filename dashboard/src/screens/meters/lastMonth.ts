@@ -5,7 +5,6 @@ import type { Priced } from "../../api/prices";
 import { excess } from "../../values/decimal";
 import { day, nextDay, startOfDay } from "../../values/instants";
 
-/** The usage of a customer. */
 export interface CustomerUsage {
   customer: string;
   quantity: string;
@@ -13,13 +12,13 @@ export interface CustomerUsage {
 
 export interface LastMonth {
   customers: CustomerUsage[];
-  /** Whether customers with less usage are left out. */
+  /** Whether customers with less usage are excluded. */
   more: boolean;
 }
 
 export const mostCustomers = 100;
 
-/** The usage of last month by the customers whom a price can charge: those of the plan, one customer, or all. */
+/** Queries last month's usage by the customers that a price can charge: those of a plan, one customer, or all. */
 export const lastMonth = ({ meter, plan, customer }: Priced, timezone: string) =>
   queryOptions({
     queryKey: ["last-month", meter, plan, customer, timezone],
@@ -39,7 +38,7 @@ export const lastMonth = ({ meter, plan, customer }: Priced, timezone: string) =
 
 const positive = (of: CustomerUsage[]) => of.filter(({ quantity }) => excess(quantity, "0") !== "0");
 
-/** Returns the calendar month before the one of an instant. */
+/** Returns the range of the calendar month before the month of an instant. */
 export function monthBefore(now: Date, timezone: string): { start: string; end: string } {
   const first = `${day(now, timezone).slice(0, 8)}01`;
   const before = `${nextDay(first, -1).slice(0, 8)}01`;

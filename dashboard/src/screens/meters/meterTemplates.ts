@@ -1,6 +1,6 @@
 import type { Schema } from "../../api/client";
 
-/** A definition to begin with. The guide docs/guides/start-from-a-template.md has the same definitions and events. */
+/** A template for a meter. The guide docs/guides/start-from-a-template.md has the same definitions and events. */
 export interface Template {
   /** The kind of events. */
   source: string;

@@ -3,14 +3,14 @@ import { excess, isAmount, wrongAmount } from "../../values/decimal";
 
 export type Model = NonNullable<Schema<"Price">["model"]>;
 
-/** A tier as it is typed. The last one has no bound. */
+/** A tier as the user types it. The last tier has no bound. */
 export interface TypedTier {
   up_to: string;
   unit_price: string;
   flat_fee: string;
 }
 
-/** The fields of a model as they are typed, by their names in the API. A field of another model is kept, and not sent. */
+/** The typed fields of a rate, by their names in the API. Fields of other models are kept and not sent. */
 export interface TypedRate extends Record<RateFieldName, string> {
   model: Model;
   tiers: TypedTier[];
@@ -34,7 +34,7 @@ interface ModelText {
   rule: string;
 }
 
-/** The models, each with its name, its rule, and its fields. alone: the text without a base price. */
+/** The models with their titles, rules and fields. alone: the texts for a rate without a base price. */
 export const models: Record<Model, ModelText & { fields: RateField[]; alone?: ModelText }> = {
   overage: {
     title: "Base + overage",
@@ -92,7 +92,7 @@ export const newTier: TypedTier = { up_to: "", unit_price: "", flat_fee: "" };
 
 export const text = (value: string | number | undefined) => (value === undefined ? "" : String(value));
 
-/** Returns the fields of a rate for its successor, or empty fields. */
+/** Returns the typed fields of a rate, to edit its successor. Without a rate, all except the model are empty. */
 export function typedRateOf(rate: Partial<Schema<"DimensionRate">> | undefined): TypedRate {
   const model = rate?.model ?? "overage";
   return {
@@ -109,27 +109,27 @@ export function typedRateOf(rate: Partial<Schema<"DimensionRate">> | undefined):
   };
 }
 
-/** Returns the fields that are typed, and no empty ones. */
+/** Returns the fields for a request, without empty ones. Counts are sent as numbers. */
 export function sentFields<Name extends string>(typed: Record<Name, string>, fields: TermsField<Name>[]) {
   const used = fields.filter(({ name }) => typed[name] !== "");
   return Object.fromEntries(used.map(({ name }) => [name, counts.includes(name) ? Number(typed[name]) : typed[name]]));
 }
 
-/** Returns a rate that is typed, as the API takes it. */
+/** Returns a typed rate in the form that the API accepts. */
 export function rateOf(typed: TypedRate): Schema<"SentDimensionRate"> {
   const last = typed.tiers.length - 1;
   const tiers = typed.tiers.map(({ up_to, unit_price, flat_fee }, index) => ({ up_to: index === last ? null : up_to, unit_price, ...(flat_fee && { flat_fee }) }));
   return { model: typed.model, ...sentFields(typed, rateFieldsOf(typed.model)), ...(isTiered(typed.model) && { tiers }) } as Schema<"SentDimensionRate">;
 }
 
-/** Returns how to write a field of a rate, if it breaks a rule. An empty field breaks none. */
+/** Returns the rule that a field of a rate breaks, or undefined. An empty field breaks no rule. */
 export function wrongInRate(typed: TypedRate, name: RateFieldName): string | undefined {
   const text = typed[name];
   if (!counts.includes(name)) return wrongAmount(text);
   return text === "" || /^[1-9]\d{0,12}$/.test(text) ? undefined : "Must be a whole number such as 1000";
 }
 
-/** Returns how to write a field of a tier, if it breaks a rule. An empty field breaks none. */
+/** Returns the rule that a field of a tier breaks, or undefined. An empty field breaks no rule. */
 export function wrongTier(tiers: TypedTier[], index: number, name: keyof TypedTier): string | undefined {
   const text = tiers[index]![name];
   const wrong = wrongAmount(text);
@@ -138,7 +138,7 @@ export function wrongTier(tiers: TypedTier[], index: number, name: keyof TypedTi
   return isAmount(before) && excess(text, before) === "0" ? `Must be more than ${before}` : undefined;
 }
 
-/** Returns why the charge at a typed rate cannot be calculated yet, if so. */
+/** Returns the reason why the charge at a typed rate cannot be calculated yet, or undefined. */
 export function incompleteRate(typed: TypedRate): string | undefined {
   const { model, tiers } = typed;
   if (rateFieldsOf(model).some(({ name }) => wrongInRate(typed, name))) return "A field is not a number";

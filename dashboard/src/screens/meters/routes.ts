@@ -1,7 +1,7 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { asks, frame } from "../../routes";
 
-// A slug begins with a letter or a digit, so that what is below - is no meter or plan.
+// The slug of a meter begins with a letter or a digit, so a path below /meters/- is never the path of a meter.
 
 const meters = createRoute({
   getParentRoute: () => frame,

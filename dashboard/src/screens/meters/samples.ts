@@ -4,25 +4,25 @@ import { compare, excess, isAmount, shortest, sum } from "../../values/decimal";
 const stepsOfGrid = 40;
 const mostBounds = 25;
 
-/** The smallest quantity that usage can differ by. */
+/** The smallest difference between two quantities. */
 const least = "0.000000000001";
 
-/** Returns the quantities at which a curve is drawn, in ascending order, up to a little more than the largest one. */
+/** Returns the quantities at which a curve is drawn, in ascending order, up to slightly more than the largest one. */
 export function samples(largest: string, bounds: string[]): string[] {
   const grid = gridTo(Number(largest) * 1.1);
   const end = grid.at(-1)!;
   const within = bounds.filter((bound) => excess(bound, "0") !== "0" && excess(end, bound) !== "0").slice(0, mostBounds);
-  // The charge may jump beyond a bound.
+  // The charge can jump just above a bound.
   return inOrder([...grid, ...within, ...within.map((bound) => sum([bound, least]))]);
 }
 
-/** Returns quantities in ascending order, each once. */
+/** Returns quantities in ascending order, without duplicates. */
 export function inOrder(quantities: string[]): string[] {
   const sorted = quantities.toSorted(compare);
   return sorted.filter((quantity, index) => index === 0 || compare(sorted[index - 1]!, quantity) !== 0);
 }
 
-/** Multiples of a round number, from 0 to the first one that is not less than the end. Only the choice of the round number is inexact. */
+/** Returns multiples of a round number, from 0 to the first at or above end. Only the choice of number is inexact. */
 function gridTo(end: number): string[] {
   const size = end > 0 && Number.isFinite(end) ? end / stepsOfGrid : 1;
   const exponent = Math.max(-12, Math.floor(Math.log10(size)));
@@ -38,14 +38,14 @@ function shifted(whole: number, exponent: number): string {
   return shortest(`${digits.slice(0, exponent)}.${digits.slice(exponent)}`);
 }
 
-/** Returns the quantities at which the charge may change its course or jump. */
+/** Returns the quantities at which the slope of the charge can change, or the charge can jump. */
 export function boundsOf({ included_units: included = "0", tiers = [], package_size: size = 0 }: Terms): string[] {
   const after = (quantity: string) => sum([included, quantity]);
   const packages = size > 0 ? Array.from({ length: mostBounds }, (_, index) => after(String(BigInt(size) * BigInt(index + 1)))) : [];
   return [included, ...tiers.flatMap(({ up_to }) => (up_to !== null && isAmount(up_to) ? [after(up_to)] : [])), ...packages];
 }
 
-/** Returns the largest quantity of a chart without usage: it shows every tier, or some packages. */
+/** Returns the largest quantity of a chart without usage. Up to it, the chart shows every tier or some packages. */
 export function largestOf(terms: Terms): string {
   const { included_units: included = "0", tiers = [], package_size: size = 0, per_units = 1 } = terms;
   const bound = tiers.at(-2)?.up_to;

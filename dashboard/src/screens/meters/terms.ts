@@ -4,7 +4,7 @@ import { excess, isAmount, wrongAmount } from "../../values/decimal";
 import { dimensionsOf, incompleteDimensions, typedDimensionsOf, type TypedDimensions } from "./dimensions";
 import { incompleteRate, rateOf, sentFields, text, typedRateOf, type TermsField, type TypedRate } from "./rates";
 
-/** The fields of a price as they are typed. With prices by dimension, its own model is kept, and not sent. */
+/** The typed fields of a price. With prices by dimension, the fields of its own model are kept and not sent. */
 export interface TypedTerms extends TypedRate, Record<PeriodFieldName, string>, TypedDimensions {
   currency: string;
 }
@@ -20,10 +20,10 @@ export const bounds: PeriodField[] = [
   { name: "maximum_charge", label: "Maximum charge", description: "For each billing period. Empty: none" },
 ];
 
-/** The fields of the whole price, whatever its model. */
+/** The fields of the whole price, independent of its model. */
 const periodFields = [basePrice, ...bounds];
 
-/** Returns the fields of a price for its successor, or empty fields. */
+/** Returns the typed fields of a price, to edit its successor. Without a price, all except the currency are empty. */
 export function typedOf(price: Schema<"Price"> | undefined, currency: string): TypedTerms {
   return {
     ...typedRateOf(price?.dimensions ? undefined : price),
@@ -35,13 +35,13 @@ export function typedOf(price: Schema<"Price"> | undefined, currency: string): T
   };
 }
 
-/** Returns the terms that are typed, as the API takes them. */
+/** Returns typed terms in the form that the API accepts. */
 export function termsOf(typed: TypedTerms): Terms {
   const usage = typed.by.length > 0 ? { dimensions: dimensionsOf(typed) } : rateOf(typed);
   return { ...(typed.currency && { currency: typed.currency }), ...sentFields(typed, periodFields), ...usage };
 }
 
-/** Returns how to write a field of the whole price, if it breaks a rule. An empty field breaks none. */
+/** Returns the rule that a field of the whole price breaks, or undefined. An empty field breaks no rule. */
 export function wrongInPeriod(typed: TypedTerms, name: PeriodFieldName): string | undefined {
   const text = typed[name];
   const wrong = wrongAmount(text);
@@ -51,7 +51,7 @@ export function wrongInPeriod(typed: TypedTerms, name: PeriodFieldName): string 
   return isAmount(least) && excess(least, text) !== "0" ? "Must be at least the minimum charge" : undefined;
 }
 
-/** Returns why the charge of typed terms cannot be calculated yet, if so. */
+/** Returns the reason why the charge at typed terms cannot be calculated yet, or undefined. */
 export function incomplete(typed: TypedTerms): string | undefined {
   if (!/^[A-Z]{3}$/.test(typed.currency)) return "Enter a currency first";
   if (periodFields.some(({ name }) => wrongInPeriod(typed, name))) return "A field is not a number";

@@ -6,7 +6,7 @@ import { written } from "../../values/instants";
 
 const Chart = lazy(() => import("../../charts/Chart").then(({ Chart }) => ({ default: Chart })));
 
-/** The chart of a meter's daily usage by all customers. */
+/** Shows the chart of a meter's daily usage by all customers. */
 export function DailyChart({ meter, points, end }: { meter: string; points: Points; end: string }) {
   const { tenant } = useSession();
   const unit = useUnit(meter);

@@ -9,7 +9,7 @@ test("a day stands beside the one thirty days before, over a change of clocks", 
     total: "7",
     days: [used("2026-10-10T22:00:00Z", "1"), used("2026-10-24T22:00:00Z", "2"), used("2026-11-09T23:00:00Z", "4")],
   };
-  const { starts, series, former } = compared(meter, "2026-09-11T22:00:00Z", "Europe/Zurich"); // the 12th there
+  const { starts, series, former } = compared(meter, "2026-09-11T22:00:00Z", "Europe/Zurich"); // 12 September in Zurich
   expect(starts[0]).toBe("2026-10-11T22:00:00.000Z");
   expect(starts[29]).toBe("2026-11-09T23:00:00.000Z");
   const [last, before] = [series[0]!, former!].map(({ values }) => values.flatMap((value, index) => (value === "0" ? [] : [[index, value]])));

@@ -16,7 +16,7 @@ import styles from "./Overview.module.css";
 import { UsageBy } from "./UsageBy";
 import { days } from "./byDimension";
 
-/** The usage of a meter by all customers, day by day: together, beside as many days before, or by a dimension. */
+/** Shows a meter's daily usage by all customers: the total beside as many previous days, or by a dimension. */
 export function DailyUsage() {
   const { tenant, permissions } = useSession();
   const { meter, by } = useSearch({ from: "/frame/overview" });
@@ -58,7 +58,7 @@ export function DailyUsage() {
   );
 }
 
-/** The last days, and each beside the one that was so many days before. */
+/** Returns the usage of the last days, and of as many days before them for comparison. */
 export function compared(meter: Schema<"MeterDaily">, start: string, timezone: string): Points {
   const usage = new Map(meter.days.map((one) => [day(one.start, timezone), one.usage]));
   const first = day(start, timezone);

@@ -21,7 +21,7 @@ const outcomes: [Outcome, string][] = [
   ["rejected", "Rejected"],
 ];
 
-/** What became of the events that were sent: today, and in the last days. */
+/** Shows the outcomes of the events that were sent today and in the last days. */
 export function EventCounts() {
   const { tenant } = useSession();
   const { data, error, refetch } = useQuery(eventCounts(days, tenant.timezone));

@@ -13,7 +13,7 @@ import { DailyUsage } from "./DailyUsage";
 import { EventCounts } from "./EventCounts";
 import styles from "./Overview.module.css";
 
-/** What the months come to, what is used, and what needs attention. */
+/** Shows the revenue by month, the items that need attention, the usage and the events. */
 export function Overview() {
   const { permissions } = useSession();
   return (
@@ -35,13 +35,13 @@ export function Overview() {
   );
 }
 
-/** What there is to do first, until a customer uses something. */
+/** Shows the first steps until the tenant has a customer. */
 function Beginning() {
   const { data: begun, isLoading } = useQuery({
     queryKey: ["customers", "first"],
     queryFn: async ({ signal }) => (await answer(api.GET("/v1/customers", { params: { query: { page_size: 1 } }, signal }))).data.length > 0,
   });
-  if (isLoading) return <span hidden data-loading />; // what is below comes after it
+  if (isLoading) return <span hidden data-loading />; // the frame hides the content below until this is read
   if (begun !== false) return null;
   return (
     <section aria-label="First steps">

@@ -17,11 +17,11 @@ import { daily, days, usageBy } from "./byDimension";
 interface Props {
   meter: string;
   dimension: Dimension;
-  /** Of the last day. */
+  /** The end of the last day. */
   end: string;
 }
 
-/** The daily usage of a meter by a dimension: a chart of the largest values, and their totals as a table. */
+/** Shows the daily usage of a meter by a dimension: a chart of the largest values, and a table of their totals. */
 export function UsageBy({ meter, dimension, end }: Props) {
   const { timezone } = useSession().tenant;
   const { start = "", end: until = "" } = instantsOf({ range: String(days) }, timezone, new Date());

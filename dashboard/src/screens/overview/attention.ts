@@ -5,7 +5,7 @@ import type { Meaning } from "../../values/State";
 type Kind = AttentionItem["kind"];
 type To = Pick<LinkProps, "to" | "params" | "search">;
 
-/** What a kind of items is called, what it means, and where an item of it is dealt with. */
+/** The title and the meaning of each kind of items, and the screen on which an operator handles an item. */
 export const kinds: Record<Kind, { title: string; means: Extract<Meaning, "bad" | "waiting">; link: (item: AttentionItem) => To }> = {
   hold_disagrees: { title: "Held invoice", means: "bad", link: ({ id }) => ({ to: "/billing/holds", search: { hold: id } }) },
   sync_failed: { title: "Sync failed", means: "bad", link: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }) },
@@ -24,7 +24,7 @@ export const kinds: Record<Kind, { title: string; means: Extract<Meaning, "bad" 
   alert_triggered: { title: "Alert", means: "waiting", link: ({ id }) => ({ to: "/alerts/$alert", params: { alert: id.split("/", 1)[0] ?? "" } }) },
 };
 
-/** Items of one kind and cause, and how many of them there are at all. */
+/** Items of one kind and cause, with the total number of such items. */
 export interface Group {
   kind: Kind;
   cause: string;
@@ -32,7 +32,7 @@ export interface Group {
   items: AttentionItem[];
 }
 
-/** The items by kind and cause. They come in this order; the counts say more than the items that were read. */
+/** Groups the items by kind and cause, in the API's order. The counts include items that were not read. */
 export function grouped(items: AttentionItem[], causes: AttentionCause[]): Group[] {
   const groups: Group[] = [];
   for (const item of items) {

@@ -15,11 +15,14 @@ const most = 5;
 /** Daily usage by a dimension. */
 export interface Daily {
   lines: Line[];
-  /** Usage of all customers, if the lines lack some of it. */
+  /** The usage of all customers, if the lines do not contain all of it. */
   all?: Line;
 }
 
-/** The daily usage of a meter by a dimension: of the five largest customers or property values, or of each plan. Null if there are too many plans. */
+/**
+ * Returns the query of a meter's daily usage by a dimension: of the five largest customers or property values, or of
+ * each plan. The result is null if there are too many plans.
+ */
 export const usageBy = (meter: string, { sent, property }: Dimension, range: Required<Range>) =>
   queryOptions({
     queryKey: ["breakdown", "daily", meter, sent, range],
@@ -52,7 +55,7 @@ async function ofPlans(query: InRange, signal: AbortSignal): Promise<Daily | nul
   return rows && { lines: linesOf(rows) };
 }
 
-/** Reads all customers together last, so that new usage makes no line larger than all of them. */
+/** Reads the usage of all customers last, so that new usage makes no line larger than this total. */
 async function withOthers(query: InRange, lines: Line[], signal: AbortSignal): Promise<Daily | null> {
   const days = await breakdownRows({ ...query, granularity: "day" }, signal);
   return days && { lines, all: lineOf("all others", days) };
@@ -81,7 +84,7 @@ const lineOf = (name: string, rows: BreakdownRow[]): Line => ({
   windows: rows.map(({ window_start: start = "", value }) => ({ start, value })),
 });
 
-/** Draws the lines, and the usage that they lack as the last line. */
+/** Returns the lines, with the usage that they do not contain as the last line. */
 export function daily({ lines, all }: Daily, starts: string[]): Points {
   if (!all) return drawn(lines, starts);
   const whole = drawn([all], starts);

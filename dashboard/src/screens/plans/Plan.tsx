@@ -19,7 +19,7 @@ const tabs = [
   ["/meters/-/plans/$plan/features", "Features"],
 ] as const;
 
-/** What every screen about one plan begins with. */
+/** Shows the head and the tabs of every screen about one plan. */
 export function Plan() {
   return (
     <Allowed to="pricing:read">

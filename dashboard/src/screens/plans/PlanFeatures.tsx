@@ -11,7 +11,7 @@ import { LoadingText } from "../../states/Loading";
 import { objectText, parseObject } from "../../values/objects";
 import styles from "./PlanFeatures.module.css";
 
-/** The features of a plan, which the tenant's application interprets. */
+/** Shows the form of a plan's features, which the tenant's application interprets. */
 export function PlanFeatures() {
   const { plan } = useParams({ from: "/frame/meters/-/plans/$plan/features" });
   const { data } = useQuery(read(plan));

@@ -2,7 +2,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { Head } from "../../frame/Head";
 import { Prices } from "../meters/Prices";
 
-/** What a meter is charged at in a plan. */
+/** Shows the prices of a meter in a plan. */
 export function PlanPrice() {
   const { plan, meter } = useParams({ from: "/frame/meters/-/plans/$plan/prices/$meter" });
   return (

@@ -8,7 +8,7 @@ import { PriceNow } from "../meters/Prices";
 
 const columns = [{ title: "Meter" }, { title: "Price in the plan now" }];
 
-/** What each meter is charged at in a plan. */
+/** Lists the price of each meter in a plan. */
 export function PlanPrices() {
   const { plan } = useParams({ from: "/frame/meters/-/plans/$plan/prices" });
   const { page } = useSearch({ from: "/frame/meters/-/plans/$plan/prices" });

@@ -17,7 +17,7 @@ import { List } from "../../values/List";
 import { cell } from "../../values/Table";
 import { PlanState } from "./PlanState";
 
-/** Prices that hold, for the customers who have them, instead of the meters' own. */
+/** Lists the plans. A plan's prices replace the meters' own prices for the customers with the plan. */
 export function Plans() {
   return (
     <>

@@ -19,7 +19,7 @@ import { QuotaScope } from "./QuotaScope";
 import styles from "./Quotas.module.css";
 import { SetQuota } from "./SetQuota";
 
-/** The quotas of a customer with their usage, and the features of its plan. */
+/** Shows the quotas of a customer with their usage, and the features of the customer's plan. */
 export function CustomerQuotas() {
   const params = useParams({ from: "/frame/customers/$customer/quotas" });
   const { data: customer } = useQuery(readCustomer(params.customer));

@@ -6,7 +6,7 @@ import { quotaName } from "./words";
 interface Props {
   id: string;
   quota: Pick<Quota, "meter" | "group" | "period">;
-  /** The effect. */
+  /** The effect of the deletion. */
   children: string;
 }
 

@@ -1,7 +1,7 @@
 import { valueText, type GroupKey } from "../../values/groups";
 import styles from "./Quotas.module.css";
 
-/** The features of a plan, by key. */
+/** Lists the features of a plan, by key. */
 export function Features({ of }: { of: GroupKey }) {
   const features = Object.entries(of);
   if (features.length === 0) return <p className="muted">The plan has no features.</p>;

@@ -2,7 +2,7 @@ import { NativeSelect, TextInput } from "@mantine/core";
 import type { GroupKey } from "../../values/groups";
 import { parseValue } from "../meters/filterValues";
 
-/** The typed value of each property of a group; undefined: all usage. */
+/** The typed value of each property of a group. undefined: all usage. */
 export type TypedGroup = Record<string, string> | undefined;
 
 interface Props {
@@ -12,7 +12,7 @@ interface Props {
   change: (typed: TypedGroup) => void;
 }
 
-/** Chooses all usage of a meter, or one of its groups. */
+/** Shows the fields to choose all usage of a meter or one of its groups. */
 export function GroupFields({ properties, typed, error, change }: Props) {
   if (properties.length === 0) return null;
   const choose = (all: boolean) => change(all ? undefined : Object.fromEntries(properties.map((property) => [property, ""])));

@@ -13,7 +13,7 @@ import { QuotaScope } from "./QuotaScope";
 import styles from "./Quotas.module.css";
 import { SetQuota } from "./SetQuota";
 
-/** The quotas of a plan: each limits every customer of the plan on its own. */
+/** Lists the quotas of a plan. Each quota limits each customer of the plan separately. */
 export function PlanQuotas() {
   const { plan } = useParams({ from: "/frame/meters/-/plans/$plan/quotas" });
   return (

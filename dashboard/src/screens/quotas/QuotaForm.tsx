@@ -13,18 +13,18 @@ import { wrongAmount } from "../../values/decimal";
 import { GroupFields, groupOf, type TypedGroup } from "./GroupFields";
 import { modes, optionsOf, periods } from "./words";
 
-/** A quota by what sets it apart from the subject's other quotas, with its limit and mode. */
+/** The meter, group and period, which identify a quota of its subject, with the limit and mode. */
 export type QuotaTerms = Pick<Quota, "meter" | "group" | "period" | "limit" | "mode">;
 
 interface Props {
   subject: QuotaSubject;
-  /** The quota to change; undefined: a new one. */
+  /** The quota to change. undefined: the form sets a new quota. */
   quota?: QuotaTerms | undefined;
   submit: string;
   leave: () => void;
 }
 
-/** Sets a quota of a customer or a plan. The meter, group and period of a set quota cannot be changed. */
+/** Sets a quota of a customer or a plan. The meter, group and period of an existing quota cannot be changed. */
 export function QuotaForm({ subject, quota, submit, leave }: Props) {
   const { data: meters, error, refetch } = useQuery(allMeters);
   const [meter, setMeter] = useState(quota?.meter ?? "");

@@ -1,6 +1,6 @@
 import { groupText, type GroupKey } from "../../values/groups";
 
-/** The meter whose usage is limited, and the group if it is not all usage. */
+/** Shows the meter that a quota limits, and the group unless the quota limits all usage. */
 export function QuotaScope({ of: { meter, group } }: { of: { meter: string; group: GroupKey | null } }) {
   return (
     <>

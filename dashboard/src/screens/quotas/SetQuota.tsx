@@ -13,7 +13,7 @@ interface Props {
   quota?: QuotaTerms;
 }
 
-/** A button with the form of a quota: of a new one, unless a quota is given. */
+/** Shows a button that opens the form of a quota. Without a given quota, the form sets a new quota. */
 export function SetQuota({ subject, verb, quota }: Props) {
   const [opened, setOpened] = useState(false);
   const leave = () => setOpened(false);

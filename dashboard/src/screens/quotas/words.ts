@@ -1,7 +1,7 @@
 import type { Quota } from "../../api/quotas";
 import { groupText } from "../../values/groups";
 
-/** The periods of quotas, as an addition to a limit. */
+/** The periods of quotas, as texts after a limit. */
 export const periods: Record<Quota["period"], string> = {
   billing: "each billing period",
   month: "each month",
@@ -18,5 +18,5 @@ export const modes: Record<Quota["mode"], string> = {
 /** Returns the name of a quota among the quotas of its customer or plan. */
 export const quotaName = ({ meter, group, period }: Pick<Quota, "meter" | "group" | "period">) => `the quota of ${meter}${group ? ` (${groupText(group)})` : ""} ${periods[period]}`;
 
-/** Returns the options of a select for words by value. */
+/** Returns the options of a select. words has the label of each value. */
 export const optionsOf = (words: Record<string, string>) => Object.entries(words).map(([value, label]) => ({ value, label }));

@@ -18,7 +18,7 @@ import { cell, Table } from "../../values/Table";
 import { changes, readEntries } from "./auditChanges";
 import styles from "./settings.module.css";
 
-/** Who has changed what. */
+/** Lists the changes with their actors. */
 export function AuditLog() {
   return (
     <>
@@ -49,7 +49,7 @@ const days = [
 
 type Asked = Partial<Record<(typeof fields)[number][0] | (typeof days)[number][0], string>>;
 
-/** What is looked for stands in the address, once it is asked for. */
+/** Shows the fields of the search. Once the user starts the search, the address contains it. */
 function Filters() {
   const { entry: _, page: __, ...asked } = useSearch({ from: here });
   return <Asking key={JSON.stringify(asked)} asked={asked} />;

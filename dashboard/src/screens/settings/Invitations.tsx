@@ -12,7 +12,7 @@ import styles from "./settings.module.css";
 const needs = "tenant:manage";
 const columns = [{ title: "For" }, { title: "Role" }, { title: "By" }, { title: "Expires" }, { title: "Actions", unseen: true }];
 
-/** The links that nobody has accepted yet. */
+/** Lists the invitations with a link that is not accepted yet. */
 export function Invitations({ done }: Inviting) {
   const query = useQuery({
     queryKey: ["invitations"],

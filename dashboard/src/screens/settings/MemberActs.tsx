@@ -17,7 +17,7 @@ interface Props {
   member: Schema<"Member">;
 }
 
-/** What an owner can do with a member. */
+/** Shows the role of a member, and the actions of an owner on the member. */
 export function MemberActs({ member, done }: Props & Inviting) {
   return (
     <div className={styles.opened}>
@@ -42,7 +42,7 @@ function Edit({ member }: Props) {
   const [role, setRole] = useState(member.role);
   const changed = { ...(name !== member.name && { name }), ...(role !== member.role && { role: role as Given }) };
   const edit = useAct(() => answer(api.PATCH("/v1/tenant/members/{id}", { params: { path: { id: member.id } }, body: changed })), {
-    changes: [["audit-log"], ["session"]], // who is no owner any more does not read members
+    changes: [["audit-log"], ["session"]],
   });
   const leave = () => {
     setOpened(false);
@@ -84,7 +84,7 @@ function Reset({ member, done }: Props & Inviting) {
 
 function MakeOwner({ member }: Props) {
   const makeOwner = useAct<string>(() => answer(api.POST("/v1/tenant/members/{id}/make-owner", { params: { path: { id: member.id } } })), {
-    changes: [["audit-log"], ["session"]], // who is no owner any more does not read members
+    changes: [["audit-log"], ["session"]], // not the members: without the role owner, the user cannot read them
   });
   const not = member.role === "owner" ? "The member is already the owner" : undefined;
   return (
@@ -123,7 +123,7 @@ function Remove({ member }: Props) {
   );
 }
 
-/** Which credentials of a member's are at stake. */
+/** Lists the unrevoked credentials under the responsibility of a member, which the removal affects. */
 function Made({ by }: { by: string }) {
   const { data } = useQuery({
     queryKey: ["api-keys", "of", by],

@@ -24,7 +24,7 @@ import styles from "./settings.module.css";
 
 type Invited = Schema<"CreatedInvitation">;
 
-/** Who is a member of the tenant, and who was invited. */
+/** Lists the members of the tenant, and the invitations. */
 export function Members() {
   const [invited, setInvited] = useState<Invited>();
   return (
@@ -48,7 +48,7 @@ export function Members() {
 }
 
 export interface Inviting {
-  /** What was made, for its link to be shown. */
+  /** Receives the created invitation, to show its link. */
   done: (invited: Invited) => void;
 }
 
@@ -103,7 +103,7 @@ function Invite({ done }: Inviting) {
   const invite = useAct(() => answer(api.POST("/v1/tenant/members", { body: { email, name, role } })), {
     changes: [["invitations"], ["audit-log"]],
     done(made) {
-      leave(); // what is shown takes the form's place
+      leave(); // the dialog with the link replaces the form
       done(made);
     },
   });

@@ -9,7 +9,7 @@ const tabs = [
   ["/settings/you", "You"],
 ] as const;
 
-/** What every screen begins with about who may do what, and how the tenant works. */
+/** Shows the title and the tabs of every screen about members, the tenant's settings and the audit log. */
 export function Settings() {
   return (
     <>

@@ -19,7 +19,7 @@ const changes = [["oidc"], ["audit-log"]];
 
 type Settings = Schema<"OidcSettings">;
 
-/** The tenant's own OIDC issuer, at which its members sign in. */
+/** Shows the tenant's own OIDC issuer, at which its members sign in. */
 export function SingleSignOn() {
   return (
     <>

@@ -15,7 +15,7 @@ import { Instant } from "../../values/Instant";
 import styles from "./settings.module.css";
 import { changeOf, effects, typedOf } from "./tenantChanges";
 
-/** How the tenant counts, bills and takes events. */
+/** Shows the tenant's settings for counting, billing and accepting events. */
 export function Tenant() {
   return (
     <>

@@ -16,7 +16,7 @@ import styles from "./settings.module.css";
 
 const needs = "session:own";
 
-/** As whom somebody is here, and what they alone can change of it. */
+/** Shows the signed-in member, and the password and the sessions, which only the member can change here. */
 export function You() {
   const { tenant, member, expires_at: ends } = useSession();
   if (!member) return null;
@@ -110,7 +110,7 @@ function Password() {
 
 const columns = [{ title: "Signed in" }, { title: "Expires" }, { title: "Actions", unseen: true }];
 
-/** Where somebody is signed in, to end what they have left open elsewhere. */
+/** Lists the user's sessions, so that the user can end a session that is open in another browser. */
 function Mine() {
   const query = useQuery({ queryKey: ["sessions"], queryFn: ({ signal }) => answer(api.GET("/v1/auth/sessions", { signal })) });
   return (

@@ -3,12 +3,12 @@ import type { Schema } from "../../api/client";
 
 export type Entries = Schema<"ListAuditEntry">;
 
-/** A page of the log, in which the numbers of before and after keep every digit. */
+/** Parses a page of the log. The numbers of before and after keep every digit. */
 export const readEntries = (text: string) => parse(text) as Entries;
 
 export interface Change {
   field: string;
-  /** Nothing where the field was not there. */
+  /** The previous value. Absent if the field did not exist. */
   before?: string;
   after?: string;
 }
@@ -18,7 +18,7 @@ type Fields = Record<string, unknown> | undefined;
 const isFields = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !isLosslessNumber(value) && Object.keys(value).length > 0;
 
-/** What was changed, a line for each field; what lies in another one is named by both, as in hold.enabled. */
+/** Returns a change for each changed field. A nested field has the names of both fields, as in hold.enabled. */
 export function changes(before: Fields, after: Fields, within = ""): Change[] {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return names.flatMap((name) => {

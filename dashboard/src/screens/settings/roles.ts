@@ -2,7 +2,7 @@ import type { Schema } from "../../api/client";
 
 type Role = Schema<"Member">["role"];
 
-/** What members may do, the most first. */
+/** The permissions of each role, in words. The role with the most permissions is first. */
 export const roles: Record<Role, string> = {
   owner: "everything, including members and settings; one per tenant",
   admin: "everything except members and settings",
@@ -11,7 +11,7 @@ export const roles: Record<Role, string> = {
   viewer: "reads usage, meters and customers",
 };
 
-/** Of the roles those that are given: owner passes from one to another. */
+/** The roles that an owner can assign. The role owner moves from one member to another instead. */
 export const given = (Object.keys(roles) as Role[])
   .filter((role): role is Exclude<Role, "owner"> => role !== "owner")
   .map((role) => ({ value: role, label: `${role}: ${roles[role]}` }));

@@ -3,7 +3,7 @@ import type { Schema } from "../../api/client";
 type Tenant = Schema<"Tenant">;
 export type TenantChange = Schema<"UpdateTenant">;
 
-/** The settings as they are typed: numbers too are text until they are sent. */
+/** The settings as the user types them. Numbers are text too until they are sent. */
 export interface Typed {
   name: string;
   timezone: string;
@@ -32,7 +32,7 @@ export const typedOf = (tenant: Tenant): Typed => ({
   holdHours: String(tenant.invoice_hold.deadline_hours),
 });
 
-/** What to send: what differs from how it is, and nothing else. */
+/** Returns the request with the changed settings only. */
 export function changeOf(tenant: Tenant, typed: Typed): TenantChange {
   const is = typedOf(tenant);
   const hold = {
@@ -53,7 +53,7 @@ export function changeOf(tenant: Tenant, typed: Typed): TenantChange {
   };
 }
 
-/** What each change does, in the order of the fields. */
+/** Returns the effect of each change, in the order of the fields. */
 export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace, late_policy: late, requests_per_minute: requests, strict, idempotency_conflicts: conflicts, v1_bodyless_writes: v1, invoice_hold: hold }: TenantChange): string[] {
   const says: [unknown, string][] = [
     [timezone, `Every meter is counted again in days and months of ${timezone}. Until that is complete, usage is shown in ${tenant.timezone}. The change is refused once a customer has a billing period.`],

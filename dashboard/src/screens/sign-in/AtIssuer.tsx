@@ -6,11 +6,11 @@ import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
 import { Page } from "./Page";
 
-/** At the OIDC issuer of a tenant, of which one knows the id. */
+/** Signs a user in at the OIDC issuer of a tenant. The user must know the id of the tenant. */
 export function AtIssuer() {
   const [tenant, setTenant] = useState("");
   const path = { tenant_id: tenant.trim() };
-  // Requested here first, so that this page can show why the issuer's cannot be opened.
+  // This page sends the request first, so that it can show why the issuer's page cannot be opened.
   const attempt = useAct(() => answer(api.GET("/v1/auth/oidc/{tenant_id}/login", { params: { path }, parseAs: "text" })), {
     changes: [],
     leads: () => ({ href: `/v1/auth/oidc/${encodeURIComponent(path.tenant_id)}/login`, reloadDocument: true }),

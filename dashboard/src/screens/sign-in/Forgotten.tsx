@@ -6,7 +6,7 @@ import { Refused } from "../../acts/Refused";
 import { answer, api, broken } from "../../api/client";
 import { Page } from "./Page";
 
-/** Asks for a link with which one chooses another password. */
+/** Requests a link with which the member can choose a new password. */
 export function Forgotten() {
   const [email, setEmail] = useState("");
   const ask = useMutation({ mutationFn: () => answer(api.POST("/v1/password-resets", { body: { email } })) });

@@ -10,7 +10,7 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Page } from "./Page";
 
-/** Where the link of an invitation leads. What is behind # is the token, and leaves the browser in bodies alone. */
+/** Shows the invitation of a link. The token is after #, and leaves the browser only in request bodies. */
 export function Invitation() {
   const token = useLocation({ select: ({ hash }) => hash });
   const { data, error, refetch } = useQuery({
@@ -55,8 +55,8 @@ function Found({ token, invitation: { tenant_name: tenant, email, role, reset, i
   const [password, setPassword] = useState("");
   const accept = useAct(() => answer(api.POST("/v1/invitations/accept", { body: { token, password } })), {
     changes: [],
-    done: () => forget(queries), // of the member who was signed in here before
-    leads: () => ({ to: "/", replace: true }), // not on the way back: the link is over
+    done: () => forget(queries), // removes the data of the previously signed-in member
+    leads: () => ({ to: "/", replace: true }), // the history does not contain the link, which is no longer valid
   });
   return (
     <Page title={reset ? "Choose a new password" : `Join ${tenant}`} onSubmit={() => accept.mutate()}>
@@ -84,7 +84,7 @@ function Found({ token, invitation: { tenant_name: tenant, email, role, reset, i
   );
 }
 
-/** A tenant chooses its issuer: who goes there is told its name first. */
+/** Shows the host of the issuer before the user goes there, because the tenant chooses its issuer. */
 function AtIssuer({ token, tenant, host }: { token: string; tenant: string; host: string }) {
   const accept = useAct(() => answer(api.POST("/v1/invitations/accept-at-issuer", { body: { token } })), {
     changes: [],

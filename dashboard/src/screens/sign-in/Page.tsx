@@ -4,14 +4,14 @@ import styles from "./Page.module.css";
 
 interface Props {
   title: string;
-  /** Of a form: what its button does. */
+  /** Sends the form. Absent if the page has no form. */
   onSubmit?: () => void;
-  /** Other ways, below. */
+  /** The links to other pages, below the content. */
   ways?: ReactNode;
   children: ReactNode;
 }
 
-/** A page for who has not signed in: one thing in the middle. */
+/** Shows a page for users that are not signed in, with one block in the middle. */
 export function Page({ title, onSubmit, ways, children }: Props) {
   useTitle(title);
   const sent = (event: FormEvent) => {

@@ -10,7 +10,7 @@ import { forget, signIn } from "../../api/session";
 import { Page } from "./Page";
 import { TenantChoice } from "./TenantChoice";
 
-/** By e-mail and password, and by tenant where somebody is a member of several. */
+/** Signs a user in by e-mail and password, and by tenant if the user is a member of several tenants. */
 export function SignIn() {
   const { to, problem } = useSearch({ from: "/sign-in" });
   const queries = useQueryClient();
@@ -24,7 +24,7 @@ export function SignIn() {
       if (choice.length > 0) setTenants(choice);
       else forget(queries);
     },
-    // Only to a path of this origin: a link to this page may name any address.
+    // Leads only to a path of this origin, because a link to this page may name any address.
     leads: (choice) => (choice.length > 0 ? undefined : { href: to?.startsWith("/") && !to.startsWith("//") ? to : "/" }),
   });
 

@@ -7,7 +7,7 @@ interface Props {
   choose: (id: string) => void;
 }
 
-/** The tenants of which somebody is a member, to choose one. */
+/** Lists the tenants of which the user is a member, so that the user can choose one. */
 export function TenantChoice({ tenants, busy, choose }: Props) {
   return (
     <ul className={styles.tenants}>

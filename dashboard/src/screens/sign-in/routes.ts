@@ -26,5 +26,5 @@ const invitation = createRoute({
   component: lazyRouteComponent(() => import("./Invitation"), "Invitation"),
 });
 
-/** What who has not signed in can open. */
+/** The routes that a user can open without a session. */
 export const signInRoutes = [signIn, atIssuer, forgotten, invitation] as const;

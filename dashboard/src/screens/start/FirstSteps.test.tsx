@@ -20,7 +20,8 @@ test("the line has the key that was made, and the event is seen to arrive", asyn
   open("/start");
   await (await step("Create a key")).findByText("to do");
   await (await step("Create a meter")).findByText("done");
-  expect((await step("Connect a provider")).queryByText(/^(done|to do)$/)).toBeNull(); // the member lacks the permission to read it
+  // The member lacks the permission to read the provider.
+  expect((await step("Connect a provider")).queryByText(/^(done|to do)$/)).toBeNull();
   expect((await screen.findByLabelText("A command that sends an event")).textContent).toContain("Bearer $ODOMETER_KEY");
   await press("Create a key");
   await screen.findByText("svc_ink_SECRET");

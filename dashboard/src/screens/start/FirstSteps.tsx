@@ -12,7 +12,7 @@ import { State } from "../../values/State";
 import styles from "./FirstSteps.module.css";
 import { useSteps } from "./steps";
 
-/** What there is to do first, in its order. */
+/** Lists the first steps of a tenant in order, and whether each is done. */
 export function FirstSteps() {
   const { reading, key, event, meter, price, provider } = useSteps();
   const [made, setMade] = useState<string>();
@@ -53,7 +53,7 @@ export function FirstSteps() {
   );
 }
 
-/** done is not known where the API does not say it to everybody. */
+/** Shows a step. done is undefined if it is unknown, for example without the permission to read it. */
 function Step({ title, done, children }: { title: string; done: boolean | undefined; children: ReactNode }) {
   return (
     <li className={styles.step}>

@@ -1,7 +1,7 @@
 import { Head } from "../../frame/Head";
 import { FirstSteps } from "./FirstSteps";
 
-/** The way from an empty tenant to the first bill, whenever somebody wants to see it. */
+/** Shows the steps from an empty tenant to the first bill, also after they are done. */
 export function Start() {
   return (
     <>

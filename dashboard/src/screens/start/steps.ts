@@ -6,10 +6,10 @@ const one = { page_size: 1 };
 const days = 86_400_000; // milliseconds
 const soon = 2_000;
 
-/** Whether there is one that a program can send events with. */
+/** Reports whether a key can send events: it is neither read-only nor revoked. */
 export const usable = (keys: Pick<Schema<"APIKeyMetadata">, "scope" | "revoked_at">[]) => keys.some(({ scope, revoked_at }) => scope !== "read_only" && revoked_at === null);
 
-/** Whether each step is done, as far as the API says it to somebody with these permissions. */
+/** Returns the state of each step. It is undefined if the user lacks the permission to read it. */
 export function useSteps() {
   const { permissions } = useSession();
   const may = (permission: string) => permissions.includes(permission);
@@ -26,7 +26,7 @@ export function useSteps() {
       return newest ?? null;
     },
     enabled: may("events:read"),
-    refetchInterval: ({ state }) => (state.data ? false : soon), // it is watched for
+    refetchInterval: ({ state }) => (state.data ? false : soon), // poll until an event arrives
   });
   const meters = useQuery({
     queryKey: ["meters", "first"],

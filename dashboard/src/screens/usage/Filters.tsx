@@ -4,7 +4,7 @@ import { useState, type FormEvent } from "react";
 import { filterAddress, type Filtered } from "./filters";
 import styles from "./Usage.module.css";
 
-/** The values of properties to which the usage is limited: each can be removed, and others added. */
+/** Shows the property values to which the usage is limited. The user can remove values and add others. */
 export function Filters({ properties, filters }: { properties: readonly string[]; filters: Filtered }) {
   const { page: _, filter: __, ...search } = useSearch({ from: "/frame/usage" });
   const navigate = useNavigate();

@@ -17,7 +17,7 @@ interface Props {
   page: string | undefined;
 }
 
-/** A page of a breakdown: a row for each combination of its dimensions, and each window. */
+/** Shows a page of a breakdown: a row for each combination of dimension values and window. */
 export function Rows({ query: { meter, granularity }, dimensions, read, page }: Props) {
   const { tenant } = useSession();
   const keys = [...dimensions.map(({ title }) => ({ title })), ...(granularity ? [{ title: "When" }] : [])];
@@ -50,7 +50,7 @@ export function Rows({ query: { meter, granularity }, dimensions, read, page }: 
   );
 }
 
-/** How a window is named: by its start. */
+/** The precision with which a window is named by its start. */
 const named = { hour: "minute", day: "date", week: "date", month: "month" } as const;
 
 function Value({ of, dimension: { sent, property }, meter }: { of: BreakdownRow; dimension: Dimension; meter: string }) {
@@ -65,7 +65,7 @@ function PropertyValue({ of, property }: { of: { [property: string]: unknown }; 
   return value === null || value === undefined ? <span className="muted">none</span> : <>{valueText(value)}</>;
 }
 
-/** Leads to the customer's usage of the meter in the same range. */
+/** Links to the customer's usage of the meter in the same range. */
 function CustomerLink({ id, meter }: { id: string; meter: string }) {
   const { permissions } = useSession();
   const { range, from, to } = useSearch({ from: "/frame/usage" });

@@ -73,7 +73,7 @@ test("without dimensions, all customers are one row, and a limit adds up the oth
   expect(queries()[0]!.has("by")).toBe(false);
   router.history.push("/usage?limit=5&order=key");
   await vi.waitFor(() => expect(queries().at(-1)!.get("limit")).toBe("5"));
-  expect(queries().at(-1)!.has("order")).toBe(false); // with a limit, the order is that of the values
+  expect(queries().at(-1)!.has("order")).toBe(false); // with a limit, the API orders rows by value
   expect(screen.queryByLabelText("Order")).toBeNull();
 });
 

@@ -28,7 +28,7 @@ import styles from "./Usage.module.css";
 
 const here = "/frame/usage";
 
-/** The usage of a meter by all customers, broken down by dimensions and windows. */
+/** Shows the usage of a meter by all customers, broken down by dimensions and windows. */
 export function Usage() {
   return (
     <>
@@ -108,11 +108,11 @@ const limits = ["5", "10", "100"] as const;
 
 const [byValue, byKey] = ["Highest usage first", "In order of the columns"];
 
-/** The orders of rows. The API's default is the first one, and depends on the windows. */
+/** The orders of rows. The first one is the API's default, which depends on whether the query has windows. */
 const orders = [["", byValue], ["key", byKey]] as const;
 const ordersOfWindows = [["", byKey], ["value", byValue]] as const;
 
-/** The dimensions of the address; without any, customers. */
+/** Shows a checkbox for each dimension. Without the parameter by in the address, Customer is checked. */
 function Dimensions({ all, chosen }: { all: Dimension[]; chosen: Dimension[] }) {
   const { page: _, ...search } = useSearch({ from: here });
   const navigate = useNavigate();
@@ -151,7 +151,7 @@ function Breakdown({ query, dimensions }: { query: BreakdownQuery; dimensions: D
   );
 }
 
-/** The usage that filters may have missed. */
+/** Shows the usage that the filters may have missed, or the warnings about it. */
 function Gaps({ of: { other_total, warnings = [] }, meter }: { of: Schema<"BreakdownResult">; meter: string }) {
   if (other_total !== undefined) {
     return (

@@ -1,4 +1,4 @@
-/** A dimension of usage. */
+/** A dimension by which usage can be broken down. */
 export interface Dimension {
   /** The name in the API's parameter by. */
   sent: string;
@@ -10,7 +10,7 @@ export interface Dimension {
 const customer: Dimension = { sent: "customer", title: "Customer" };
 const plan: Dimension = { sent: "plan", title: "Plan" };
 
-/** In an address: no dimension. */
+/** The name in an address that selects no dimension. */
 export const none = "none";
 
 const prefix = "property.";
@@ -21,8 +21,8 @@ export function dimensionsOf(groupBy: readonly string[]): Dimension[] {
   return [customer, plan, ...groupBy.map((property) => ({ sent: sent(property), title: property, property }))];
 }
 
-/** Returns the names of dimensions as one text of an address. */
+/** Returns the names of dimensions as one value of an address. Commas in names are escaped. */
 export const listed = (sent: readonly string[]) => sent.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
 
-/** Returns the names of dimensions that an address lists. */
+/** Returns the names of dimensions from the value of an address. */
 export const unlisted = (text = "") => text.split(",").map((name) => name.replace(/%25|%2C/g, decodeURIComponent));

@@ -1,7 +1,7 @@
-/** The values of each property that a breakdown selects, as the API's filters write them. */
+/** The values of each property that a breakdown selects, in the syntax of the API's filters. */
 export type Filtered = { [property: string]: string[] };
 
-/** Returns the filters of an address. Filters of other properties than the meter's are left out. */
+/** Returns the filters of an address. Filters by properties that the meter lacks are skipped. */
 export function filtersOf(text = "", properties: readonly string[]): Filtered {
   const filters: Filtered = {};
   for (const [property, value] of new URLSearchParams(text)) {

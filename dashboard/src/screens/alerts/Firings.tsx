@@ -56,7 +56,7 @@ function Listed({ alert }: { alert: Alert }) {
   );
 }
 
-/** Reports whether a period is that of a lifetime quota, which ends after every event. */
+/** Reports whether a period is that of a lifetime quota, which the API ends in the year 9999. */
 const isLifetime = (end: string) => end >= "9000";
 
 function None() {

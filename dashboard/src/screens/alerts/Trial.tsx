@@ -20,7 +20,7 @@ interface Props {
   not?: string | undefined;
 }
 
-/** Compares the last 30 days with an alert when the user asks for it. */
+/** Shows on which of the last 30 days an alert would have fired, when the user asks for it. */
 export function Trial({ definition, not }: Props) {
   const unnamed = { ...definition, name: "Trial" }; // the name does not change the trial
   const [tried, setTried] = useState<AlertDefinition>();

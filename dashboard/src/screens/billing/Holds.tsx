@@ -37,7 +37,7 @@ const states = [
   ["planned", "Being held"],
 ] as const;
 
-/** Lists the held invoices. Odometer holds a draft invoice to compare it with the reported usage. */
+/** Lists current and ended holds. Odometer holds a draft invoice to compare it with the reported usage. */
 export function Holds() {
   const { state, page, hold } = useSearch({ from: "/frame/billing/holds" });
   const chosen = states.map(([value]) => value).find((value) => value !== "" && value === state);
@@ -154,7 +154,7 @@ function Opened({ hold }: { hold: Hold }) {
   );
 }
 
-/** Returns the meter of a reason, for the units of its number. For a code with an amount of money, it returns "". */
+/** Returns the meter that sets the unit of a reason's number, or "" for a code in `amounts`: its number is money. */
 function meterOf({ code, meter_slug = "" }: Schema<"HoldReason">, ...amounts: Schema<"HoldReason">["code"][]): string {
   return amounts.includes(code) ? "" : meter_slug;
 }

@@ -110,7 +110,7 @@ function Connected({ saved }: { saved: Saved }) {
   );
 }
 
-/** Shows the endpoint to add in Stripe first, so that Stripe sends events of invoices and subscriptions. */
+/** Shows the endpoint to add in Stripe first, so that Stripe sends invoice, credit note and subscription events. */
 function Endpoint({ endpoint }: { endpoint: Schema<"Connectable"> }) {
   return (
     <div className={styles.endpoint}>

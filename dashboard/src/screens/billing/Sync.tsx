@@ -141,7 +141,7 @@ function Again({ run: { external_id: customer } }: { run: SyncRun }) {
   );
 }
 
-/** Offers actions on an unfinished sync. They apply to all unfinished syncs of the customer: one run performs them. */
+/** Offers the actions on an open sync. Each applies to all open syncs of the customer: one run performs these syncs. */
 function Steering({ run }: { run: SyncRun }) {
   const changes = [["sync", run.id], ["syncs"]];
   const body = (reason: string) => ({ params: { path: { id: run.id } }, body: { reason } });

@@ -35,7 +35,7 @@ function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"C
   if (error && !data) return <Failed what="The billing periods" error={error} retry={() => void refetch()} />;
   const running = data?.data[0];
   const chosen = data?.data.find((period) => period.id !== null && period.id === asked) ?? running;
-  const ended = chosen !== running && chosen?.id; // the statement of an ended period has its charges
+  const ended = chosen !== running && chosen?.id; // the id of an ended period: its statement has the charges
   return (
     <>
       <div className={styles.period}>

@@ -25,7 +25,7 @@ export function CustomerDetails() {
   const { data: customer } = useQuery(read(params.customer));
   const { data: metadata, error, refetch } = useQuery({
     queryKey: ["customer", params.customer, "metadata"],
-    // The response is parsed without loss, so that numbers in the tenant's metadata keep every digit.
+    // Lossless parsing needs the response as text. Numbers in the tenant's metadata thus keep every digit.
     async queryFn({ signal }) {
       const text = await answer(api.GET("/v1/customers/by-id", { params: { query: { id: params.customer } }, parseAs: "text", signal }));
       return objectText((parse(text) as Pick<Customer, "metadata">).metadata);

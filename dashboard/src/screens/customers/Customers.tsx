@@ -27,7 +27,7 @@ export function Customers() {
   );
 }
 
-/** Writes the search to the address, so that users can share the results. Follows the address on the way back. */
+/** Writes the search to the address, so that users can share the results. After Back, it follows the address. */
 function Search() {
   const navigate = useNavigate();
   const { search = "" } = useSearch({ from: "/frame/customers" });

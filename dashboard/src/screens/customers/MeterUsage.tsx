@@ -122,7 +122,7 @@ const rowsAtFirst = 62;
 /** The format of a window's start, which names the window, by granularity. */
 const named = { hour: "minute", day: "day", week: "date", month: "month" } as const;
 
-/** Returns a header, and a row for each window of each group with every digit of the API's response. */
+/** Returns a header, and a row for each window of each group. Values keep every digit of the API's response. */
 function rowsOf({ groups }: Schema<"UsageResult">): string[][] {
   const properties = Object.keys(groups[0]?.group_key ?? {}).sort();
   const rows = groups.flatMap(({ group_key, windows }) => {

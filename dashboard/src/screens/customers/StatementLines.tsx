@@ -111,7 +111,7 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
   );
 }
 
-/** Shows the adjustments of one closed period that the statement's period bills. */
+/** Shows the adjustments that a statement bills for one closed period. */
 function Adjustments({ of: { period, lines } }: { of: Schema<"ClosedPeriod"> }) {
   const { tenant } = useSession();
   return (

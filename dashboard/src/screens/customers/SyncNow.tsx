@@ -13,14 +13,14 @@ import { syncState } from "../billing/states";
 import styles from "./SyncNow.module.css";
 import { step } from "./syncSteps";
 
-/** Requests a sync and shows its progress. The address contains its id. The sync continues if the user leaves. */
+/** Requests a sync and shows its progress in place. The sync's id is in the address. Leaving does not stop the sync. */
 export function SyncNow({ id, customer }: { id: string; customer: string }) {
   const { sync: asked } = useSearch({ from: "/frame/customers/$customer/bill" });
   const ask = useAct(() => requestSync(customer), {
     changes: [["syncs"]],
     leads: (made) => ({ to: "/customers/$customer/bill", params: { customer: id }, search: (was) => ({ ...was, sync: made.id }), replace: true, resetScroll: false }),
   });
-  // The API waits for the sync before it responds. Until then, the page finds the sync in the customer's list.
+  // The API waits up to 25 seconds for the sync. Until it responds, the list of the customer's syncs has the id.
   const { data: open } = useQuery({ ...openSync(customer), enabled: ask.isPending });
   const shown = ask.isPending ? open : asked;
   return (

@@ -16,7 +16,7 @@ export const ranges = [
   ["days", "Custom range"],
 ] as const;
 
-/** Returns the days of a custom range. `to` defaults to today. Without a valid `from`, the range has 30 days. */
+/** Returns the days of a custom range: by default, 30 days up to `to` or today. A `from` after `to` is ignored. */
 export function chosenDays({ from, to }: Asked, timezone: string, now: Date): { from: string; to: string } {
   const last = isDay(to) ? to : day(now, timezone);
   return { from: isDay(from) && from <= last ? from : nextDay(last, -29), to: last };

@@ -4,7 +4,7 @@ import { over, type SyncRun } from "../../api/syncs";
 
 const answered: Schema<"SyncLine">["state"][] = ["accepted", "counted", "rejected"];
 
-/** Returns the progress of a sync in words: the reason why it waits, or its result. */
+/** Returns the progress of a sync in words: its error, its pause, its step, or the number of answered reports. */
 export function step({ status, error, last_error, pause, lines }: SyncRun): string {
   if (error) return inWords(error);
   if (pause) return `Paused: ${pause.reason}`;

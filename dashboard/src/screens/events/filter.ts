@@ -38,7 +38,10 @@ export function asked({ customer, type, key, from, until, page }: Search, timezo
   };
 }
 
-/** Reports whether the list can show new events: not on a later page, with an end, or in a search of all events. */
+/**
+ * Reports whether the list can show new events. Returns false on a later page, with an end, and in a search of all
+ * events: one with a key and without a start.
+ */
 export const hasTail = ({ page, until, key, from }: Search): boolean => !page && !until && !(key && !from);
 
 export const isLive = (search: Search): boolean => hasTail(search) && !search.paused;

@@ -70,7 +70,7 @@ export function PriceText({ price, meter }: { price: Schema<"Price">; meter: str
   );
 }
 
-/** Shows the owner's current price of a meter. Without one, shows later if the owner has versions, else none. */
+/** Shows the current price of a plan or a customer for a meter. Without one: later if there are versions, else none. */
 export function PriceNow({ of: { meter, ...owner }, none, later }: { of: Priced; none: string; later: string }) {
   const { data } = useQuery(pricings(owner));
   if (!data) return <LoadingText />;

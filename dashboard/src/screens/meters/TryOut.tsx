@@ -26,7 +26,7 @@ export function useTryOut<Body extends Definition>(body: Body, preview: (body: B
     outdated,
     aggregation: variables?.aggregation,
     error,
-    /** The error to show at the fields. Null after the user changed the definition. */
+    /** The error to show at the fields. Null once the definition changes, because the change may correct it. */
     fieldError: outdated ? null : error,
     isPending,
     start: () => mutate(body),

@@ -6,7 +6,7 @@ import { incompleteRate, rateOf, typedRateOf, type TypedRate } from "./rates";
 
 /** A price by dimension as the user types it. */
 export interface TypedEntry {
-  /** The key of the entry while the user moves and removes entries. */
+  /** Identifies the entry while the user moves and removes entries. */
   id: number;
   /** The values of each property, one per line. */
   match: Record<string, string>;

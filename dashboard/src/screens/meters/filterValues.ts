@@ -5,7 +5,10 @@ export type FilterValue = string | boolean | null | LosslessNumber;
 
 const number = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** Parses a value like the API's filters: a JSON number, string, true, false or null. Other text is a string. */
+/**
+ * Parses a value as the API's filters do. Text that is a JSON number, string, true, false or null is parsed as JSON.
+ * Other text is a string.
+ */
 export function parseValue(text: string): FilterValue {
   if (text === "true" || text === "false") return text === "true";
   if (text === "null") return null;

@@ -18,7 +18,7 @@ export interface LastMonth {
 
 export const mostCustomers = 100;
 
-/** Queries last month's usage by the customers that a price can charge: those of a plan, one customer, or all. */
+/** Queries last month's usage of the customers that a price can charge: those of a plan, one customer, or all. */
 export const lastMonth = ({ meter, plan, customer }: Priced, timezone: string) =>
   queryOptions({
     queryKey: ["last-month", meter, plan, customer, timezone],

@@ -92,7 +92,7 @@ export const newTier: TypedTier = { up_to: "", unit_price: "", flat_fee: "" };
 
 export const text = (value: string | number | undefined) => (value === undefined ? "" : String(value));
 
-/** Returns the typed fields of a rate, to edit its successor. Without a rate, all except the model are empty. */
+/** Returns the typed fields of a rate, to edit its successor. Without a rate, only the model is set. */
 export function typedRateOf(rate: Partial<Schema<"DimensionRate">> | undefined): TypedRate {
   const model = rate?.model ?? "overage";
   return {

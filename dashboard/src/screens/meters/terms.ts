@@ -23,7 +23,7 @@ export const bounds: PeriodField[] = [
 /** The fields of the whole price, independent of its model. */
 const periodFields = [basePrice, ...bounds];
 
-/** Returns the typed fields of a price, to edit its successor. Without a price, all except the currency are empty. */
+/** Returns the typed fields of a price, to edit its successor. Without one, only the currency and the model are set. */
 export function typedOf(price: Schema<"Price"> | undefined, currency: string): TypedTerms {
   return {
     ...typedRateOf(price?.dimensions ? undefined : price),

@@ -16,7 +16,7 @@ import styles from "./Overview.module.css";
 
 const columns = [{ title: "Item" }, { title: "State" }, { title: "Amount", number: true }, { title: "Since", number: true }];
 
-/** Lists the items that continue only if an operator acts, by cause. The most urgent items are first. */
+/** Lists the items that an operator must act on or that are stuck, by cause. The most urgent kinds are first. */
 export function Attention() {
   const { data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery(attention);
   const [newest] = data?.pages ?? [];
@@ -106,7 +106,7 @@ function Row({ item }: { item: AttentionItem }) {
   );
 }
 
-/** Shows a button that syncs all customers with the cause of failure, including those that are not shown. */
+/** Requests a sync of all customers with this failure cause, at most 10,000, including those that are not shown. */
 function SyncAll({ cause, count }: { cause: string; count: number }) {
   const act = useAct(() => retryFailed(cause), { changes: [["attention"]] });
   return (

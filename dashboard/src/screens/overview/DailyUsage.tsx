@@ -16,7 +16,7 @@ import styles from "./Overview.module.css";
 import { UsageBy } from "./UsageBy";
 import { days } from "./byDimension";
 
-/** Shows a meter's daily usage by all customers: the total beside as many previous days, or by a dimension. */
+/** Shows a meter's daily usage by all customers: in total with the previous days to compare, or by a dimension. */
 export function DailyUsage() {
   const { tenant, permissions } = useSession();
   const { meter, by } = useSearch({ from: "/frame/overview" });

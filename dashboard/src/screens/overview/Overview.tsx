@@ -35,13 +35,13 @@ export function Overview() {
   );
 }
 
-/** Shows the first steps until the tenant has a customer. */
+/** Shows the first steps until the tenant has a customer. Archived customers do not count. */
 function Beginning() {
   const { data: begun, isLoading } = useQuery({
     queryKey: ["customers", "first"],
     queryFn: async ({ signal }) => (await answer(api.GET("/v1/customers", { params: { query: { page_size: 1 } }, signal }))).data.length > 0,
   });
-  if (isLoading) return <span hidden data-loading />; // the frame hides the content below until this is read
+  if (isLoading) return <span hidden data-loading />; // while the screen arrives, the frame hides the content below
   if (begun !== false) return null;
   return (
     <section aria-label="First steps">

@@ -5,7 +5,7 @@ import type { Meaning } from "../../values/State";
 type Kind = AttentionItem["kind"];
 type To = Pick<LinkProps, "to" | "params" | "search">;
 
-/** The title and the meaning of each kind of items, and the screen on which an operator handles an item. */
+/** The title and the meaning of each kind of item, and the screen on which an operator handles an item. */
 export const kinds: Record<Kind, { title: string; means: Extract<Meaning, "bad" | "waiting">; link: (item: AttentionItem) => To }> = {
   hold_disagrees: { title: "Held invoice", means: "bad", link: ({ id }) => ({ to: "/billing/holds", search: { hold: id } }) },
   sync_failed: { title: "Sync failed", means: "bad", link: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }) },

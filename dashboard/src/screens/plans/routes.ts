@@ -1,7 +1,7 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { asks, frame } from "../../routes";
 
-// The paths of plans cannot be those of a meter: the slug of a meter begins with a letter or a digit.
+// The "-" in these paths cannot be a meter's slug, because slugs begin with a letter or a digit.
 
 const plans = createRoute({
   getParentRoute: () => frame,

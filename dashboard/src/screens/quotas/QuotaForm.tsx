@@ -18,7 +18,7 @@ export type QuotaTerms = Pick<Quota, "meter" | "group" | "period" | "limit" | "m
 
 interface Props {
   subject: QuotaSubject;
-  /** The quota to change. undefined: the form sets a new quota. */
+  /** The quota to change, or the plan's quota to replace. undefined: the form sets a new quota. */
   quota?: QuotaTerms | undefined;
   submit: string;
   leave: () => void;

@@ -18,5 +18,5 @@ export const modes: Record<Quota["mode"], string> = {
 /** Returns the name of a quota among the quotas of its customer or plan. */
 export const quotaName = ({ meter, group, period }: Pick<Quota, "meter" | "group" | "period">) => `the quota of ${meter}${group ? ` (${groupText(group)})` : ""} ${periods[period]}`;
 
-/** Returns the options of a select. words has the label of each value. */
+/** Returns the options of a select from `words`, the label of each value. */
 export const optionsOf = (words: Record<string, string>) => Object.entries(words).map(([value, label]) => ({ value, label }));

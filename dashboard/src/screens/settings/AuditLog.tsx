@@ -18,7 +18,7 @@ import { cell, Table } from "../../values/Table";
 import { changes, readEntries } from "./auditChanges";
 import styles from "./settings.module.css";
 
-/** Lists the changes with their actors. */
+/** Shows the audit log: the search, and the entries with their actors. */
 export function AuditLog() {
   return (
     <>

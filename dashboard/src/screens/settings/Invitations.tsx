@@ -12,7 +12,7 @@ import styles from "./settings.module.css";
 const needs = "tenant:manage";
 const columns = [{ title: "For" }, { title: "Role" }, { title: "By" }, { title: "Expires" }, { title: "Actions", unseen: true }];
 
-/** Lists the invitations with a link that is not accepted yet. */
+/** Lists the pending invitations: those that are neither accepted, revoked nor expired. */
 export function Invitations({ done }: Inviting) {
   const query = useQuery({
     queryKey: ["invitations"],

@@ -9,7 +9,7 @@ const tabs = [
   ["/settings/you", "You"],
 ] as const;
 
-/** Shows the title and the tabs of every screen about members, the tenant's settings and the audit log. */
+/** Shows the title and the tabs of the settings screens. */
 export function Settings() {
   return (
     <>

@@ -16,7 +16,7 @@ import styles from "./settings.module.css";
 
 const needs = "session:own";
 
-/** Shows the signed-in member, and the password and the sessions, which only the member can change here. */
+/** Shows the signed-in member, the form for the member's password, and the member's sessions. */
 export function You() {
   const { tenant, member, expires_at: ends } = useSession();
   if (!member) return null;

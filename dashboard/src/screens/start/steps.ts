@@ -6,10 +6,10 @@ const one = { page_size: 1 };
 const days = 86_400_000; // milliseconds
 const soon = 2_000;
 
-/** Reports whether a key can send events: it is neither read-only nor revoked. */
+/** Reports whether at least one key can send events: a key that is neither read-only nor revoked. */
 export const usable = (keys: Pick<Schema<"APIKeyMetadata">, "scope" | "revoked_at">[]) => keys.some(({ scope, revoked_at }) => scope !== "read_only" && revoked_at === null);
 
-/** Returns the state of each step. It is undefined if the user lacks the permission to read it. */
+/** Returns the state of each step. An unknown state is undefined, for example without the permission to read it. */
 export function useSteps() {
   const { permissions } = useSession();
   const may = (permission: string) => permissions.includes(permission);

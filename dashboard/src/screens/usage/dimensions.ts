@@ -21,7 +21,7 @@ export function dimensionsOf(groupBy: readonly string[]): Dimension[] {
   return [customer, plan, ...groupBy.map((property) => ({ sent: sent(property), title: property, property }))];
 }
 
-/** Returns the names of dimensions as one value of an address. Commas in names are escaped. */
+/** Returns the names of dimensions as one value of an address. Commas and percent signs in names are escaped. */
 export const listed = (sent: readonly string[]) => sent.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
 
 /** Returns the names of dimensions from the value of an address. */

@@ -1,7 +1,7 @@
 import { createTheme, type CSSVariablesResolver, type MantineColorsTuple, localStorageColorSchemeManager } from "@mantine/core";
 
-// Mantine takes its colours from tokens.css, as everything else does. Each shade of Mantine
-// is the token for the purpose of that shade.
+// Mantine takes its colours from tokens.css, as everything else does. Each shade
+// is the token for the purpose for which Mantine uses that shade.
 const shades = (...names: string[]) => names.map((name) => `var(--${name})`) as unknown as MantineColorsTuple;
 const accent = shades(...Array.from({ length: 10 }, () => "accent"));
 const gray = shades("hover", "hover", "line", "line", "field", "muted", "muted", "text", "text", "text");

@@ -18,7 +18,7 @@ interface Props {
   /** The reason why the form cannot be sent now, if any. */
   not?: string | undefined;
   danger?: boolean | undefined;
-  /** Leaves the form, for example by closing its dialog. Absent if the user cannot leave the form. */
+  /** Leaves the form, for example by closing its dialog. Without it, the form has no Back button. */
   leave?: () => void;
   children: ReactNode;
 }

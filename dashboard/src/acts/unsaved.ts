@@ -43,7 +43,7 @@ type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
 const hasState = (control: Control): control is HTMLInputElement => control.type === "checkbox" || control.type === "radio";
 const valueOf = (control: Control) => (hasState(control) ? String(control.checked) : control.value);
 
-/** The parts of the page with values that are never saved, for example values to try something out. */
+/** The selector of the parts of the page with values that are never saved, for example values to try something out. */
 const scratch = "[data-scratch]";
 
 /**

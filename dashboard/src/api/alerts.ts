@@ -24,7 +24,7 @@ export const firings = (id: string, page: string | undefined, size = 25) =>
     queryFn: ({ signal }) => answer(api.GET("/v1/alerts/{id}/firings", { params: { path: { id }, query: { page_size: size, ...(page && { page_token: page }) } }, signal })),
   });
 
-/** Queries the days of the last 30 on which an alert would have fired. */
+/** Queries the days, out of the last 30, on which an alert would have fired. */
 export const dryRun = (body: AlertDefinition) =>
   queryOptions({
     queryKey: ["dry-run", body],

@@ -18,7 +18,7 @@ export class Failure extends Error {
     readonly code: string,
     /** The broken rules, each with its place in the request. */
     readonly fields: Schema<"FieldProblem">[] = [],
-    /** The effect of the change on running billing periods, if the change has to be confirmed. */
+    /** The effect of the change on billing periods that have begun, if the change has to be confirmed. */
     readonly confirmation?: Schema<"Confirmation">,
   ) {
     super(`${title}: ${detail}`);

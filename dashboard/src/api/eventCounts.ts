@@ -34,7 +34,7 @@ export function byDay(counts: Schema<"EventCounts">, days: number, timezone: str
   return Array.from({ length: days }, (_, index) => windows.get(nextDay(today, index + 1 - days)));
 }
 
-/** Returns a part of all events as a percentage with two significant digits, such as 0.02 %. */
+/** Returns a part of all events as a percentage with at most two significant digits, such as 0.02 %. */
 export function share(part: number, all: number): string {
   if (all === 0) return "";
   return new Intl.NumberFormat("en-GB", { style: "percent", maximumSignificantDigits: 2 }).format(part / all).replace("%", " %");

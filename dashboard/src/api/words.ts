@@ -1,7 +1,7 @@
 import { Failure } from "./client";
 import { priceName } from "./rules";
 
-/** The user's action on a problem, by its code, if the API's own words are for programs. */
+/** The dashboard's text about a problem and its solution, by code, if the API's own text is for programs. */
 const byCode: Record<string, string> = {
   internal: "The service has an internal error. Its operator can find the cause with the request ID.",
   meter_backfilling: "The meter's past events are still being counted. Try again in a moment.",

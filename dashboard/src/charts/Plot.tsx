@@ -5,7 +5,7 @@ import "uplot/dist/uPlot.min.css";
 import styles from "./Chart.module.css";
 import { moved } from "./keys";
 
-/** The content of a plot. Each new object is drawn again. */
+/** The content of a plot. A new object creates the plot again, even if the content is the same. */
 export interface Drawing {
   data: uPlot.AlignedData;
   options: () => Omit<uPlot.Options, "width" | "height" | "legend" | "cursor">;
@@ -27,7 +27,7 @@ interface Props {
   /** The index that the user points at, if any. */
   at: number | null;
   point: (at: number | null) => void;
-  /** The description of the index that the user points at. */
+  /** The values at that index in words, for screen readers. Empty if there is no index. */
   text: string;
   /** The legend. */
   children: ReactNode;

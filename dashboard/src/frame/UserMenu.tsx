@@ -27,7 +27,7 @@ export function UserMenu() {
     announceSignOut();
     await leave();
   };
-  /** Returns a function that asks before go if unsaved data would be lost. After go, the data cannot be saved. */
+  /** Returns a function that calls go, and asks first if data is unsaved: after go, it can no longer be saved. */
   const asking = (go: () => void) => () => {
     const loss = lossOf();
     if (loss) setAsked({ loss, go });

@@ -1,6 +1,6 @@
 import styles from "./State.module.css";
 
-/** The meaning of a state: good and bad are final, waiting continues automatically, off is inactive. */
+/** The meaning of a state: good is as intended, bad is a problem, waiting is temporary, off is inactive. */
 export type Meaning = "good" | "waiting" | "bad" | "off";
 
 /** Shows a state as a word, with a dot in the colour of its meaning. */

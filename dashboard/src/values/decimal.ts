@@ -93,7 +93,7 @@ export function wrongWhole(text: string): string | undefined {
   return /^\d{1,10}$/.test(text) ? undefined : "Must be a whole number such as 72";
 }
 
-/** Returns each value as a share of the largest one, from 0 to 1. The shares are for drawing, never for text. */
+/** Returns each value as a share of the largest one, from 0 to 1. Negative values are 0. For drawing, not for text. */
 export function shares(decimals: string[]): number[] {
   const values = decimals.map(Number);
   const largest = Math.max(0, ...values);

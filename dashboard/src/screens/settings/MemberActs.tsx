@@ -42,7 +42,7 @@ function Edit({ member }: Props) {
   const [role, setRole] = useState(member.role);
   const changed = { ...(name !== member.name && { name }), ...(role !== member.role && { role: role as Given }) };
   const edit = useAct(() => answer(api.PATCH("/v1/tenant/members/{id}", { params: { path: { id: member.id } }, body: changed })), {
-    changes: [["audit-log"], ["session"]],
+    changes: [["members"], ["audit-log"], ["session"]],
   });
   const leave = () => {
     setOpened(false);

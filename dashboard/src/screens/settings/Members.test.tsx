@@ -33,6 +33,21 @@ test("somebody is invited, and the link is shown once", async () => {
   await waitFor(() => expect(screen.queryByText(invited.url)).toBeNull());
 });
 
+test("the list shows the new name of an edited member", async () => {
+  answers["PATCH /v1/tenant/members/member_2"] = () => {
+    const renamed = { ...bea, name: "Beatrice" };
+    answers["GET /v1/tenant/members"] = () => [200, list(owner, renamed)];
+    return [200, renamed];
+  };
+  open("/settings/members?member=member_2");
+  fireEvent.click(await screen.findByRole("button", { name: "Edit Bea" }));
+  await screen.findByRole("dialog");
+  type("Name", "Beatrice");
+  await press("Save the member");
+  await screen.findByRole("button", { name: "Edit Beatrice" });
+  expect(sent("PATCH /v1/tenant/members/member_2")).toEqual([{ name: "Beatrice" }]);
+});
+
 test("who is removed leaves keys, which are named, and somebody says what becomes of them", async () => {
   answers["DELETE /v1/tenant/members/member_2"] = () => [200, { id: "member_2", removed: true }];
   open("/settings/members?member=member_2");

@@ -9,15 +9,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func billsQuantities(p metering.Provider) bool {
-	return !p.Statements && p.Bills != metering.BillsAmounts
-}
-
 // refuseQuantities returns CodeConflict for a provider that bills quantities if a price that needs amounts
 // charges a period that the provider would bill. A price charges the periods that begin while it is in
 // force. So it counts until another version is in force at the start of the first such period.
 func refuseQuantities(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p metering.Provider, now time.Time) error {
-	if !billsQuantities(p) {
+	if !p.BillsQuantities() {
 		return nil
 	}
 	var meters *string

@@ -38,6 +38,9 @@ type Provider struct {
 	CreatedAt   time.Time
 }
 
+// BillsQuantities reports whether the provider's own prices charge the units of new periods.
+func (p Provider) BillsQuantities() bool { return !p.Statements && p.Bills != BillsAmounts }
+
 // ProviderEvent is an event of a billing provider, reduced to the fields that identify its object.
 type ProviderEvent struct {
 	Connection ConnectionID // the connection that received the event

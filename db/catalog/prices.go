@@ -388,16 +388,13 @@ func refuseBesideQuantities(ctx context.Context, q pg.Querier, tenant metering.T
 	if !needsAmounts(t) {
 		return nil
 	}
-	var refused bool
-	err := q.QueryRow(ctx, `
-		select exists (
-		  select
-		  from billing_connections
-		  where tenant_id = $1
-		    and retired_at is null
-		    and not statements
-		    and bills <> 'amounts')`, tenant).Scan(&refused)
-	if err != nil || !refused {
+	var active metering.Provider
+	err := q.QueryRow(ctx, `select statements, bills from billing_connections where tenant_id = $1 and retired_at is null`, tenant).
+		Scan(&active.Statements, &active.Bills)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil || !active.BillsQuantities() {
 		return err
 	}
 	if t.Dimensions != nil {

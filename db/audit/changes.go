@@ -26,10 +26,7 @@ type Secret bool
 // RecordChange records an entry with the fields that differ between before and after. before is nil for a new
 // resource, after for a deleted one.
 func RecordChange(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string, before, after Fields) error {
-	return note(ctx, tx, auditedEntry{
-		tenant: tenant, AuditEntry: metering.AuditEntry{Actor: actor, Action: action, Resource: resource},
-		before: differing(before, after), after: differing(after, before),
-	})
+	return RecordDecision(ctx, tx, tenant, Decision{Actor: actor, Action: action, Resource: resource}, before, after)
 }
 
 // Decision is an action of an actor on a resource, and the reason that the actor gave.

@@ -210,14 +210,14 @@ func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *Hold
 		      and i.provider_customer = d.provider_customer
 		      and p.starts_at < i.period_end
 		      and p.ends_at > i.period_start)`
-	l.Places, err = s.ledger().counted(ctx, `and d.customer_id = @customer and d.connection_id = @connection and `+billed, of)
+	l.Places, err = s.ledger.counted(ctx, `and d.customer_id = @customer and d.connection_id = @connection and `+billed, of)
 	if err != nil {
 		return err
 	}
 	if err = s.readLines(ctx, l, billed, of); err != nil {
 		return fmt.Errorf("read lines: %w", pg.Coded(err))
 	}
-	streams, err := s.ledger().streams(ctx, tenant, l.CustomerID, l.Facts.Now)
+	streams, err := s.ledger.streams(ctx, tenant, l.CustomerID, l.Facts.Now)
 	if err != nil {
 		return fmt.Errorf("read prices: %w", err)
 	}

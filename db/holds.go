@@ -19,11 +19,9 @@ import (
 // Holds are draft invoices that must not become final before they are compared with our usage. Reports of
 // the ledger hold and release them.
 type Holds struct {
-	pool *pg.Pool
-	read ReadPrice
+	pool   *pg.Pool
+	ledger Ledger
 }
-
-func (s Holds) ledger() Ledger { return Ledger{pool: s.pool, read: s.read} }
 
 // Hold is a draft invoice that is, or was, held.
 type Hold struct {

@@ -20,16 +20,17 @@ type ledgerStores struct {
 // newLedger returns stores that use the pool. read decodes stored prices of providers; nil: none are read. alerts
 // reads the alerts that closing periods are compared with.
 func newLedger(pool *pg.Pool, read ReadPrice, alerts AlertsReader) ledgerStores {
+	ledger := Ledger{pool, read, alerts}
 	return ledgerStores{
 		Unrated:         Unrated{pool, read},
 		Providers:       Providers{pool},
-		Ledger:          Ledger{pool, read, alerts},
+		Ledger:          ledger,
 		Syncs:           Syncs{pool},
 		Links:           Links{pool, read},
-		Restores:        Restores{pool, read},
+		Restores:        Restores{pool, ledger},
 		Invoices:        Invoices{pool},
 		Reconciliations: Reconciliations{pool},
-		Holds:           Holds{pool, read},
+		Holds:           Holds{pool, ledger},
 		ProviderEvents:  ProviderEvents{pool},
 		AutoSyncs:       AutoSyncs{pool},
 	}

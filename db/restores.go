@@ -17,11 +17,9 @@ import (
 // Restores recovers a ledger that was restored from a backup. Such a ledger lacks the reports that were
 // sent after the backup was made.
 type Restores struct {
-	pool *pg.Pool
-	read ReadPrice
+	pool   *pg.Pool
+	ledger Ledger
 }
-
-func (s Restores) ledger() Ledger { return Ledger{pool: s.pool, read: s.read} }
 
 // ledgerEpoch is the SQL expression of the current epoch of the ledger; 0 if the ledger was never restored.
 const ledgerEpoch = `select coalesce(max(epoch), 0) from ledger_epochs`
@@ -160,7 +158,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		return Reading{}, false, pg.Coded(err)
 	}
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		streams, err := s.ledger().regrouped(ctx, tx, tenant, customer, now)
+		streams, err := s.ledger.regrouped(ctx, tx, tenant, customer, now)
 		if err != nil {
 			return err
 		}
@@ -200,7 +198,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 // reports that were sent after the backup; Read adds a report for each difference.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
 	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		streams, err := s.ledger().planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
+		streams, err := s.ledger.planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
 		if err != nil {
 			return err
 		}

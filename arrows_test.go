@@ -129,11 +129,7 @@ func TestNoProviderIsKnownByItsName(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, folders)
 	for _, folder := range withoutNames {
-		files, err := filepath.Glob(folder + "/*.go")
-		require.NoError(t, err)
-		nested, err := filepath.Glob(folder + "/*/*.go")
-		require.NoError(t, err)
-		for _, path := range append(files, nested...) {
+		for _, path := range glob(t, folder+"/*.go", folder+"/*/*.go") {
 			if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "db/dbtest/") {
 				continue
 			}

@@ -104,11 +104,9 @@ func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 // "…", the code must contain each part around it.
 func TestQuotedMessagesExist(t *testing.T) {
 	t.Parallel()
-	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
-	require.NoError(t, err)
 	var sources strings.Builder
-	for path := range strings.Lines(string(listed)) {
-		sources.WriteString(concatenated.ReplaceAllString(read(t, strings.TrimSpace(path)), ""))
+	for _, path := range goFiles(t) {
+		sources.WriteString(concatenated.ReplaceAllString(read(t, path), ""))
 	}
 	quotes := 0
 	for _, page := range []string{"operators.md", "stripe.md", "operating/alerts.md", "operating/monitoring.md", "operating/troubleshoot.md"} {
@@ -123,6 +121,14 @@ func TestQuotedMessagesExist(t *testing.T) {
 		}
 	}
 	require.NotZero(t, quotes)
+}
+
+// goFiles returns the Go files of the repository, except those of tests.
+func goFiles(t *testing.T) []string {
+	t.Helper()
+	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
+	require.NoError(t, err)
+	return strings.Fields(string(listed))
 }
 
 var (

@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -99,9 +98,7 @@ var bareName = regexp.MustCompile(`^(?:leave\w*|own|bill|so|said\w*|says|told|he
 // TestFunctionsAreVerbAndObject checks the names of functions and methods, except those of tests.
 func TestFunctionsAreVerbAndObject(t *testing.T) {
 	t.Parallel()
-	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
-	require.NoError(t, err)
-	for path := range strings.FieldsSeq(string(listed)) {
+	for _, path := range goFiles(t) {
 		if folder, _, _ := strings.Cut(path, "/"); slices.Contains(inRewriting, folder) {
 			continue
 		}

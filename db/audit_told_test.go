@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,15 +22,8 @@ var changesNothing = map[string]string{
 // change must pass a state before or after it.
 func TestEveryChangeIsToldBeforeOrAfter(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	nested, err := filepath.Glob("*/*.go")
-	require.NoError(t, err)
 	asked, told := map[string]bool{}, 0
-	for _, name := range append(files, nested...) {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
+	for _, name := range sourceFiles(t) {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		require.NoError(t, err)
 		ast.Inspect(file, func(node ast.Node) bool {
@@ -58,6 +52,16 @@ func TestEveryChangeIsToldBeforeOrAfter(t *testing.T) {
 		require.Contains(t, changesNothing, action, "say why it tells no field")
 	}
 	require.Len(t, changesNothing, len(asked), "take off the list what is told, or gone")
+}
+
+// sourceFiles returns the Go files of db and of the packages inside it, except those of tests.
+func sourceFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	nested, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
+	return slices.DeleteFunc(append(files, nested...), func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 }
 
 func isNil(e ast.Expr) bool {

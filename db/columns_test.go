@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -20,17 +19,10 @@ var column = regexp.MustCompile(`^([a-z]+_)*(id|at)$`)
 // `b.tenant_id = tenant_id` is true for every tenant.
 func TestPartsOfStatementsAreGivenColumnsWithTheirTable(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	nested, err := filepath.Glob("*/*.go")
-	require.NoError(t, err)
 	fileSet := token.NewFileSet()
 	var files []*ast.File
 	parts := map[string]bool{}
-	for _, path := range append(paths, nested...) {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
+	for _, path := range sourceFiles(t) {
 		file, err := parser.ParseFile(fileSet, path, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
 		files = append(files, file)

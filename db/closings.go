@@ -161,7 +161,7 @@ func sameUsage(a, b []billing.Usage) bool {
 func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, alerts PeriodAlerts) (f Closing, err error) {
 	var epoch int64
 	if alerts != nil {
-		if epoch, err = pg.RaiseEpoch(ctx, tx, tenant); err != nil {
+		if epoch, err = catalog.RaiseEpoch(ctx, tx, tenant); err != nil {
 			return f, err
 		}
 		if err := alerts.Fire(); err != nil {

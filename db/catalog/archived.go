@@ -107,7 +107,7 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 // stopCounting stops the meter's published version from counting new events, unless it was archived before.
 // It also retires the version that is being backfilled.
 func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
-	epoch, err := pg.RaiseEpoch(ctx, tx, tenant)
+	epoch, err := RaiseEpoch(ctx, tx, tenant)
 	if err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 // Events ingested before have a lower epoch. The backfill counts those, as far back as events are kept.
 // That limit does not change before COMMIT. The caller holds the tenant's lock.
 func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) (metering.MeterVersion, error) {
-	epoch, err := pg.RaiseEpoch(ctx, tx, tenant)
+	epoch, err := RaiseEpoch(ctx, tx, tenant)
 	if err != nil {
 		return metering.MeterVersion{}, err
 	}
@@ -174,6 +174,13 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 			"value_property": g.ValueProperty, "filters": notNil(g.Filters), "group_by": notNil(g.GroupBy), "epoch": epoch,
 		}).Scan(MeterVersionFields(&published)...)
 	return published, err
+}
+
+// RaiseEpoch separates the events ingested before this transaction from later ones. The caller holds the
+// tenant's lock.
+func RaiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {
+	err = tx.QueryRow(ctx, `update tenants set epoch = epoch + 1 where id = $1 returning epoch`, tenant).Scan(&epoch)
+	return epoch, err
 }
 
 // Adopt makes reads and billing use a meter version, and retires all other versions of its meter.

@@ -43,10 +43,3 @@ func LockAccess(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error 
 	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
 	return err
 }
-
-// RaiseEpoch separates the events ingested before this transaction from later ones. The caller holds the
-// tenant's lock.
-func RaiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {
-	err = tx.QueryRow(ctx, `update tenants set epoch = epoch + 1 where id = $1 returning epoch`, tenant).Scan(&epoch)
-	return epoch, err
-}

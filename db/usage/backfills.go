@@ -323,7 +323,7 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, versi
 		if err != nil || g.Status != metering.Backfilling {
 			return err
 		}
-		if _, err := pg.RaiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the previous version
+		if _, err := catalog.RaiseEpoch(ctx, tx, tenant); err != nil { // ingest stops feeding the previous version
 			return err
 		}
 		_, err = tx.Exec(ctx, `

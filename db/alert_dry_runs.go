@@ -212,7 +212,7 @@ func (d *dryRunner) hours(b *openBatch) (map[customerPeriod][]usage.RangeUsage, 
 		return hours, nil
 	}
 	ranges := slices.Collect(maps.Keys(byRange))
-	statement := usage.NewUsageStatementOfSome(d.tenant, b.meters)
+	statement := usage.NewStatementOfSome(d.tenant, b.meters)
 	statement.Separate(b.meters, b.by)
 	for no, r := range ranges {
 		statement.Customers = byRange[r]

@@ -26,7 +26,7 @@ func (v *alertReader) groupTotals(periods []CustomerPeriod) (map[groupTotal]mete
 		parts  []part
 		groups [][16]byte
 	)
-	statement := usage.NewUsageStatementOfSome(v.tenant, nil)
+	statement := usage.NewStatementOfSome(v.tenant, nil)
 	for no, p := range periods {
 		read := make(map[metering.MeterID]bool)
 		for _, a := range v.applying(p.Facts, p.Period.Start, ofPeriods) {

@@ -127,7 +127,7 @@ func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 // recountDay measures all events of a day again, for the meters with filters or a value property. No other
 // count of these meters is independent of the rollups.
 func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[usage.MeasuredKey]*usage.Tally, error) {
-	statement := usage.NewUsageStatementOfAll(tenant, meters)
+	statement := usage.NewStatementOfAll(tenant, meters)
 	if len(statement.Selecting) == 0 {
 		return nil, nil
 	}
@@ -142,7 +142,7 @@ func discrepancies(
 	ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string, recounted map[usage.MeasuredKey]*usage.Tally,
 ) (map[discrepancyKey]disagreement, error) {
 	next := day.AddDate(0, 0, 1)
-	statement := usage.NewUsageStatementOfAll(tenant, meters)
+	statement := usage.NewStatementOfAll(tenant, meters)
 	statement.Add(0, metering.Range{Start: day, End: next}, true)
 	counted, err := statement.Rows(ctx, tx)
 	if err != nil {

@@ -538,7 +538,7 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 	f := &r.facts
 	windowed := billing.WindowedMeters(*f)
 	meters := slices.DeleteFunc(slices.Clone(f.Meters), func(m metering.Meter) bool { return !slices.Contains(windowed, m.ID) })
-	hours, err := r.usedIn(usage.UsageByHour, meters, ranges)
+	hours, err := r.usedIn(usage.ReadHourlyTotals, meters, ranges)
 	if err != nil {
 		return err
 	}
@@ -549,7 +549,7 @@ func (r *factReader) usageOf(ranges []metering.Range) error {
 }
 
 func (r *factReader) totalsOf(ranges []metering.Range) error {
-	totals, err := r.usedIn(usage.UsageOver, r.facts.Meters, ranges)
+	totals, err := r.usedIn(usage.ReadTotals, r.facts.Meters, ranges)
 	for _, t := range totals {
 		u := billing.Usage{
 			Period: t.Within.Start, MeterID: t.Meter, Total: t.Usage, Events: t.Tally.All().Count, Late: t.Late, LateEvents: t.Tally.LateCount,
@@ -594,7 +594,7 @@ func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []me
 	return all, nil
 }
 
-// readUsage is UsageOver or UsageByHour.
+// readUsage is usage.ReadTotals or usage.ReadHourlyTotals.
 type readUsage func(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]usage.RangeUsage, error)
 
 // closedAggregation returns the aggregation of the meter when the period closed; "" if the period is open.

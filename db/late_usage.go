@@ -59,7 +59,7 @@ func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 	if r.by, err = usage.ClosedDimensions(r.ctx, tx, r.tenant); err != nil {
 		return err
 	}
-	counted, err := r.usedIn(usage.UsageOver, r.facts.Meters, closed)
+	counted, err := r.usedIn(usage.ReadTotals, r.facts.Meters, closed)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (h quotaHistory) rangesToRead() []metering.Range {
 
 // readHistories sets the hours of histories.
 func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Meter, began time.Time) error {
-	statement := usage.NewUsageStatementOfSome(d.tenant, meters)
+	statement := usage.NewStatementOfSome(d.tenant, meters)
 	var groups []*[16]byte
 	for no, h := range histories {
 		groups = append(groups, catalog.GroupID(h.Group))

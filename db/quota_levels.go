@@ -233,7 +233,7 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 		}
 		meters[i] = l.Meter
 	}
-	statement := usage.NewUsageStatementOfSome(r.tenant, meters)
+	statement := usage.NewStatementOfSome(r.tenant, meters)
 	ranges, of := rangesOf(quotas)
 	groups := make([]*[16]byte, len(ranges))
 	for no, read := range ranges {

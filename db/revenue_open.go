@@ -272,7 +272,7 @@ func (b *openBatch) usage() error {
 	if len(ranges) == 0 {
 		return nil
 	}
-	statement := usage.NewUsageStatementOfSome(b.tenant, b.meters)
+	statement := usage.NewStatementOfSome(b.tenant, b.meters)
 	statement.Separate(b.meters, b.by)
 	for no, within := range ranges {
 		statement.AddOf(no, within, customers[no])

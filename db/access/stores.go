@@ -2,9 +2,7 @@
 // sessions, sign-in providers and webhooks, with the audit log of a tenant's changes.
 package access
 
-import (
-	"github.com/odometer-metering/odometer/db/pg"
-)
+import "github.com/odometer-metering/odometer/db/pg"
 
 // Stores are the stores of the package.
 type Stores struct {

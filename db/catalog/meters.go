@@ -394,7 +394,7 @@ func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, me
 	if err != nil || kept < retiredVersionsKept {
 		return err
 	}
-	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has %d previous versions whose totals are still stored, which is the maximum. "+
+	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has %d previous versions with stored totals, which is the maximum. "+
 		"They are deleted within two hours of their replacement; try again then", slug, kept)
 	refused.RetryAfter = RetiredFor
 	return refused

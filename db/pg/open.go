@@ -23,7 +23,7 @@ import (
 const (
 	lockTimeout      = 5 * time.Second
 	StatementTimeout = 30 * time.Second
-	IdleTxTimeout    = 30 * time.Second
+	idleTxTimeout    = 30 * time.Second
 )
 
 // defaultConnections is the maximum size of a process's pool, unless the URL sets it.
@@ -63,7 +63,7 @@ func Open(ctx context.Context, url string, key audit.Key, tunings ...Tuning) (*P
 	for name, limit := range map[string]time.Duration{
 		"lock_timeout":                        lockTimeout,
 		"statement_timeout":                   StatementTimeout,
-		"idle_in_transaction_session_timeout": IdleTxTimeout,
+		"idle_in_transaction_session_timeout": idleTxTimeout,
 	} {
 		if config.ConnConfig.RuntimeParams[name] == "" {
 			config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())

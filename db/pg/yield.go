@@ -15,8 +15,8 @@ func WithYield(ctx context.Context, others func(context.Context) error) context.
 }
 
 // longestYield bounds the wait for other callers, because PostgreSQL ends a transaction that is idle for
-// IdleTxTimeout.
-const longestYield = IdleTxTimeout / 2
+// idleTxTimeout.
+const longestYield = idleTxTimeout / 2
 
 var errYielded = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are in progress; try again")
 

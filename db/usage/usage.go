@@ -63,7 +63,7 @@ func totalsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, custo
 	for i, m := range meters {
 		totals[i] = MeterTotal{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
 	}
-	parts, err := UsageOver(ctx, q, tenant, customer, meters, nil, []metering.Range{r})
+	parts, err := ReadTotals(ctx, q, tenant, customer, meters, nil, []metering.Range{r})
 	for _, p := range parts {
 		i := slices.IndexFunc(meters, func(m metering.Meter) bool { return m.ID == p.Meter })
 		all := p.Tally.All()
@@ -86,9 +86,9 @@ type RangeUsage struct {
 	dimensions  []dimensionTally     // the parts of tally, if the meter is read by dimension
 }
 
-// UsageOver reads the usage of meters in each of some ranges, in one statement. It skips a meter in ranges
+// ReadTotals reads the usage of meters in each of some ranges, in one statement. It skips a meter in ranges
 // without usage of it.
-func UsageOver(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
+func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.Separate(meters, by)
 	for no, r := range ranges {
@@ -97,9 +97,9 @@ func UsageOver(ctx context.Context, q pg.Querier, tenant metering.TenantID, cust
 	return ReadRanges(ctx, q, s, meters, ranges, "timestamptz '0001-01-01'")
 }
 
-// UsageByHour is UsageOver for each hour. A partial hour of a range counts only the events within the
+// ReadHourlyTotals is ReadTotals for each hour. A partial hour of a range counts only the events within the
 // range. If the range starts within the hour, the hour starts with the range.
-func UsageByHour(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
+func ReadHourlyTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.Separate(meters, by)
 	for no, r := range ranges {

@@ -267,13 +267,13 @@ func (r *breakdownRead) ofTenant() countedUsage {
 // ofAll returns the usage of each customer.
 func (r *breakdownRead) ofAll() countedUsage {
 	byHour := r.byHour() || len(r.cut) > mostCustomers
-	s := NewUsageStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
+	s := NewStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
 	s.addWhole(r.Range, byHour)
 	all := countedUsage{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.Args}
 	if len(r.cut) == 0 || byHour {
 		return all
 	}
-	of := NewUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
+	of := NewStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	of.Customers = r.cut
 	of.addWhole(r.Range, true)
 	all.table = `(select * from ` + all.table + ` where customer_id <> all(@cut::bigint[]) union all select * from ` + of.wholeRows() + `) counted`
@@ -284,7 +284,7 @@ func (r *breakdownRead) ofAll() countedUsage {
 
 // ofSome returns the usage of each of some customers.
 func (r *breakdownRead) ofSome(customers []int64) countedUsage {
-	s := NewUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
+	s := NewStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	isCut := func(id int64) bool {
 		_, found := slices.BinarySearch(r.cut, id)
 		return found

@@ -34,7 +34,7 @@ func (u Usage) Daily(ctx context.Context, tenant metering.TenantID, days []meter
 		for i, m := range meters {
 			all[i] = MeterDays{Meter: m, Backfilling: m.Version.Status == metering.Backfilling}
 		}
-		parts, err := UsageOver(ctx, q, tenant, metering.WholeTenant, meters, nil, days)
+		parts, err := ReadTotals(ctx, q, tenant, metering.WholeTenant, meters, nil, days)
 		for _, p := range parts {
 			i := slices.IndexFunc(meters, func(m metering.Meter) bool { return m.ID == p.Meter })
 			if !all[i].Backfilling {

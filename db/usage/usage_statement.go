@@ -79,15 +79,15 @@ func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, m
 	return s
 }
 
-// NewUsageStatementOfAll returns a statement that reads the usage of each customer and of the whole tenant.
-func NewUsageStatementOfAll(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
+// NewStatementOfAll returns a statement that reads the usage of each customer and of the whole tenant.
+func NewStatementOfAll(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
 	s := newUsageStatement(tenant, metering.WholeTenant, meters)
 	s.all, s.whole = true, false
 	return s
 }
 
-// NewUsageStatementOfSome returns a statement that reads usage of customers with ranges of their own.
-func NewUsageStatementOfSome(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
+// NewStatementOfSome returns a statement that reads usage of customers with ranges of their own.
+func NewStatementOfSome(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
 	s := newUsageStatement(tenant, metering.WholeTenant, meters)
 	s.some, s.whole = true, false
 	return s

@@ -17,7 +17,7 @@ import (
 // that one purpose cannot use up the memory of another.
 const (
 	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*eventCharge) // one tenant alone can send a signed body of any allowed size
-	signedBytes        = 2 * maxSignedBytes                           // signed bodies that are not verified yet
+	signedBytes        = maxSignedBytes + maxSignedBytes/2            // signed bodies that are not verified yet
 	providerEventBytes = 4 << 20
 )
 

@@ -17,7 +17,7 @@ const maxRequests = 512
 
 // Bounds of the responses to tenants, which stay in memory until the clients have read them.
 const (
-	answersBytes = 32 << 20 // of all responses together
+	answersBytes = 16 << 20 // of all responses together
 	pageCopies   = 3        // copies of a page's rows: as read, as items and as JSON
 	answerCopies = 2        // copies of a response that is not a page
 	smallAnswer  = 64 << 10 // responses up to this size are not counted, because maxRequests bounds them

@@ -31,8 +31,8 @@ type rollups struct {
 
 // Bounds of the bytes that rollups hold before they are written.
 const (
-	heldAtOnce = 4 << 20  // by one transaction
-	heldByAll  = 16 << 20 // by all transactions of a process; one tenant alone may hold half
+	heldAtOnce = 4 << 20 // by one transaction
+	heldByAll  = 8 << 20 // by all transactions of a process; one tenant alone may hold half
 )
 
 // Bytes of an entry of rollups, including its place in a map and excluding its properties.

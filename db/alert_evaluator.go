@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Evaluator evaluates due customers, and looks for others every second.
+// Evaluator evaluates due customers. After Start it looks for them every second.
 type Evaluator struct {
 	evaluations Evaluations
 	now         func() time.Time
@@ -25,26 +25,25 @@ const (
 	batchWithin   = 10 * time.Second // the time of one batch
 )
 
-// NewEvaluator starts an Evaluator. It reports failures to failed.
+// NewEvaluator returns an Evaluator that reports failures to failed.
 func (s limitStores) NewEvaluator(now func() time.Time, failed func(error)) *Evaluator {
-	e := s.newEvaluator(now, failed)
-	e.repeater = pg.StartRepeater(evaluateEvery, func(r *pg.Repeater) {
-		for !r.IsClosing() && e.pass() {
-		}
-	})
-	return e
+	return &Evaluator{evaluations: s.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
 }
 
-func (s limitStores) newEvaluator(now func() time.Time, failed func(error)) *Evaluator {
-	return &Evaluator{evaluations: s.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
+// Start evaluates due customers in the background until Close.
+func (e *Evaluator) Start() {
+	e.repeater = pg.StartRepeater(evaluateEvery, func(r *pg.Repeater) {
+		for !r.IsClosing() && e.Pass() {
+		}
+	})
 }
 
 // Close waits for the evaluation in progress.
 func (e *Evaluator) Close() { e.repeater.Close() }
 
-// pass evaluates one batch of each tenant, so that no tenant keeps others waiting. It reports
+// Pass evaluates one batch of each tenant, so that no tenant keeps others waiting. It reports
 // whether further customers may be due.
-func (e *Evaluator) pass() (more bool) {
+func (e *Evaluator) Pass() (more bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), listWithin)
 	defer cancel()
 	tenants, err := e.evaluations.dueTenants(ctx, e.now())

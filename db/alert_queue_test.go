@@ -1,7 +1,6 @@
 package db_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,39 +14,6 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
-
-func TestTheSizeOfABatchFollowsTheLastOne(t *testing.T) {
-	t.Parallel()
-	const tenant, quick, slow = metering.TenantID(1), time.Second, time.Second + 1
-	failure := errors.New("failed")
-	sizes := make(db.BatchSizes)
-	for i, step := range []struct {
-		customers int
-		elapsed   time.Duration
-		err       error
-		next      int
-	}{
-		{500, quick, nil, 500},
-		{500, slow, nil, 250},
-		{250, quick, failure, 31},
-		{0, quick, nil, 31},
-		{0, quick, failure, 31},
-		{31, slow, failure, 3},
-		{3, slow, failure, 1},
-		{1, slow, failure, 500},
-		{500, slow, failure, 62},
-		{1, slow, nil, 1},
-		{1, quick, nil, 2},
-		{2, quick, nil, 4},
-		{4, quick, nil, 8},
-		{400, slow, nil, 200},
-		{200, quick, nil, 400},
-		{400, quick, nil, 500},
-	} {
-		require.Equal(t, step.next, sizes.After(tenant, step.customers, step.elapsed, step.err), "step %d", i)
-	}
-	require.Equal(t, 500, sizes.After(tenant+1, 500, quick, nil), "another tenant")
-}
 
 // sendAll ingests an event of each customer, and folds the tenant's usage.
 func (w *watcher) sendAll(value string, customers ...string) {
@@ -90,7 +56,7 @@ func TestACustomerWhoseEvaluationFailsBlocksNoOther(t *testing.T) {
 	w.evaluate()
 	second.evaluate()
 	failures := 0
-	evaluator := db.NewIdleEvaluator(store, func() time.Time { return w.now }, func(error) { failures++ })
+	evaluator := store.NewEvaluator(func() time.Time { return w.now }, func(error) { failures++ })
 	all := func() {
 		for evaluator.Pass() {
 		}
@@ -125,7 +91,7 @@ func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
 	of.CustomerID = 0
 	w.alert(of)
 	failures := 0
-	evaluator := db.NewIdleEvaluator(store, func() time.Time { return w.now }, func(error) { failures++ })
+	evaluator := store.NewEvaluator(func() time.Time { return w.now }, func(error) { failures++ })
 	all := func() {
 		for evaluator.Pass() {
 		}
@@ -165,7 +131,8 @@ func TestAFailedEvaluationIsRepeatedAloneAndLater(t *testing.T) {
 
 func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
 	t.Parallel()
-	w := newWatcher(t)
+	store, address := dbtest.Fresh(t)
+	w := newWatcherOn(t, store, address)
 	now := w.now
 	w.alert(metering.Alert{Type: metering.SilenceAlert, CustomerID: w.customer.ID, Minutes: 30})
 	w.now = now.Add(-2 * time.Hour)
@@ -176,10 +143,8 @@ func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
 		w.exec(`insert into alert_due (tenant_id, customer_id, due_at) select $1, 1000000000 + n, $2::timestamptz from generate_series(1, 600) n`, w.tenant, due)
 	}
 	backlog("-infinity")
-	evaluate := func() {
-		require.NoError(t, db.EvaluateBatch(t.Context(), w.store, w.tenant, w.now))
-	}
-	evaluate()
+	evaluator := store.NewEvaluator(func() time.Time { return w.now }, func(err error) { t.Error(err) })
+	evaluator.Pass()
 	require.Equal(t, []string{"30:120"}, w.thresholds(), "a silence was due before the events")
 	w.alert(w.usage("1"))
 	w.exec(`delete from alert_due where tenant_id = $1`, w.tenant)
@@ -187,7 +152,7 @@ func TestNeitherEventsNorTimesWaitForAllOfTheOthers(t *testing.T) {
 	w.useAt("1", now)
 	require.NoError(t, w.store.Folds.Tenant(t.Context(), w.tenant))
 	backlog(now.Add(30 * time.Minute).Format(time.RFC3339Nano))
-	evaluate()
+	evaluator.Pass()
 	require.Contains(t, w.thresholds(), "1:2", "an event was due before the times")
 }
 
@@ -358,16 +323,17 @@ func TestTheStatementsOfAnEvaluationDoNotDependOnTheNumberOfCustomers(t *testing
 	for _, model := range []string{"large", "small"} {
 		w.alert(metering.Alert{Type: metering.UsageAlert, MeterID: m.ID, Group: groupOfModel(t, m, model), Thresholds: decimals("10")})
 	}
-	var customers []int64
+	var customers []metering.CustomerID
 	for i := range 11 {
 		c := dbtest.Customer(t, w.store, w.tenant, fmt.Sprint("customer ", i))
 		w.quota("10", metering.PerBilling, func(q *metering.Quota) { q.CustomerID = c.ID })
-		customers = append(customers, int64(c.ID))
+		customers = append(customers, c.ID)
 	}
-	statements := func(customers []int64) int {
-		n, err := db.StatementsOfAnEvaluation(t.Context(), w.store, w.tenant, customers, w.now)
-		require.NoError(t, err)
-		return n
+	store, counter := openCounted(t)
+	statements := func(customers []metering.CustomerID) int {
+		w.evaluate()
+		w.exec(`insert into alert_due (tenant_id, customer_id) select $1, unnest($2::bigint[])`, w.tenant, customers)
+		return counter.Count(func() { require.NoError(t, store.Evaluations.Tenant(t.Context(), w.tenant, w.now)) })
 	}
 	require.Equal(t, statements(customers[:1]), statements(customers))
 }

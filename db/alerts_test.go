@@ -462,6 +462,7 @@ func TestAnEvaluatorFiresAlertsOfEveryTenant(t *testing.T) {
 		require.NoError(t, store.Folds.Tenant(t.Context(), w.tenant))
 	}
 	evaluator := store.NewEvaluator(clock.Now, func(err error) { t.Error(err) })
+	evaluator.Start()
 	defer evaluator.Close()
 	for _, w := range watchers {
 		dbtest.Eventually(t, func() error {

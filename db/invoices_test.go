@@ -46,9 +46,9 @@ func (b *biller) final(in metering.Invoice) metering.Invoice {
 // facts returns the customer's billing facts.
 func (b *biller) facts() billing.Facts {
 	b.Helper()
-	_, facts, err := db.StatementsOfAPlan(b.Context(), b.store, b.tenant, b.customer.ID, b.now)
+	facts, err := b.store.Ledger.Facts(b.Context(), b.tenant, b.customer.ID, b.now)
 	require.NoError(b, err)
-	return facts
+	return facts[0]
 }
 
 // invoices returns the invoices in the facts as "id units amount", marked as "before the renewal" or
@@ -216,6 +216,37 @@ func TestFactsHaveTheInvoicesOfPeriodsThatAreNotReconciled(t *testing.T) {
 	void.Total = metering.Whole(1)
 	b.save(void, b.now.Add(time.Second))
 	require.Empty(t, b.invoices(), "of another mode")
+}
+
+func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.MessageDiscrepancyDetected}, Sealed: []byte("sealed"), LastFour: "abcd",
+	}, b.now)
+	require.NoError(t, err)
+	b.use("10")
+	b.reportEach()
+	in := b.final(b.bill("in_1", month, b.line("12.5", "1250")))
+	b.save(in, b.now)
+	b.now = over(month)
+	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	in.Total = metering.Whole(1)
+	b.save(in, b.now)
+	b.plan(anew)
+	claimed, err := b.store.Deliveries.Claim(t.Context(), b.tenant, hook.ID, b.now, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, metering.MessageDiscrepancyDetected, claimed.Message.Kind)
+	require.JSONEq(t, `{
+		"kind": "reconciliation_disputed",
+		"tenant_id": "`+b.tenant.String()+`", "customer_id": "`+b.customer.ID.String()+`", "customer_external_id": "acme",
+		"period": {"id": "`+b.periodOf(month.Start).String()+`", "start": "`+month.Start.Format(time.RFC3339)+`", "end": "`+month.End.Format(time.RFC3339)+`"},
+		"meter_id": "`+b.meter.ID.String()+`", "meter_slug": "api-calls", "units": 10, "reported": 10, "invoiced": 12.5, "unexplained": 2.5, "reason": "billed more than reported"
+	}`, string(claimed.Message.Data))
+	deliveries, err := dbtest.Items(b.store.Deliveries.List(t.Context(), b.tenant, hook.ID, "", uuid.Nil, 10))
+	require.NoError(t, err)
+	require.Len(t, deliveries, 1)
 }
 
 // TestAnInvoiceIsFinalForAllPeriodsThatItBills has two billing periods in one subscription period. The

@@ -50,9 +50,13 @@ func TestAStatementIsReadWithAsManyStatementsOfSQLWhateverIsInIt(t *testing.T) {
 	many.closePeriods()
 	many.useAt("50", month.Start.AddDate(0, 0, 20))
 
-	read := func(b *biller) (int, db.PeriodStatement) {
-		n, s, err := db.StatementsOfAStatement(t.Context(), b.store, b.tenant, b.periodOf(month.Start), b.now)
-		require.NoError(t, err)
+	store, counter := openCounted(t)
+	read := func(b *biller) (n int, s db.PeriodStatement) {
+		n = counter.Count(func() {
+			var err error
+			s, err = store.Ledger.Statement(t.Context(), b.tenant, b.periodOf(month.Start), allReports, b.now)
+			require.NoError(t, err)
+		})
 		return n, s
 	}
 	least, s := read(few)
@@ -63,7 +67,7 @@ func TestAStatementIsReadWithAsManyStatementsOfSQLWhateverIsInIt(t *testing.T) {
 	require.Len(t, s.Reports.Items[0].Lines, 31)
 	require.Equal(t, "50", s.Lines[0].LateUsage.String())
 	require.Equal(t, least, most)
-	require.LessOrEqual(t, most, 17)
+	require.LessOrEqual(t, most, 19)
 }
 
 func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -379,34 +378,6 @@ func TestOnlyATenantsOwnReconciliationIsDecidedOn(t *testing.T) {
 	}
 	require.Equal(t, before, theirs.list(db.ReconciliationFilter{}))
 	require.Equal(t, []int{1, 1}, []int{ours.rows(), theirs.rows()})
-}
-
-func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t)
-	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.MessageDiscrepancyDetected}, Sealed: []byte("sealed"), LastFour: "abcd",
-	}, clock.Now())
-	require.NoError(t, err)
-	period := b.closed(b.month)
-	for _, state := range billing.ReconciliationState("").Values() {
-		require.NoError(t, db.Alarm(t.Context(), b.store, b.tenant, b.customer.ID, billing.Reconciliation{
-			Period: b.month.Start, MeterID: b.meter.ID, Units: metering.Whole(10), Reported: metering.Whole(9), Invoiced: metering.MustDecimal("12.5"), Unexplained: metering.MustDecimal("3.5"),
-			State: state, Reason: billing.ReasonMore,
-		}, clock.Now()))
-	}
-	claimed, err := b.store.Deliveries.Claim(t.Context(), b.tenant, hook.ID, clock.Now(), time.Minute)
-	require.NoError(t, err)
-	require.Equal(t, metering.MessageDiscrepancyDetected, claimed.Message.Kind)
-	require.JSONEq(t, `{
-		"kind": "reconciliation_disputed",
-		"tenant_id": "`+b.tenant.String()+`", "customer_id": "`+b.customer.ID.String()+`", "customer_external_id": "acme",
-		"period": {"id": "`+period.String()+`", "start": "`+b.month.Start.Format(time.RFC3339)+`", "end": "`+b.month.End.Format(time.RFC3339)+`"},
-		"meter_id": "`+b.meter.ID.String()+`", "meter_slug": "calls", "units": 10, "reported": 9, "invoiced": 12.5, "unexplained": 3.5, "reason": "billed more than reported"
-	}`, string(claimed.Message.Data))
-	deliveries, err := dbtest.Items(b.store.Deliveries.List(t.Context(), b.tenant, hook.ID, "", uuid.Nil, 10))
-	require.NoError(t, err)
-	require.Len(t, deliveries, 1)
 }
 
 func TestReconciliationsThatFoundADiscrepancyAreCounted(t *testing.T) {

@@ -23,6 +23,19 @@ func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer 
 	return streams, err
 }
 
+// Facts returns the billing facts of each of the customer's billing schedules, by number, at one instant. It returns
+// CodeNotFound if the customer does not exist.
+func (l Ledger) Facts(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (facts []billing.Facts, err error) {
+	streams, err := l.streams(ctx, tenant, customer, now)
+	if err != nil {
+		return nil, fmt.Errorf("read billing facts: %w", err)
+	}
+	for _, r := range streams {
+		facts = append(facts, r.facts)
+	}
+	return facts, nil
+}
+
 // lineBytes is the approximate size of a statement's line.
 const lineBytes = 512
 

@@ -68,9 +68,11 @@ func runWorker(ctx context.Context, env *environment) error {
 
 // newEvaluator starts an evaluator of alerts. Every API and worker process has one.
 func newEvaluator(store *db.DB, log *slog.Logger) *db.Evaluator {
-	return store.NewEvaluator(now, func(err error) {
+	evaluator := store.NewEvaluator(now, func(err error) {
 		log.Warn("alerts could not be evaluated; the process tries again", "error", err)
 	})
+	evaluator.Start()
+	return evaluator
 }
 
 // workerRoutes returns the endpoints of a worker. It is ready if it polls its task queues and its clock is

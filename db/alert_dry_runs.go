@@ -85,18 +85,29 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 		since:       metering.Instant(now).AddDate(0, 0, -dryRunDays),
 		course:      make(map[courseKey]*DryCourse),
 	}
-	b, err := d.customers(e.read)
-	if err != nil || len(b.ids) == 0 {
+	customers, err := d.customers()
+	if err != nil {
 		return d.run, err
 	}
+	d.run.More, customers = len(customers) > dryRunCustomers, customers[:min(dryRunCustomers, len(customers))]
+	query := PeriodQuery{Customers: customers, Needs: d.needs}
 	compare := d.comparePeriods
 	switch a.Type {
 	case metering.SilenceAlert:
 		compare = d.compareSilence
 	case metering.QuotaAlert:
-		compare = func(b *openBatch) error { return d.compareQuotas(Quotas(e).levelRead(ctx, tx, tenant, now), b) }
+		compare = func(b PeriodFacts) error { return d.compareQuotas(Quotas(e).levelRead(ctx, tx, tenant, now), b) }
+	default:
+		query.Periods = d.periods
 	}
-	if err := compare(b); err != nil {
+	batch, err := ReadAllPeriods(ctx, tx, e.read, tenant, query, now)
+	if err != nil {
+		return d.run, err
+	}
+	if d.run.Customers = len(batch.Customers); d.run.Customers == 0 {
+		return d.run, nil
+	}
+	if err := compare(batch); err != nil {
 		return d.run, err
 	}
 	d.run.Highest = d.highest()
@@ -124,25 +135,20 @@ type courseKey struct {
 
 func (d *dryRunner) alert() metering.Alert { return d.alerts[0] }
 
-// customers reads the facts of the first customers of the scope.
-func (d *dryRunner) customers(read ReadPrice) (*openBatch, error) {
-	r, err := d.revenue(read, d.periods)
-	if err != nil {
-		return nil, err
-	}
-	b, err := r.batchOf(`
-		and (@customer = 0 or c.id = @customer)
-		and (@plan = 0 or exists (select from customer_plans h where h.tenant_id = c.tenant_id and h.customer_id = c.id and h.plan_id = @plan))
+// customers returns the first customers of the alert's scope.
+func (d *dryRunner) customers() ([]int64, error) {
+	rows, err := d.tx.Query(d.ctx, `
+		select c.id
+		from customers c
+		where c.tenant_id = @tenant
+		  and (@customer = 0 or c.id = @customer)
+		  and (@plan = 0 or exists (select from customer_plans h where h.tenant_id = c.tenant_id and h.customer_id = c.id and h.plan_id = @plan))
 		order by c.id
-		limit @limit`, pgx.NamedArgs{"customer": d.alert().CustomerID, "plan": d.alert().PlanID, "limit": dryRunCustomers + 1})
+		limit @limit`, pgx.NamedArgs{"tenant": d.tenant, "customer": d.alert().CustomerID, "plan": d.alert().PlanID, "limit": dryRunCustomers + 1})
 	if err != nil {
 		return nil, err
 	}
-	if d.run.More = len(b.ids) > dryRunCustomers; d.run.More {
-		b.ids = b.ids[:dryRunCustomers]
-	}
-	d.run.Customers, b.within = len(b.ids), `p.customer_id = any(@customers)`
-	return b, nil
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // periods returns the billing periods of the last 30 days that the alert reads. Closed ones count
@@ -158,36 +164,23 @@ func (d *dryRunner) periods(f billing.Facts) (periods []billing.Period) {
 }
 
 // comparePeriods adds the days on which customers reached thresholds of usage or spend.
-func (d *dryRunner) comparePeriods(b *openBatch) error {
-	if err := b.stored(`and `+b.within, b.ids...); err != nil {
-		return err
-	}
-	if err := b.reported(); err != nil {
-		return err
-	}
-	for _, id := range b.ids {
-		if !b.isSeveral(id) {
-			b.open[id] = b.shown(*b.facts[id])
-		}
-	}
-	b.several = slices.DeleteFunc(b.several, func(id metering.CustomerID) bool { return !slices.Contains(b.ids, int64(id)) })
-	if err := b.severalStreams(); err != nil {
-		return err
-	}
+func (d *dryRunner) comparePeriods(b PeriodFacts) error {
 	hours, err := d.hours(b)
 	if err != nil {
 		return err
 	}
-	b.each(func(f *billing.Facts, periods []billing.Period) {
-		for _, p := range periods {
-			used := hours[customerPeriod{f.Customer.ID, rangeOf(p)}]
-			if err == nil && d.alert().Group != nil {
-				used, err = d.groupDays(f, p)
+	for _, s := range b.Schedules {
+		for _, p := range s.Periods {
+			used := hours[customerPeriod{s.Facts.Customer.ID, rangeOf(p)}]
+			if d.alert().Group != nil {
+				if used, err = d.groupDays(s.Facts, p); err != nil {
+					return err
+				}
 			}
-			d.comparePeriod(b.timezone, f, p, used)
+			d.comparePeriod(b.Timezone, s.Facts, p, used)
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 type customerPeriod struct {
@@ -200,25 +193,25 @@ func rangeOf(p billing.Period) metering.Range {
 }
 
 // hours reads the usage of each hour of the batch's periods.
-func (d *dryRunner) hours(b *openBatch) (map[customerPeriod][]usage.RangeUsage, error) {
+func (d *dryRunner) hours(b PeriodFacts) (map[customerPeriod][]usage.RangeUsage, error) {
 	byRange := make(map[metering.Range][]int64)
-	b.each(func(f *billing.Facts, periods []billing.Period) {
-		for _, p := range periods {
-			byRange[rangeOf(p)] = append(byRange[rangeOf(p)], int64(f.Customer.ID))
+	for _, s := range b.Schedules {
+		for _, p := range s.Periods {
+			byRange[rangeOf(p)] = append(byRange[rangeOf(p)], int64(s.Facts.Customer.ID))
 		}
-	})
+	}
 	hours := make(map[customerPeriod][]usage.RangeUsage)
 	if len(byRange) == 0 {
 		return hours, nil
 	}
 	ranges := slices.Collect(maps.Keys(byRange))
-	statement := usage.NewStatementOfSome(d.tenant, b.meters)
-	statement.Separate(b.meters, b.by)
+	statement := usage.NewStatementOfSome(d.tenant, b.Meters)
+	statement.Separate(b.Meters, b.Dimensions)
 	for no, r := range ranges {
 		statement.Customers = byRange[r]
 		statement.Add(no, r, true)
 	}
-	used, err := usage.ReadRanges(d.ctx, d.tx, statement, b.meters, ranges, "start")
+	used, err := usage.ReadRanges(d.ctx, d.tx, statement, b.Meters, ranges, "start")
 	for _, u := range used {
 		of := customerPeriod{u.Customer, u.Within}
 		hours[of] = append(hours[of], u)
@@ -352,7 +345,7 @@ func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*usage.W
 }
 
 // compareSilence adds the days on which customers had been silent for too long.
-func (d *dryRunner) compareSilence(b *openBatch) error {
+func (d *dryRunner) compareSilence(b PeriodFacts) error {
 	a := d.alert()
 	rows, err := d.tx.Query(d.ctx, `
 		select customer_id, ts
@@ -366,7 +359,7 @@ func (d *dryRunner) compareSilence(b *openBatch) error {
 		where coalesce(next, @now) - ts >= @silence
 		order by customer_id, ts
 		limit @limit`, pgx.NamedArgs{
-		"tenant": d.tenant, "customers": b.ids, "since": d.since.Add(-a.Silence()), "now": d.now, "silence": a.Silence(), "limit": dryRunFirings + 1,
+		"tenant": d.tenant, "customers": b.Customers, "since": d.since.Add(-a.Silence()), "now": d.now, "silence": a.Silence(), "limit": dryRunFirings + 1,
 	})
 	if err != nil {
 		return err
@@ -377,9 +370,9 @@ func (d *dryRunner) compareSilence(b *openBatch) error {
 	)
 	threshold := metering.Whole(int64(a.Minutes))
 	_, err = pgx.ForEachRow(rows, []any{&id, &last}, func() error {
-		f, silent := b.facts[id], last.Add(a.Silence())
+		f, silent := b.Facts[id], last.Add(a.Silence())
 		if a.AppliesTo(f.Customer.ID, billing.PlanAt(f.Customer.Plans, silent)) {
-			day := metering.WindowOf(silent, metering.Day, b.timezone)
+			day := metering.WindowOf(silent, metering.Day, b.Timezone)
 			d.run.Firings = append(d.run.Firings, DryFiring{
 				CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Day: day.Start, Threshold: threshold, Value: threshold,
 				Period: metering.Range{Start: last, End: silent},

@@ -92,7 +92,7 @@ func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.Te
 
 // fireAlerts fires the alerts of customers that have reached a threshold.
 func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
-	batch, err := e.batch(v, customers)
+	batch, err := ReadOpenPeriods(v.ctx, v.tx, e.read, v.tenant, PeriodQuery{Customers: customers, Periods: billing.AlertPeriods, Needs: v.needs}, v.now)
 	if err != nil {
 		return fmt.Errorf("read usage of alerts: %w", err)
 	}
@@ -120,25 +120,6 @@ func enabledAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
 	return alerts, nil
-}
-
-// batch reads the billing periods of customers, with the usage of the meters that alerts need.
-func (e Evaluations) batch(v *alertReader, customers []int64) (*openBatch, error) {
-	r, err := v.revenue(e.read, billing.AlertPeriods)
-	if err != nil {
-		return nil, err
-	}
-	b, err := r.batchOf(`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"customers": customers})
-	if err != nil || len(b.ids) == 0 {
-		return b, err
-	}
-	b.within = `p.customer_id = any(@customers)`
-	for _, step := range []func() error{b.periods, b.usage, b.severalStreams} {
-		if err := step(); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
 }
 
 // alertReader compares customers with the alerts of their tenant.
@@ -194,12 +175,6 @@ func (v *alertReader) plans(customers []int64) error {
 	return err
 }
 
-// revenue returns a reader of the billing periods that periodsOf selects, with the meters that
-// alerts need.
-func (v *alertReader) revenue(price ReadPrice, periodsOf func(billing.Facts) []billing.Period) (*revenueReader, error) {
-	return newRevenueReader(v.ctx, v.tx, v.tenant, v.now, price, periodsOf, v.needs)
-}
-
 // needs reports whether an alert reads the meter: an alert of all meters reads each.
 func (v *alertReader) needs(meter metering.MeterID) bool {
 	return slices.ContainsFunc(v.alerts, func(a metering.Alert) bool {
@@ -226,14 +201,14 @@ func ofPeriods(a metering.Alert) bool {
 func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 
 // periods compares each billing period of the batch with the usage and spend alerts.
-func (v *alertReader) periods(b *openBatch) error {
+func (v *alertReader) periods(b PeriodFacts) error {
 	var all []CustomerPeriod
-	b.each(func(f *billing.Facts, periods []billing.Period) {
-		for _, p := range periods {
-			all = append(all, CustomerPeriod{f, p})
+	for _, s := range b.Schedules {
+		for _, p := range s.Periods {
+			all = append(all, CustomerPeriod{s.Facts, p})
 		}
-		v.dueAgain(f.Customer.ID, billing.NextAlertChange(*f, periods))
-	})
+		v.dueAgain(s.Facts.Customer.ID, billing.NextAlertChange(*s.Facts, s.Periods))
+	}
 	return v.Compare(all)
 }
 
@@ -269,14 +244,14 @@ func (v *alertReader) reach(a metering.Alert, firing metering.Firing) {
 
 // dueAgain keeps the earliest time at which a customer is due again.
 func (v *alertReader) dueAgain(customer metering.CustomerID, at time.Time) {
-	v.next[int64(customer)] = sooner(v.next[int64(customer)], at)
+	v.next[int64(customer)] = metering.Sooner(v.next[int64(customer)], at)
 }
 
 // silence compares the time since the last event with the silence alerts.
-func (v *alertReader) silence(b *openBatch) error {
+func (v *alertReader) silence(b PeriodFacts) error {
 	var customers []int64
-	for _, id := range b.ids {
-		if len(v.applying(b.facts[id], v.now, ofSilence)) > 0 {
+	for _, id := range b.Customers {
+		if len(v.applying(b.Facts[id], v.now, ofSilence)) > 0 {
 			customers = append(customers, id)
 		}
 	}
@@ -285,7 +260,7 @@ func (v *alertReader) silence(b *openBatch) error {
 		return err
 	}
 	for id, at := range last {
-		f := b.facts[id]
+		f := b.Facts[id]
 		for _, a := range v.applying(f, v.now, ofSilence) {
 			silent := at.Add(a.Silence())
 			if silent.After(v.now) {

@@ -280,14 +280,14 @@ func (c *catalogComparison) isOfLaterPeriods() bool {
 
 // addBatch compares the customers of a batch.
 func (c *catalogComparison) addBatch(b *openBatch) error {
-	former := b.streamsByCustomer()
+	former := b.schedulesByCustomer()
 	next := former
 	if c.change.aggregation != "" || c.change.timezone != nil { // these changes affect how usage is read
 		after, err := c.after.batch(metering.CustomerID(b.ids[0]) - 1)
 		if err != nil {
 			return err
 		}
-		next = after.streamsByCustomer()
+		next = after.schedulesByCustomer()
 	}
 	for _, id := range b.ids {
 		c.add(former[id], next[id])
@@ -296,7 +296,7 @@ func (c *catalogComparison) addBatch(b *openBatch) error {
 }
 
 // add compares a customer's billing schedules.
-func (c *catalogComparison) add(former, next []openStream) {
+func (c *catalogComparison) add(former, next []SchedulePeriods) {
 	var recounted metering.MeterID
 	if c.change.recounted {
 		recounted = c.change.meter
@@ -304,7 +304,7 @@ func (c *catalogComparison) add(former, next []openStream) {
 	var changed []billing.Period
 	before, after := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
 	for i, s := range former {
-		now, then := *s.facts, *next[i].facts
+		now, then := *s.Facts, *next[i].Facts
 		now.Meters = c.before.meters
 		then.Meters, then.Prices = c.after.meters, c.after.prices
 		if c.change.assignments != nil {
@@ -314,8 +314,8 @@ func (c *catalogComparison) add(former, next []openStream) {
 			then.Customer.Prices = c.change.own(then.Customer.Prices)
 		}
 		changed = append(changed, billing.ChangedPeriods(now, then, recounted)...)
-		addCharges(before, now, s.periods)
-		addCharges(after, then, next[i].periods)
+		addCharges(before, now, s.Periods)
+		addCharges(after, then, next[i].Periods)
 	}
 	if len(changed) == 0 {
 		return
@@ -325,7 +325,7 @@ func (c *catalogComparison) add(former, next []openStream) {
 	for _, p := range changed {
 		c.addPeriod(p.Range, months)
 	}
-	id := former[0].facts.Customer.ExternalID
+	id := former[0].Facts.Customer.ExternalID
 	for currency := range maps.Keys(union(before, after)) {
 		c.addCharge(currency, CustomerImpact{id, before[currency], after[currency]})
 	}

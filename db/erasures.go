@@ -147,30 +147,6 @@ func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID
 	return nil
 }
 
-// openBilling selects the unfinished billing of a customer that blocks its erasure.
-var openBilling = []unfinishedKind{
-	{
-		`select id::text from billing_reports where tenant_id = @tenant and customer_id = @customer and state in ('planned', 'sending', 'in_doubt') order by id`,
-		"%s: these reports have no known outcome; sync the customer, or resolve the reports in state in_doubt",
-	},
-	{
-		`select id::text from billing_syncs where tenant_id = @tenant and customer_id = @customer and status in ('requested', 'running') order by id`,
-		"%s: these syncs have not finished; wait, or cancel them",
-	},
-	{
-		`select 'per_' || p.id from billing_periods p where p.tenant_id = @tenant and p.customer_id = @customer and ` + closedIncomplete + ` and ` + hasBilled + ` order by p.id`,
-		"%s: these billing periods are closed but not billed in full; wait until they are complete",
-	},
-	{
-		`select 'hld_' || id from billing_holds where tenant_id = @tenant and customer_id = @customer and ended_at is null order by id`,
-		"%s: these holds are not released; release them first",
-	},
-}
-
-func refuseOpenBilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
-	return refuseUnfinished(ctx, tx, openBilling, pgx.NamedArgs{"tenant": tenant, "customer": customer})
-}
-
 // Unfinished returns the erasures of all tenants that began before the instant and are not done.
 func (s Erasures) Unfinished(ctx context.Context, before time.Time) ([]ErasingCustomer, error) {
 	rows, err := s.pool.Query(ctx, `

@@ -42,10 +42,10 @@ func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	return all, nil
 }
 
-// readPeriods reads only the facts that decide where the billing periods of customers begin and end. It
+// readSchedules reads only the facts that decide where the billing periods of customers begin and end. It
 // returns the billing schedules of each customer by number. The number of statements depends on the number
 // of schedules of a customer, not on the number of customers.
-func readPeriods(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
+func readSchedules(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
 	readers, err := newFactReaders(ctx, q, price, tenant, customers, now)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -166,26 +165,6 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 	return nil
 }
 
-// unfinishedKind is a kind of work that blocks the deletion of a provider or the erasure of a customer:
-// a statement that selects its ids, and a format of the advice for the caller.
-type unfinishedKind struct{ ids, advice string }
-
-// unfinished lists the kinds of work at a connection that block its deletion.
-var unfinished = []unfinishedKind{
-	{
-		`select r.id::text from ` + reportsTo + ` and r.state = 'sending' and r.lease_until > @now order by r.id`,
-		"%s: these reports are being sent; try again in a minute",
-	},
-	{
-		`select 'per_' || p.id from billing_periods p where p.tenant_id = @tenant and ` + closedIncomplete + ` and ` + hasBilled + ` order by p.id`,
-		"%s: these billing periods are closed but not billed in full, and the rest would never be billed; wait until they are complete, or save the provider that replaces this one",
-	},
-	{
-		`select 'hld_' || id from billing_holds where tenant_id = @tenant and connection_id = @connection and ended_at is null order by id`,
-		"%s: these holds would never be released; release them first",
-	},
-}
-
 // hasBilled reports whether a provider bills a total of the closed period p, as SQL.
 const hasBilled = `exists (
 	select
@@ -200,34 +179,6 @@ const reportsTo = `billing_reports r
 	join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 	where r.tenant_id = @tenant
 	  and d.connection_id = @connection`
-
-// refuseUnfinished returns CodeConflict if there is unfinished work. The message lists at most five
-// ids of each kind.
-func refuseUnfinished(ctx context.Context, tx pgx.Tx, kinds []unfinishedKind, args pgx.NamedArgs) error {
-	const named = 5
-	var problems []string
-	for _, u := range kinds {
-		rows, err := tx.Query(ctx, u.ids, args)
-		if err != nil {
-			return err
-		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return err
-		}
-		if len(ids) > 0 {
-			shown := strings.Join(ids[:min(named, len(ids))], ", ")
-			if len(ids) > named {
-				shown += fmt.Sprintf(" and %d more", len(ids)-named)
-			}
-			problems = append(problems, fmt.Sprintf(u.advice, shown))
-		}
-	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return metering.Errorf(metering.CodeConflict, "%s", strings.Join(problems, ". "))
-}
 
 // endReports completes the planned and the sent reports to a connection that was deleted: planned
 // ones as rejected, sent ones with an unknown outcome.

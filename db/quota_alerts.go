@@ -11,9 +11,9 @@ func ofQuotas(a metering.Alert) bool { return a.Type == metering.QuotaAlert }
 
 // quotas records the thresholds of quota alerts that customers have reached in the current and earlier
 // windows of quotas. It skips a window that ended before the alert was created or changed.
-func (v *alertReader) quotas(b *openBatch) {
+func (v *alertReader) quotas(b PeriodFacts) {
 	for _, l := range v.levels {
-		f, known := b.facts[int64(l.customer)]
+		f, known := b.Facts[int64(l.customer)]
 		if !known {
 			continue
 		}

@@ -22,27 +22,27 @@ type quotaHistory struct {
 
 // compareQuotas adds the days on which usage reached thresholds of the current quotas. It ignores
 // reservations, because past reservations are not kept.
-func (d *dryRunner) compareQuotas(read *levelRead, b *openBatch) error {
-	began := metering.WindowOf(d.since, metering.Day, b.timezone).Start
+func (d *dryRunner) compareQuotas(read *levelRead, b PeriodFacts) error {
+	began := metering.WindowOf(d.since, metering.Day, b.Timezone).Start
 	histories, err := d.quotaHistories(read, b, began)
 	if err != nil {
 		return err
 	}
 	for _, h := range histories {
-		d.compareWindows(b.timezone, b.facts[int64(h.customer)], h, began)
+		d.compareWindows(b.Timezone, b.Facts[int64(h.customer)], h, began)
 	}
 	return nil
 }
 
 // quotaHistories returns the usage of the quotas that the alert watches, by hour since the dry run began.
-func (d *dryRunner) quotaHistories(read *levelRead, b *openBatch, began time.Time) (histories []quotaHistory, err error) {
-	quotas, err := read.quotas(b.ids, nil)
+func (d *dryRunner) quotaHistories(read *levelRead, b PeriodFacts, began time.Time) (histories []quotaHistory, err error) {
+	quotas, err := read.quotas(b.Customers, nil)
 	if err != nil {
 		return nil, err
 	}
 	var meters []metering.Meter
 	for _, l := range quotas {
-		f := b.facts[int64(l.customer)]
+		f := b.Facts[int64(l.customer)]
 		if !d.alert().ReadsQuota(l.Quota) || l.Meter.Version.Status == metering.Backfilling || len(d.applying(f, d.now, ofQuotas)) == 0 {
 			continue
 		}

@@ -351,7 +351,7 @@ func (r *levelRead) readPeriods(customers []int64) (err error) {
 	if len(customers) == 0 {
 		return nil
 	}
-	if r.streams, err = readPeriods(r.ctx, r.q, r.price, r.tenant, customers, r.now); err != nil {
+	if r.streams, err = readSchedules(r.ctx, r.q, r.price, r.tenant, customers, r.now); err != nil {
 		return fmt.Errorf("read billing periods: %w", err)
 	}
 	return nil

@@ -36,7 +36,7 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 		} else {
 			busy = busy || sends
 		}
-		lookAgain = sooner(lookAgain, p.LookAgain)
+		lookAgain = metering.Sooner(lookAgain, p.LookAgain)
 		all = append(all, p)
 	}
 	for i, p := range all {
@@ -51,14 +51,6 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 		}
 	}
 	return all, nil
-}
-
-// sooner returns the earlier of two instants. A zero instant counts as unset.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // regrouped takes the customer's turn, assigns its meters to billing schedules, and reads the facts of each

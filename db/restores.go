@@ -184,7 +184,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 			return err
 		}
 		for _, read := range streams {
-			r.Places, r.Since = append(r.Places, read.facts.AddedUp()...), sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
+			r.Places, r.Since = append(r.Places, read.facts.AddedUp()...), metering.Sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
 		}
 		return nil
 	})

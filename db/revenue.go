@@ -76,14 +76,13 @@ type revenueReader struct {
 	sums     map[revenueKey]*Revenue
 }
 
-// newRevenueReader returns a reader of the billing periods that periodsOf selects, with the meters that needs
-// selects.
-func newRevenueReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time, price ReadPrice, periodsOf func(billing.Facts) []billing.Period, needs func(metering.MeterID) bool) (*revenueReader, error) {
-	r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: now, theirs: make(providerPrices), read: price, periodsOf: periodsOf}
+// newRevenueReader returns a reader of the billing periods that a query selects.
+func newRevenueReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time, read ReadPrice, q PeriodQuery) (*revenueReader, error) {
+	r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), theirs: make(providerPrices), read: read, periodsOf: q.Periods}
 	if err := r.catalog(); err != nil {
 		return nil, err
 	}
-	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !needs(m.ID) })
+	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !q.Needs(m.ID) })
 	return r, nil
 }
 

@@ -43,12 +43,29 @@ func (r *revenueReader) batch(after metering.CustomerID) (*openBatch, error) {
 	if err != nil || len(b.ids) == 0 {
 		return b, err
 	}
+	return b, b.load()
+}
+
+// load reads the open periods, with their usage.
+func (b *openBatch) load() error {
 	for _, step := range []func() error{b.periods, b.usage, b.severalStreams} {
 		if err := step(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return b, nil
+	return nil
+}
+
+// loadStored reads the stored periods, without their usage.
+func (b *openBatch) loadStored() error {
+	if err := b.stored(`and `+b.within, b.ids...); err != nil {
+		return err
+	}
+	if err := b.reported(); err != nil {
+		return err
+	}
+	b.showPeriods()
+	return b.severalStreams()
 }
 
 // openBatch has the facts on which the charges of a batch of customers' open periods depend.
@@ -117,36 +134,31 @@ func (b *openBatch) add() error {
 	if err != nil {
 		return err
 	}
-	b.each(func(f *billing.Facts, periods []billing.Period) { b.addPeriods(f, periods, counted) })
+	for _, s := range b.schedules() {
+		b.addPeriods(s.Facts, s.Periods, counted)
+	}
 	return nil
 }
 
-// each calls use with the open periods of each billing schedule of the batch's customers.
-func (b *openBatch) each(use func(f *billing.Facts, periods []billing.Period)) {
-	streams := b.streamsByCustomer()
+// schedules returns the billing schedules of the batch's customers with their open periods, by customer.
+func (b *openBatch) schedules() (all []SchedulePeriods) {
+	byCustomer := b.schedulesByCustomer()
 	for _, id := range b.ids {
-		for _, s := range streams[id] {
-			use(s.facts, s.periods)
-		}
+		all = append(all, byCustomer[id]...)
 	}
+	return all
 }
 
-// openStream is a customer's billing schedule with its open periods.
-type openStream struct {
-	facts   *billing.Facts
-	periods []billing.Period
-}
-
-func (b *openBatch) streamsByCustomer() map[int64][]openStream {
-	all := make(map[int64][]openStream, len(b.ids))
+func (b *openBatch) schedulesByCustomer() map[int64][]SchedulePeriods {
+	all := make(map[int64][]SchedulePeriods, len(b.ids))
 	for _, id := range b.ids {
 		if !b.isSeveral(id) {
-			all[id] = []openStream{{b.facts[id], b.open[id]}}
+			all[id] = []SchedulePeriods{{b.facts[id], b.open[id]}}
 		}
 	}
 	for _, s := range b.streams {
 		id := int64(s.customer)
-		all[id] = append(all[id], openStream{&s.facts, b.shown(s.facts)})
+		all[id] = append(all[id], SchedulePeriods{&s.facts, b.shown(s.facts)})
 	}
 	return all
 }
@@ -211,12 +223,17 @@ func (b *openBatch) periods() error {
 	if err := b.reported(); err != nil {
 		return err
 	}
+	b.showPeriods()
+	return nil
+}
+
+// showPeriods sets the open periods of the customers with one billing schedule.
+func (b *openBatch) showPeriods() {
 	for _, id := range b.ids {
 		if !b.isSeveral(id) {
 			b.open[id] = b.shown(*b.facts[id])
 		}
 	}
-	return nil
 }
 
 // stored reads the stored periods of the batch for which a condition holds.

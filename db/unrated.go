@@ -347,11 +347,11 @@ func (b *unratedBatch) lines() (lines []UnratedUsage) {
 			lines = append(lines, UnratedUsage{f.Customer.ID, f.Customer.ExternalID, b.names[f.Customer.ID], line})
 		}
 	}
-	b.each(func(f *billing.Facts, periods []billing.Period) {
-		for _, p := range periods {
-			of(f, b.reader.unrated(*f).Lines(p))
+	for _, s := range b.schedules() {
+		for _, p := range s.Periods {
+			of(s.Facts, b.reader.unrated(*s.Facts).Lines(p))
 		}
-	})
+	}
 	for _, id := range b.ids {
 		of(b.facts[id], b.closed[metering.CustomerID(id)])
 	}

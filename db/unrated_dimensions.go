@@ -107,11 +107,12 @@ func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, e
 		for _, id := range batch.ids {
 			terms[batch.facts[id].Customer.ExternalID] = nil
 		}
-		batch.each(func(f *billing.Facts, periods []billing.Period) {
-			for _, p := range periods {
-				terms[f.Customer.ExternalID] = append(terms[f.Customer.ExternalID], r.unrated(*f).DimensionTerms(p)...)
+		for _, s := range batch.schedules() {
+			name := s.Facts.Customer.ExternalID
+			for _, p := range s.Periods {
+				terms[name] = append(terms[name], r.unrated(*s.Facts).DimensionTerms(p)...)
 			}
-		})
+		}
 		return batch.closedTerms(func(id metering.CustomerID, of billing.DimensionTerms) {
 			name := batch.facts[int64(id)].Customer.ExternalID
 			terms[name] = append(terms[name], of)

@@ -23,6 +23,14 @@ var (
 // Instant returns t as the service stores it: UTC, truncated to microseconds.
 func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
+// Sooner returns the earlier of two instants. A zero instant counts as unset.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // ParseTime parses an RFC 3339 instant and truncates it to microseconds, which the
 // database keeps. time.Parse also accepts forms that RFC 3339 does not have.
 func ParseTime(text string) (time.Time, error) {

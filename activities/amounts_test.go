@@ -16,8 +16,8 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -125,7 +125,7 @@ func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	require.Len(t, s.pending(), 1)
 	require.Equal(t, "1000000", s.pending()[0].Amount.String())
 	s.requireReconciled("delta", "70000 of 70000 are invoiced: agreed")
-	list, err := dbtest.Items(s.store.Reconciliations.List(t.Context(), s.tenant, db.ReconciliationFilter{}, 10))
+	list, err := dbtest.Items(s.store.Reconciliations.List(t.Context(), s.tenant, ledger.ReconciliationFilter{}, 10))
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, []string{"70000", "70000"}, []string{list[0].Accepted.String(), list[0].Invoiced.String()}, "both are money")
@@ -309,7 +309,7 @@ func TestWhoHasBillingCreditsIsNotChargedAmounts(t *testing.T) {
 	s.ingest("delta", "5")
 	require.Zero(t, s.report())
 	require.Empty(t, s.pending())
-	planned, err := s.store.Ledger.Plan(t.Context(), s.tenant, s.customer, db.Pass{}, nil, s.fake.Now())
+	planned, err := s.store.Ledger.Plan(t.Context(), s.tenant, s.customer, ledger.Pass{}, nil, s.fake.Now())
 	require.NoError(t, err)
 	require.NotEmpty(t, planned.Excluded)
 	require.Contains(t, planned.Excluded[0].Reason, "billing credits")
@@ -353,12 +353,12 @@ func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
 	require.Empty(t, s.pending())
 	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "0 of 50000 are invoiced: waived, the invoice was voided")
 
-	open, err := dbtest.Items(s.store.Reconciliations.List(t.Context(), s.tenant, db.ReconciliationFilter{State: billing.ReconciliationWaived}, 10))
+	open, err := dbtest.Items(s.store.Reconciliations.List(t.Context(), s.tenant, ledger.ReconciliationFilter{State: billing.ReconciliationWaived}, 10))
 	require.NoError(t, err)
 	require.NotEmpty(t, open)
 	for _, r := range open {
 		if r.MeterSlug == "delta" {
-			_, err = s.store.Reconciliations.Decide(t.Context(), s.tenant, r.Key(), db.Verdict{Decision: billing.Rebill, Actor: metering.Operator, Note: "by mistake"}, s.fake.Now())
+			_, err = s.store.Reconciliations.Decide(t.Context(), s.tenant, r.Key(), ledger.Verdict{Decision: billing.Rebill, Actor: metering.Operator, Note: "by mistake"}, s.fake.Now())
 			require.NoError(t, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -77,9 +77,9 @@ type batchSteps struct {
 	began    time.Time
 	read     bool
 
-	leased   *db.Leased   // the first report of the plan
-	accepted *db.Accepted // last accepted report, which is recorded together with the next change
-	kind     billing.Kind // of the accepted report
+	leased   *ledger.Leased   // the first report of the plan
+	accepted *ledger.Accepted // last accepted report, which is recorded together with the next change
+	kind     billing.Kind     // of the accepted report
 	excluded []metering.ExcludedMeter
 }
 
@@ -96,7 +96,7 @@ func (s *batchSteps) Plan() (plan PlanReportsResult, failure string, err error) 
 	if err := s.flush(); err != nil {
 		return plan, "", err
 	}
-	pass := db.Pass{After: s.numbers[s.customer.CustomerID], Lease: s.lease()}
+	pass := ledger.Pass{After: s.numbers[s.customer.CustomerID], Lease: s.lease()}
 	planned, err := s.store.Ledger.Plan(s.ctx, s.tenant, s.customer.CustomerID, pass, s.providers.Frame, s.now())
 	s.leased, s.excluded = planned.Leased, planned.Excluded
 	return planOf(planned), "", err
@@ -122,7 +122,7 @@ func (s *batchSteps) Send(report Report) (Ending, error) {
 	case sent.Refused:
 		return Ending{}, s.release(s.ctx, s.tenant, leased, false, sent.refusal)
 	case sent.State == billing.Accepted:
-		s.accepted, s.kind = &db.Accepted{Report: report.ID, Response: sent.Response}, leased.Kind
+		s.accepted, s.kind = &ledger.Accepted{Report: report.ID, Response: sent.Response}, leased.Kind
 		return Ending{Accepted: true}, nil
 	}
 	err = errors.Join(s.complete(s.ctx, s.tenant, leased, sent.SendReportResult), sent.refusal)
@@ -133,7 +133,7 @@ func (s *batchSteps) Send(report Report) (Ending, error) {
 }
 
 // leaseOf leases a report, unless the plan has already leased it.
-func (s *batchSteps) leaseOf(report Report) (db.Leased, error) {
+func (s *batchSteps) leaseOf(report Report) (ledger.Leased, error) {
 	if l := s.leased; l != nil && l.ReportID == report.ID {
 		return *l, nil
 	}
@@ -165,7 +165,7 @@ func (s *batchSteps) flush() error {
 
 // record stores a successful sync.
 func (s *batchSteps) record(passed Passed) error {
-	answer := db.Answer{Reports: passed.Reports, Excluded: s.excluded}
+	answer := ledger.Answer{Reports: passed.Reports, Excluded: s.excluded}
 	if s.accepted == nil {
 		return s.metrics.synced("", 1, s.store.Syncs.Record(s.ctx, s.tenant, s.customer.CustomerID, answer, s.began, s.now()))
 	}
@@ -209,19 +209,19 @@ func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchR
 
 // closeFew closes the periods of customers in one transaction. If that fails, it closes them one by
 // one, so that a customer that fails alone does not prevent the others from closing.
-func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few []metering.CustomerID) (db.Closing, error) {
+func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few []metering.CustomerID) (ledger.Closing, error) {
 	closed, err := a.store.Ledger.ClosePeriods(ctx, tenant, few, a.now())
 	if err == nil || ctx.Err() != nil || ofTheDatabase(err) {
 		return closed, err
 	}
 	if len(few) == 1 {
 		activity.GetLogger(ctx).Error("the billing periods of a customer cannot be closed", "tenant", tenant, "customer", few[0], "error", err)
-		return db.Closing{Open: few}, nil
+		return ledger.Closing{Open: few}, nil
 	}
 	for alone := range slices.Chunk(few, 1) {
 		one, err := a.closeFew(ctx, tenant, alone)
 		if err != nil {
-			return db.Closing{}, err
+			return ledger.Closing{}, err
 		}
 		closed.Closed += one.Closed
 		closed.Open = append(closed.Open, one.Open...)

@@ -9,7 +9,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -185,7 +185,7 @@ func (b *batch) judge(ctx context.Context, err error) verdict {
 	case metering.CodePaused:
 		return done
 	case metering.CodeOverloaded:
-		if errors.As(err, new(db.Busy)) {
+		if errors.As(err, new(ledger.Busy)) {
 			b.progress.Result.Busy++
 			return done
 		}

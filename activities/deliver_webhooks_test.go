@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/activities"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
@@ -22,7 +22,7 @@ func (b *bench) hook(t *testing.T, sealed []byte) metering.EndpointID {
 		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: sealed, LastFour: "abcd",
 	}, b.now)
 	require.NoError(t, err)
-	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, b.customer, db.Answer{}, b.now, b.now))
+	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, b.customer, ledger.Answer{}, b.now, b.now))
 	return hook.ID
 }
 

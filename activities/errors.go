@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -57,7 +57,7 @@ func UnlessCancelled(ctx context.Context, err error) error {
 }
 
 func waitOf(err error) time.Duration {
-	var busy db.Busy
+	var busy ledger.Busy
 	if errors.As(err, &busy) {
 		return busy.Wait
 	}

@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/odometer-metering/odometer/activities"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -49,7 +49,7 @@ func TestWhatIsNotMeantToBeShownStaysInTheLog(t *testing.T) {
 func TestALeaseSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	var failure *temporal.ApplicationError
-	err := metering.Errorf(metering.CodeOverloaded, "it is being sent").Because(db.Busy{Wait: 7 * time.Second})
+	err := metering.Errorf(metering.CodeOverloaded, "it is being sent").Because(ledger.Busy{Wait: 7 * time.Second})
 	require.ErrorAs(t, activities.Failure(fmt.Errorf("mark: %w", err)), &failure)
 	require.Equal(t, 7*time.Second, failure.NextRetryDelay())
 }

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -43,7 +43,7 @@ func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (mete
 	if err != nil || draft.Gone || !draft.FinalizedAt.IsZero() {
 		return 0, err
 	}
-	return r.store.Holds.Begin(ctx, r.tenant, db.NewHold{
+	return r.store.Holds.Begin(ctx, r.tenant, ledger.NewHold{
 		Customer: r.customer, Invoice: in, Draft: draft,
 		Frame: func(until time.Time) (billing.Framed, error) { return holds.FrameHold(in.ID, until) },
 	}, r.now())
@@ -97,7 +97,7 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 // reasonsShown bounds the number of reasons that a run shows.
 const reasonsShown = 20
 
-func (a *Activities) found(look db.HoldLook, d billing.HoldDecision) LookAtHoldResult {
+func (a *Activities) found(look ledger.HoldLook, d billing.HoldDecision) LookAtHoldResult {
 	result := LookAtHoldResult{CustomerID: look.CustomerID, Page: a.pageOf(look.CustomerID), State: d.State, Found: []string{}, Deadline: look.Deadline, Sync: d.Sync}
 	for _, r := range d.Reasons[:min(len(d.Reasons), reasonsShown)] {
 		result.Found = append(result.Found, r.Sentence(r.MeterID.String()))
@@ -113,7 +113,7 @@ func (a *Activities) found(look db.HoldLook, d billing.HoldDecision) LookAtHoldR
 
 // readHeld reads the invoice from the provider. After the hold's sync has finished, it also reads
 // the provider's counts.
-func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, look *db.HoldLook) (providers.Holds, error) {
+func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, look *ledger.HoldLook) (providers.Holds, error) {
 	wanted, err := a.store.Links.Wanted(ctx, tenant, look.CustomerID)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (a *Activities) readHeld(ctx context.Context, tenant metering.TenantID, loo
 	return holds, a.readHeldUsage(ctx, tenant, p, look)
 }
 
-func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID, p called, look *db.HoldLook) error {
+func (a *Activities) readHeldUsage(ctx context.Context, tenant metering.TenantID, p called, look *ledger.HoldLook) error {
 	if err := a.store.Holds.ReadPlaces(ctx, tenant, look); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -108,7 +108,7 @@ func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result L
 }
 
 // judgeList reports whether a customer's failure affects all customers. It logs any other failure.
-func (a *Activities) judgeList(ctx context.Context, list db.InvoiceList, err error, silent bool) (everybodys bool) {
+func (a *Activities) judgeList(ctx context.Context, list ledger.InvoiceList, err error, silent bool) (everybodys bool) {
 	if err == nil {
 		return false
 	}
@@ -129,7 +129,7 @@ func (a *Activities) judgeList(ctx context.Context, list db.InvoiceList, err err
 
 // listInvoices reads and stores the customer's invoices at the provider since the start of the
 // oldest period with an open reconciliation.
-func (a *Activities) listInvoices(ctx context.Context, tenant metering.TenantID, list db.InvoiceList) error {
+func (a *Activities) listInvoices(ctx context.Context, tenant metering.TenantID, list ledger.InvoiceList) error {
 	reader, err := a.invoicesOf(ctx, tenant, list.Customer)
 	if err != nil {
 		return err

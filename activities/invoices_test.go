@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/activities"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -29,7 +29,7 @@ func (s *subscriber) closes() {
 // counts as billed, and the reason.
 func (s *subscriber) reconciled() (text string) {
 	s.Helper()
-	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 100))
+	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, ledger.ReconciliationFilter{}, 100))
 	require.NoError(s, err)
 	for _, r := range list {
 		if r.MeterSlug == "delta" && r.Period.Start.Equal(s.first.Start) {

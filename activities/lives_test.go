@@ -24,6 +24,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/lives"
@@ -221,7 +222,7 @@ func (l *life) work(a lives.Action) {
 		l.run(do, do.FindOutOfSync, activities.CustomerPageInput{TenantID: l.tenant, Limit: 10}, &page)
 		require.Equal(l, a.OutOfSync, slices.Contains(page.Customers, l.customer), "at %s", l.now)
 	case lives.Resolve:
-		require.NoError(l, l.store.Ledger.Resolve(l.Context(), l.tenant, db.Resolution{Report: l.report(a.Report), State: a.State, Actor: metering.Operator}, l.now))
+		require.NoError(l, l.store.Ledger.Resolve(l.Context(), l.tenant, ledger.Resolution{Report: l.report(a.Report), State: a.State, Actor: metering.Operator}, l.now))
 	case lives.Again:
 		l.again(l.report(a.Report))
 	default:

@@ -10,8 +10,8 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -103,7 +103,7 @@ func (s *subscriber) requireReported(want ...billing.Kind) {
 	s.Helper()
 	var period metering.PeriodID
 	require.NoError(s, s.conn.QueryRow(s.Context(), `select id from billing_periods where tenant_id = $1 and starts_at = $2`, s.tenant, s.first.Start).Scan(&period))
-	statement, err := s.store.Ledger.Statement(s.Context(), s.tenant, period, db.ReportPage{Before: math.MaxInt64, Limit: 10}, s.fake.Now())
+	statement, err := s.store.Ledger.Statement(s.Context(), s.tenant, period, ledger.ReportPage{Before: math.MaxInt64, Limit: 10}, s.fake.Now())
 	require.NoError(s, err)
 	var kinds []billing.Kind
 	for _, r := range statement.Reports.Items {
@@ -337,7 +337,7 @@ func TestAnInvoiceOfOursWaitsForAPause(t *testing.T) {
 	require.True(t, s.sent(s.planned(true)[0]))
 	end := s.planned(true)
 	require.Len(t, end, 1)
-	err := s.store.Syncs.Pause(t.Context(), s.tenant, db.Steering{Customer: s.customer, Actor: metering.Operator, Reason: "wait"}, s.fake.Now())
+	err := s.store.Syncs.Pause(t.Context(), s.tenant, ledger.Steering{Customer: s.customer, Actor: metering.Operator, Reason: "wait"}, s.fake.Now())
 	require.NoError(t, err)
 	_, err = s.do.SendReport(t.Context(), activities.SendReportInput{TenantID: s.tenant, ReportID: end[0]})
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err))

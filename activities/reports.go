@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 )
@@ -42,13 +42,13 @@ func (a *Activities) SendReport(ctx context.Context, in SendReportInput) (SendRe
 	return sent.SendReportResult, a.complete(ctx, in.TenantID, leased, sent.SendReportResult)
 }
 
-func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l db.Leased, r SendReportResult) error {
+func (a *Activities) complete(ctx context.Context, tenant metering.TenantID, l ledger.Leased, r SendReportResult) error {
 	err := a.store.Ledger.Complete(context.WithoutCancel(ctx), tenant, l.ReportID, r.State, r.Response, a.now())
 	return a.metrics.reported(l.Kind, r.State, err)
 }
 
 // release ends the lease of an attempt that failed with an error.
-func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l db.Leased, newKey bool, err error) error {
+func (a *Activities) release(ctx context.Context, tenant metering.TenantID, l ledger.Leased, newKey bool, err error) error {
 	released := a.store.Ledger.Release(context.WithoutCancel(ctx), tenant, l.ReportID, l.Attempt, failureText(err), newKey)
 	return errors.Join(err, released)
 }
@@ -63,7 +63,7 @@ type attempt struct {
 // send makes one attempt to send a report that the caller has leased. Providers recognize a repeat
 // only for a limited time. If the first attempt is older, send first checks whether a report that
 // adds to a total has arrived. After an error, the report is undecided and has to be sent again.
-func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Leased) (attempt, error) {
+func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledger.Leased) (attempt, error) {
 	now := a.now()
 	ctx, cancel := context.WithTimeout(ctx, a.lease()-time.Second)
 	defer cancel()
@@ -133,7 +133,7 @@ func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p ca
 // find checks whether the provider has a report. The state is InDoubt if the provider cannot tell,
 // and "" if it does not have the report.
 func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending) (SendReportResult, error) {
-	var before db.Counted
+	var before ledger.Counted
 	if s.Kind == billing.QuantityReport {
 		var err error
 		before, err = a.store.Ledger.CountedBefore(ctx, tenant, s.ReportID)
@@ -150,7 +150,7 @@ func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p calle
 	return SendReportResult{State: found.State, Response: found.Answer}, err
 }
 
-func placeOf(c db.Counted) providers.Place {
+func placeOf(c ledger.Counted) providers.Place {
 	return providers.Place{Method: c.Method, Target: c.Target, Customer: c.Customer, Range: c.Range}
 }
 
@@ -202,7 +202,7 @@ func (a *Activities) readSide(ctx context.Context, in CustomerInput) error {
 	return a.readAddedUp(ctx, in)
 }
 
-func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w db.Wanted) (billing.Side, error) {
+func (a *Activities) side(ctx context.Context, tenant metering.TenantID, w ledger.Wanted) (billing.Side, error) {
 	question := providers.Question{
 		Customer: w.Customer, Meters: w.Meters, Mapping: w.Provider.Mapping, Amounts: w.Amounts, Text: w.Provider.Text,
 		Followed: w.Followed, Streams: w.Streams,
@@ -258,7 +258,7 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 // state. A recent report may or may not be part of the count, and equal sums cannot be told apart.
 // If the provider has invoices, a report is never taken for dropped, because the invoices show the
 // billed usage.
-func (a *Activities) recordCount(ctx context.Context, tenant metering.TenantID, by providers.Description, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
+func (a *Activities) recordCount(ctx context.Context, tenant metering.TenantID, by providers.Description, place ledger.Counted, counted metering.Decimal, result *ReadProviderResult) error {
 	who, withoutOld := by.Name, !by.Invoices && (counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old)))
 	reports, state, response := place.Reports, billing.Counted, fmt.Sprintf("found in the counts of %s", who)
 	switch {

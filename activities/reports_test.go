@@ -15,8 +15,8 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -95,7 +95,7 @@ func TestOnlyOneSendsAReportAtATime(t *testing.T) {
 		_, err := b.do.SendReport(t.Context(), send)
 		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
 		require.ErrorContains(t, err, "the report is being sent")
-		var busy db.Busy
+		var busy ledger.Busy
 		require.ErrorAs(t, err, &busy)
 		require.Positive(t, busy.Wait)
 		require.Equal(t, busy.Wait, nextRetry(t, activities.Failure(err)))

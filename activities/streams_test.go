@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -410,7 +410,7 @@ func TestAReceiverOfStatementsIsSentOneStream(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Empty(t, s.feeds(0))
-	_, err = s.store.Ledger.Plan(t.Context(), s.tenant, s.customer, db.Pass{}, func(metering.ProviderKind, billing.Message) (billing.Framed, error) {
+	_, err = s.store.Ledger.Plan(t.Context(), s.tenant, s.customer, ledger.Pass{}, func(metering.ProviderKind, billing.Message) (billing.Framed, error) {
 		return billing.Framed{Body: []byte("{}")}, nil
 	}, s.fake.Now())
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -69,7 +69,7 @@ type Report struct {
 // PlanReports plans and stores the next reports.
 func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (PlanReportsResult, error) {
 	defer alive(ctx)()
-	pass := db.Pass{After: in.After, Excluded: in.Excluded}
+	pass := ledger.Pass{After: in.After, Excluded: in.Excluded}
 	planned, err := a.store.Ledger.Plan(ctx, in.TenantID, in.CustomerID, pass, a.providers.Frame, a.now())
 	if err != nil {
 		return PlanReportsResult{}, err
@@ -77,7 +77,7 @@ func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (Plan
 	return planOf(planned), a.store.Syncs.Exclude(ctx, in.TenantID, in.CustomerID, in.PassID, planned.Excluded)
 }
 
-func planOf(planned db.Planned) PlanReportsResult {
+func planOf(planned ledger.Planned) PlanReportsResult {
 	plan := PlanReportsResult{ReadFirst: planned.ReadFirst, More: planned.More, UpToDate: planned.UpToDate}
 	for _, r := range planned.Send {
 		plan.Send = append(plan.Send, Report{r.ID, r.Number, r.Kind, r.Meter, r.Method, r.Quantity, r.Period.Start, r.Period.End, r.Deadline})
@@ -119,7 +119,7 @@ const unresolvedShown = 10
 // FinishSync answers the requests of the pass.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
 	defer alive(ctx)()
-	answer := db.Answer{Error: in.Error, Reports: in.Reports}
+	answer := ledger.Answer{Error: in.Error, Reports: in.Reports}
 	finished, err := a.store.Syncs.Finish(ctx, in.TenantID, in.CustomerID, in.PassID, answer, a.now())
 	if err := a.metrics.synced(in.Error, finished.Requests, err); err != nil {
 		return FinishSyncResult{}, err

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -57,7 +57,7 @@ func TestTokensAreChargedByModelOnStripesInvoice(t *testing.T) {
 	s.closeMonth(0)
 	var period metering.PeriodID
 	require.NoError(t, s.conn.QueryRow(t.Context(), `select id from billing_periods where tenant_id = $1 and starts_at = $2`, s.tenant, s.first.Start).Scan(&period))
-	statement, err := s.store.Ledger.Statement(t.Context(), s.tenant, period, db.ReportPage{Before: math.MaxInt64, Limit: 10}, s.fake.Now())
+	statement, err := s.store.Ledger.Statement(t.Context(), s.tenant, period, ledger.ReportPage{Before: math.MaxInt64, Limit: 10}, s.fake.Now())
 	require.NoError(t, err)
 	line, known := statement.Line(tokens.ID)
 	require.True(t, known)

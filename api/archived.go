@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -114,7 +115,7 @@ func (s *server) setMeterArchived(ctx context.Context, in *archiveMeterInput, ar
 	}
 	w := catalogWrite{
 		change: meterWrite{"archive-meter", m.ID}, subject: "Archiving the meter",
-		impact: func(now time.Time) (db.Impact, error) {
+		impact: func(now time.Time) (ledger.Impact, error) {
 			return s.Store.Ledger.ArchiveImpact(ctx, principalOf(ctx).Tenant.ID, m.Slug, archive, now)
 		},
 		write: func(within db.Catalog) error { return write(within, m.Slug) },

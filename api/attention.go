@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -147,7 +148,7 @@ func (s *server) retryFailed(ctx context.Context, in *retryFailedInput) (*retryF
 	who := principalOf(ctx)
 	var customers []metering.CustomerID
 	shown, repeated, err := once(ctx, s, in.Repeatable, "retry-failed-syncs", in.Body, func(within db.Creators) (retriedSyncs, error) {
-		retried, err := within.Retries.Failed(ctx, who.Tenant.ID, who.Actor, db.RetryFilter{Cause: in.Body.Cause, Customers: in.Body.Customers}, s.Now())
+		retried, err := within.Retries.Failed(ctx, who.Tenant.ID, who.Actor, ledger.RetryFilter{Cause: in.Body.Cause, Customers: in.Body.Customers}, s.Now())
 		customers = retried.Customers
 		return retriedSyncs{len(retried.Customers), retried.Joined, retried.Remaining}, err
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -22,7 +23,7 @@ func (b *bundle) failing(t *testing.T, customers int) {
 		require.NoError(t, err)
 		begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, c.ID, b.now())
 		require.NoError(t, err)
-		_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, c.ID, begun.PassID, db.Answer{Error: "the webhook answered 400"}, b.now())
+		_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, c.ID, begun.PassID, ledger.Answer{Error: "the webhook answered 400"}, b.now())
 		require.NoError(t, err)
 	}
 }

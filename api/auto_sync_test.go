@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -158,7 +158,7 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	require.NoError(t, err)
 	a := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "")
 	require.Equal(t, 200, a.status, a.body)
-	_, err = b.store.Ledger.Plan(t.Context(), b.tenant.ID, c.ID, db.Pass{}, dbtest.Frame, b.now())
+	_, err = b.store.Ledger.Plan(t.Context(), b.tenant.ID, c.ID, ledger.Pass{}, dbtest.Frame, b.now())
 	require.NoError(t, err)
 	stored := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body
 	require.Regexp(t, `"id":"per_\d+"`, stored)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
@@ -225,7 +225,7 @@ func TestASyncAnswersWithItsRun(t *testing.T) {
 		if err != nil {
 			return
 		}
-		_, _ = b.store.Syncs.Finish(t.Context(), b.tenant.ID, customer.ID, pass.PassID, db.Answer{Error: "save the provider again"}, b.now())
+		_, _ = b.store.Syncs.Finish(t.Context(), b.tenant.ID, customer.ID, pass.PassID, ledger.Answer{Error: "save the provider again"}, b.now())
 	}()
 	a := b.send(t, "POST", "/v1/billing/sync", syncAcme)
 	require.Equal(t, 200, a.status, a.body)

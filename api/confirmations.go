@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -55,7 +56,7 @@ type catalogWrite struct {
 	change  any    // the operation and all its inputs, always in the same order
 	subject string // of the problem's detail
 	confirm string // the token in the request
-	impact  func(now time.Time) (db.Impact, error)
+	impact  func(now time.Time) (ledger.Impact, error)
 	write   func(within db.Catalog) error
 }
 
@@ -101,7 +102,7 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 
 // confirmationToken returns a MAC of the change, the tenant, the catalog's revision and the affected billing
 // periods. It does not cover amounts, because usage changes them all the time.
-func (s *server) confirmationToken(ctx context.Context, change any, impact db.Impact) (string, error) {
+func (s *server) confirmationToken(ctx context.Context, change any, impact ledger.Impact) (string, error) {
 	periods := make([]usagePeriod, len(impact.Ranges))
 	for i, r := range impact.Ranges {
 		periods[i] = usagePeriod(r)
@@ -120,7 +121,7 @@ func (s *server) confirmationToken(ctx context.Context, change any, impact db.Im
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-func confirmationRequired(subject, token string, impact db.Impact) error {
+func confirmationRequired(subject, token string, impact ledger.Impact) error {
 	c := Confirmation{
 		Token: token, Customers: impact.Customers, Periods: []ChangedPeriods{}, Changes: showImpact(impact.Changes),
 		Uncounted: make([]string, 0, len(impact.Uncounted)), AsOf: impact.AsOf.UTC(),

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -71,7 +71,7 @@ type holdReport struct {
 	Response string        `json:"response" doc:"Result of the last attempt"`
 }
 
-func showHold(h db.Hold) invoiceHold {
+func showHold(h ledger.Hold) invoiceHold {
 	shown := invoiceHold{
 		ID: h.ID.String(), CustomerID: h.CustomerID.String(), ExternalID: h.ExternalID, CustomerName: h.CustomerName, ConnectionID: h.Connection.String(), InvoiceID: h.InvoiceID,
 		Period: heldPeriod{h.Period.Start.UTC(), h.Period.End.UTC()}, State: h.State, Reasons: []holdReason{},
@@ -107,7 +107,7 @@ type listHoldsInput struct {
 type listHoldsOutput struct{ Body List[invoiceHold] }
 
 func (s *server) listHolds(ctx context.Context, in *listHoldsInput) (*listHoldsOutput, error) {
-	filter := db.HoldFilter{State: in.State}
+	filter := ledger.HoldFilter{State: in.State}
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
 		if err != nil {
@@ -122,7 +122,7 @@ func (s *server) listHolds(ctx context.Context, in *listHoldsInput) (*listHoldsO
 	if err != nil {
 		return nil, err
 	}
-	return &listHoldsOutput{listOf(ctx, s, list, showHold, func(h db.Hold) metering.HoldID { return h.ID })}, nil
+	return &listHoldsOutput{listOf(ctx, s, list, showHold, func(h ledger.Hold) metering.HoldID { return h.ID })}, nil
 }
 
 type getHoldInput struct {

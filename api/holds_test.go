@@ -9,8 +9,8 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -33,7 +33,7 @@ func (b *bundle) held(t *testing.T) metering.HoldID {
 		Period: metering.Range{Start: end.AddDate(0, -1, 0), End: end}, CreatedAt: end,
 	}
 	require.NoError(t, b.store.Invoices.Save(t.Context(), b.tenant.ID, acme.ID, in, end))
-	id, err := b.store.Holds.Begin(t.Context(), b.tenant.ID, db.NewHold{
+	id, err := b.store.Holds.Begin(t.Context(), b.tenant.ID, ledger.NewHold{
 		Customer: acme.ID, Invoice: in, Draft: billing.Draft{Automatic: true, Lines: []billing.DraftLine{{ID: "il_1", MeterID: calls.ID}}},
 		Frame: func(time.Time) (billing.Framed, error) { return billing.Framed{Body: []byte(`{}`)}, nil },
 	}, b.now())

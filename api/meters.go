@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -309,7 +310,7 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 			Change catalog.MeterChange
 		}{meterWrite{"update-meter", m.ID}, change},
 		subject: "The meter's definition", confirm: in.Body.Token,
-		impact: func(now time.Time) (db.Impact, error) {
+		impact: func(now time.Time) (ledger.Impact, error) {
 			return s.Store.Ledger.MeterImpact(ctx, who.Tenant.ID, in.Slug, change, now)
 		},
 		write: func(within db.Catalog) (err error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -237,7 +238,7 @@ func (s *server) assignPlan(ctx context.Context, in *assignPlanInput) (*customer
 			From      time.Time
 		}{"assign-plan", c.ID, a.PlanID, a.EffectiveFrom.UTC()},
 		subject: "The plan", confirm: in.Body.Token,
-		impact: func(now time.Time) (db.Impact, error) {
+		impact: func(now time.Time) (ledger.Impact, error) {
 			return s.Store.Ledger.AssignmentImpact(ctx, who.Tenant.ID, c.ID, a, now)
 		},
 		write: func(within db.Catalog) error { return within.Plans.Assign(ctx, who.Tenant.ID, who.Actor, c.ID, a) },

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
@@ -104,7 +104,7 @@ func (s *server) compareBefore(ctx context.Context, externalID string, atProvide
 	return l, nil
 }
 
-func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k db.Linking) (billing.Side, error) {
+func (s *server) readSide(ctx context.Context, tenant metering.TenantID, k ledger.Linking) (billing.Side, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	p, err := s.Providers.Of(k.Provider.Kind)
@@ -155,7 +155,7 @@ func (s *server) compared(ctx context.Context, c metering.Customer) (*priceCompa
 	return showComparison(known), nil
 }
 
-func showComparison(k db.Linking) *priceComparison {
+func showComparison(k ledger.Linking) *priceComparison {
 	shown := &priceComparison{Differences: []priceDifference{}}
 	if k.ReadAt == nil {
 		shown.Reason = "not compared yet: the next sync reads the provider's prices"

@@ -6,8 +6,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -19,7 +19,7 @@ type PriceImpact struct {
 	Customers int              `json:"customers" doc:"Number of customers with different charges"`
 }
 
-func showImpact(impact []db.PriceImpact) []PriceImpact {
+func showImpact(impact []ledger.PriceImpact) []PriceImpact {
 	shown := []PriceImpact{}
 	for _, i := range impact {
 		shown = append(shown, PriceImpact{i.Currency, i.Before, i.After, i.Customers})
@@ -39,7 +39,7 @@ type customerImpact struct {
 	After      metering.Decimal `json:"after" doc:"Charges of the customer with the change"`
 }
 
-func showPreviewedImpact(impact []db.PriceImpact) []previewedImpact {
+func showPreviewedImpact(impact []ledger.PriceImpact) []previewedImpact {
 	shown := []previewedImpact{}
 	for n, total := range showImpact(impact) {
 		of := previewedImpact{total, []customerImpact{}}

@@ -9,6 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -221,7 +222,9 @@ func (s *server) writePrice(ctx context.Context, operation string, p billing.Pri
 			From      time.Time
 		}{operation, p.MeterID, p.PlanID, p.CustomerID, p.JSON(), p.EffectiveFrom.UTC()},
 		subject: "The price", confirm: confirm,
-		impact: func(now time.Time) (db.Impact, error) { return s.Store.Ledger.PriceImpact(ctx, who.Tenant.ID, p, now) },
+		impact: func(now time.Time) (ledger.Impact, error) {
+			return s.Store.Ledger.PriceImpact(ctx, who.Tenant.ID, p, now)
+		},
 		write: func(within db.Catalog) error {
 			_, err := within.Prices.Set(ctx, who.Tenant.ID, who.Actor, p)
 			return err

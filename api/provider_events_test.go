@@ -13,7 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/registry"
@@ -363,7 +363,7 @@ func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
 	require.Contains(t, tenantsOf(open), b.tenant.ID, "it is kept, and started when Temporal is back")
 }
 
-func tenantsOf(events []db.KeptEvent) (tenants []metering.TenantID) {
+func tenantsOf(events []ledger.KeptEvent) (tenants []metering.TenantID) {
 	for _, e := range events {
 		tenants = append(tenants, e.Tenant)
 	}

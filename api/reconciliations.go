@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -102,7 +102,7 @@ type reconciledInvoice struct {
 	FinalizedAt  *time.Time       `json:"finalized_at" doc:"Time at which the provider finalized the invoice. Null while it can change"`
 }
 
-func showReconciliation(r db.Reconciled) reconciliation {
+func showReconciliation(r ledger.Reconciled) reconciliation {
 	shown := reconciliation{
 		CustomerID: r.CustomerID.String(), ExternalID: r.ExternalID, CustomerName: r.CustomerName,
 		Period:  reconciledPeriod{r.PeriodID.String(), r.Period.Start.UTC(), r.Period.End.UTC()},
@@ -121,7 +121,7 @@ func showReconciliation(r db.Reconciled) reconciliation {
 	return shown
 }
 
-func showReconciledInvoice(i db.ReconciledInvoice) reconciledInvoice {
+func showReconciledInvoice(i ledger.ReconciledInvoice) reconciledInvoice {
 	shown := reconciledInvoice{
 		ID: i.ID, ConnectionID: i.Connection.String(), Status: i.Status, Void: i.Void, Renewal: i.Renewal, Quantity: i.Quantity, Amount: i.Amount, Currency: i.Currency,
 	}
@@ -143,7 +143,7 @@ type listReconciliationsOutput struct{ Body List[reconciliation] }
 
 // listReconciliations lists the meters of closed periods with the amounts of the provider's invoices.
 func (s *server) listReconciliations(ctx context.Context, in *listReconciliationsInput) (*listReconciliationsOutput, error) {
-	filter := db.ReconciliationFilter{State: in.State}
+	filter := ledger.ReconciliationFilter{State: in.State}
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
 		if err != nil {
@@ -165,7 +165,7 @@ func (s *server) listReconciliations(ctx context.Context, in *listReconciliation
 	if err != nil {
 		return nil, err
 	}
-	return &listReconciliationsOutput{listOf(ctx, s, list, showReconciliation, db.Reconciled.Key)}, nil
+	return &listReconciliationsOutput{listOf(ctx, s, list, showReconciliation, ledger.Reconciled.Key)}, nil
 }
 
 type decideInput struct {
@@ -189,8 +189,8 @@ func (s *server) decide(decision billing.Decision) func(context.Context, *decide
 		}
 		period, _ := metering.ParsePeriodID(in.Period) // on error 0, which is no period's id
 		who := principalOf(ctx)
-		decided, err := s.Store.Reconciliations.Decide(ctx, who.Tenant.ID, db.ReconciliationKey{Period: period, Meter: m.ID},
-			db.Verdict{Decision: decision, Actor: who.Actor, Note: reason}, s.Now())
+		decided, err := s.Store.Reconciliations.Decide(ctx, who.Tenant.ID, ledger.ReconciliationKey{Period: period, Meter: m.ID},
+			ledger.Verdict{Decision: decision, Actor: who.Actor, Note: reason}, s.Now())
 		if err != nil {
 			return nil, naming("path.period", err)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,5 +37,5 @@ func (s *server) resolveReport(ctx context.Context, in *resolveReportInput) (*st
 		return nil, err
 	}
 	who := principalOf(ctx)
-	return nil, s.Store.Ledger.Resolve(ctx, who.Tenant.ID, db.Resolution{Report: id, State: billing.State(in.Body.State), Actor: who.Actor, Reason: reason}, s.Now())
+	return nil, s.Store.Ledger.Resolve(ctx, who.Tenant.ID, ledger.Resolution{Report: id, State: billing.State(in.Body.State), Actor: who.Actor, Reason: reason}, s.Now())
 }

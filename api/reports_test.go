@@ -10,8 +10,8 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -29,13 +29,13 @@ func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
 	require.NoError(t, err)
 	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())
 	require.NoError(t, err)
-	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, begun.PassID, db.Answer{Reports: []uuid.UUID{report}}, b.now())
+	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, begun.PassID, ledger.Answer{Reports: []uuid.UUID{report}}, b.now())
 	require.NoError(t, err)
 	return sync, report
 }
 
 // planned saves a provider and plans a report of acme's usage, leased to the caller.
-func (b *bundle) planned(t *testing.T) db.Planned {
+func (b *bundle) planned(t *testing.T) ledger.Planned {
 	t.Helper()
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
 		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: b.now(),
@@ -45,13 +45,13 @@ func (b *bundle) planned(t *testing.T) db.Planned {
 }
 
 // plan plans acme's reports in a pass of its own.
-func (b *bundle) plan(t *testing.T) db.Planned {
+func (b *bundle) plan(t *testing.T) ledger.Planned {
 	t.Helper()
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	numbers, err := b.store.Ledger.LastNumbers(t.Context(), b.tenant.ID, []metering.CustomerID{acme.ID})
 	require.NoError(t, err)
-	pass := db.Pass{After: numbers[acme.ID], Lease: time.Minute}
+	pass := ledger.Pass{After: numbers[acme.ID], Lease: time.Minute}
 	planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, pass, dbtest.Frame, b.now())
 	require.NoError(t, err)
 	return planned

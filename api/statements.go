@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -40,7 +40,7 @@ type digest struct {
 	EventCount int64  `json:"event_count" doc:"Number of events that the hash covers"`
 }
 
-func showDigest(digests map[metering.MeterID]db.Digest, meter metering.MeterID) *digest {
+func showDigest(digests map[metering.MeterID]ledger.Digest, meter metering.MeterID) *digest {
 	d, made := digests[meter]
 	if !made {
 		return nil
@@ -48,7 +48,7 @@ func showDigest(digests map[metering.MeterID]db.Digest, meter metering.MeterID) 
 	return &digest{d.Algorithm, hex.EncodeToString(d.Value), d.Events}
 }
 
-func showStatementLine(l billing.StatementLine, digests map[metering.MeterID]db.Digest) StatementLine {
+func showStatementLine(l billing.StatementLine, digests map[metering.MeterID]ledger.Digest) StatementLine {
 	return StatementLine{
 		MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Usage: l.Usage, EventCount: l.Events, PriceVersion: l.PriceVersion, PriceSource: l.Source, ProviderPrice: priceID(l.Price),
 		Charge: l.Charge, Amount: l.Amount, Currency: l.Currency, Steps: showSteps(l.Working), Billed: l.Billed,
@@ -149,7 +149,7 @@ func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getS
 		return nil, err
 	}
 	size := min(in.PageSize, maxReports)
-	statement, err := s.Store.Ledger.Statement(ctx, principalOf(ctx).Tenant.ID, id, db.ReportPage{Before: cursor.Before, Limit: size}, s.Now())
+	statement, err := s.Store.Ledger.Statement(ctx, principalOf(ctx).Tenant.ID, id, ledger.ReportPage{Before: cursor.Before, Limit: size}, s.Now())
 	if err != nil {
 		return nil, naming("path.period", err)
 	}
@@ -158,11 +158,11 @@ func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getS
 		return nil, err
 	}
 	shown := showStatement(statement, digests)
-	shown.Reports = listOf(ctx, s, statement.Reports, showStatementReport, func(r db.PeriodReport) reportCursor { return reportCursor{r.Number} })
+	shown.Reports = listOf(ctx, s, statement.Reports, showStatementReport, func(r ledger.PeriodReport) reportCursor { return reportCursor{r.Number} })
 	return &getStatementOutput{shown}, nil
 }
 
-func showStatement(p db.PeriodStatement, digests map[metering.MeterID]db.Digest) periodStatement {
+func showStatement(p ledger.PeriodStatement, digests map[metering.MeterID]ledger.Digest) periodStatement {
 	shown := periodStatement{
 		CustomerID: p.CustomerID.String(), ExternalID: p.ExternalID, PeriodHead: showPeriodHead(p.Statement),
 		Lines: []StatementLine{}, Adjustments: showAdjustments(p.Adjustments), Totals: []statementTotal{},
@@ -192,7 +192,7 @@ func showAdjustments(adjustments []billing.Adjustment) []closedPeriod {
 	return shown
 }
 
-func showStatementReport(r db.PeriodReport) statementReport {
+func showStatementReport(r ledger.PeriodReport) statementReport {
 	shown := statementReport{
 		ReportID: r.ID.String(), Number: r.Number, Kind: r.Kind, State: r.State, Provider: r.Provider, ConnectionID: r.Connection.String(),
 		ProviderCustomer: r.Customer, Method: string(r.Method), Target: r.Target, Window: usagePeriod{r.Window.Start.UTC(), r.Window.End.UTC()},

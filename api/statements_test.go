@@ -15,8 +15,8 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -68,7 +68,7 @@ func working(steps []client.Step) (all []string) {
 }
 
 // accepted plans a report of acme's usage and completes it as accepted.
-func (b *bundle) accepted(t *testing.T) (report db.Report) {
+func (b *bundle) accepted(t *testing.T) (report ledger.Report) {
 	t.Helper()
 	planned := b.plan(t)
 	require.Len(t, planned.Send, 1)
@@ -189,8 +189,8 @@ func (b *bundle) adjusted(t *testing.T) (month metering.Range) {
 	b.ahead.Store(int64(month.End.Add(b.tenant.Grace + time.Hour).Sub(b.now())))
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
-	plan := func() db.Planned {
-		planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, db.Pass{After: math.MaxInt64}, dbtest.Frame, b.now())
+	plan := func() ledger.Planned {
+		planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, ledger.Pass{After: math.MaxInt64}, dbtest.Frame, b.now())
 		require.NoError(t, err)
 		return planned
 	}
@@ -224,7 +224,7 @@ func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
 	require.NoError(t, err)
 	proof := b.explained(t, "&period="+*periods[1].Id).Digest
 	require.Equal(t, proof, b.statement(t, *periods[1].Id, "").Lines[0].Digest)
-	require.Equal(t, db.DigestAlgorithm, proof.Algorithm)
+	require.Equal(t, ledger.DigestAlgorithm, proof.Algorithm)
 	require.Equal(t, line.EventCount, proof.EventCount, "what came late is not in it")
 	require.Regexp(t, "^[0-9a-f]{64}$", proof.Hash)
 
@@ -309,7 +309,7 @@ func (b *bundle) checkStatement(t *testing.T, usage, amount string) {
 		require.NoError(t, json.Unmarshal(framed.Body, &sent))
 		return framed, err
 	}
-	pass := db.Pass{After: numbers[acme.ID], Lease: time.Minute}
+	pass := ledger.Pass{After: numbers[acme.ID], Lease: time.Minute}
 	planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, pass, frame, b.now())
 	require.NoError(t, err)
 	require.Len(t, planned.Send, 1)

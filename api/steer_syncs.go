@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -16,7 +16,7 @@ import (
 type syncVerb struct {
 	name, summary, description string
 	note                       string // effect of the request, for the response
-	ask                        func(s *server, ctx context.Context, by db.Steering, open []uuid.UUID) error
+	ask                        func(s *server, ctx context.Context, by ledger.Steering, open []uuid.UUID) error
 }
 
 const cancelVerb = "cancel"
@@ -89,7 +89,7 @@ func (s *server) steerSync(verb syncVerb) func(context.Context, *steerSyncInput)
 		if err != nil {
 			return nil, err
 		}
-		by := db.Steering{Actor: who.Actor, Sync: run.ID, Customer: run.CustomerID, Reason: reason}
+		by := ledger.Steering{Actor: who.Actor, Sync: run.ID, Customer: run.CustomerID, Reason: reason}
 		if err := verb.ask(s, context.WithoutCancel(ctx), by, open); err != nil {
 			return nil, err
 		}
@@ -104,13 +104,13 @@ func (s *server) steerSync(verb syncVerb) func(context.Context, *steerSyncInput)
 	}
 }
 
-func (s *server) pauseSync(ctx context.Context, by db.Steering, _ []uuid.UUID) error {
+func (s *server) pauseSync(ctx context.Context, by ledger.Steering, _ []uuid.UUID) error {
 	return s.Store.Syncs.Pause(ctx, principalOf(ctx).Tenant.ID, by, s.Now())
 }
 
 // resumeSync ends the customer's pause and starts the workflow run. If Temporal does not respond, a worker
 // starts the run. If the customer has no pause, it resumes a run that was paused in the Temporal UI.
-func (s *server) resumeSync(ctx context.Context, by db.Steering, _ []uuid.UUID) error {
+func (s *server) resumeSync(ctx context.Context, by ledger.Steering, _ []uuid.UUID) error {
 	tenant := principalOf(ctx).Tenant.ID
 	ended, err := s.Store.Syncs.EndPause(ctx, tenant, by, s.Now())
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *server) resumeSync(ctx context.Context, by db.Steering, _ []uuid.UUID) 
 	return nil
 }
 
-func (s *server) retrySync(ctx context.Context, by db.Steering, _ []uuid.UUID) error {
+func (s *server) retrySync(ctx context.Context, by ledger.Steering, _ []uuid.UUID) error {
 	tenant := principalOf(ctx).Tenant.ID
 	if _, err := s.Store.Syncs.EndPause(ctx, tenant, by, s.Now()); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *server) retrySync(ctx context.Context, by db.Steering, _ []uuid.UUID) e
 }
 
 // cancelSync cancels the workflow run and fails the customer's open syncs.
-func (s *server) cancelSync(ctx context.Context, by db.Steering, open []uuid.UUID) error {
+func (s *server) cancelSync(ctx context.Context, by ledger.Steering, open []uuid.UUID) error {
 	tenant := principalOf(ctx).Tenant.ID
 	var unanswered error
 	err := s.Store.Syncs.Cancel(ctx, tenant, by, open, workflows.Interrupted, s.Now(), func() error {
@@ -148,7 +148,7 @@ func (s *server) cancelSync(ctx context.Context, by db.Steering, open []uuid.UUI
 }
 
 // steered records the request to the workflow run in the audit log, unless the run refused it.
-func (s *server) steered(ctx context.Context, by db.Steering, verb string, err error) error {
+func (s *server) steered(ctx context.Context, by ledger.Steering, verb string, err error) error {
 	if err != nil && metering.CodeOf(err) != metering.CodeUnavailable {
 		return err
 	}

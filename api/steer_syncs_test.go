@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -185,10 +185,10 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	require.NoError(t, err)
 	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())
 	require.NoError(t, err)
-	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, begun.PassID, db.Answer{}, b.now())
+	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, begun.PassID, ledger.Answer{}, b.now())
 	require.NoError(t, err)
 	id := uuid.MustParse(path.Base(run.StatusUrl))
-	by := db.Steering{Actor: metering.Operator, Sync: id, Customer: acme.ID}
+	by := ledger.Steering{Actor: metering.Operator, Sync: id, Customer: acme.ID}
 	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, []uuid.UUID{id}, "cancelled", b.now(), func() error {
 		return errors.New("the run may be another sync's by now")
 	}))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -27,7 +27,7 @@ type syncPause struct {
 }
 
 // progressOf returns the progress of an unfinished sync as stored in the database.
-func progressOf(run metering.Sync, tried db.Tried) *SyncProgress {
+func progressOf(run metering.Sync, tried ledger.Tried) *SyncProgress {
 	p := &SyncProgress{Attempts: tried.Attempts, LastError: tried.LastError}
 	if run.Pause != nil {
 		paused := true

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -190,7 +190,7 @@ func (s *server) awaitSync(ctx context.Context, id uuid.UUID) (*syncOutput, erro
 		}
 		if run.Pause != nil {
 			shown := showSync(run)
-			shown.SyncProgress = progressOf(run, db.Tried{})
+			shown.SyncProgress = progressOf(run, ledger.Tried{})
 			return &syncOutput{http.StatusAccepted, shown}, nil
 		}
 		select {
@@ -243,7 +243,7 @@ type syncCursor struct {
 
 // listSyncs lists syncs, newest first, without their lines.
 func (s *server) listSyncs(ctx context.Context, in *listSyncsInput) (*listSyncsOutput, error) {
-	filter := db.SyncFilter{Status: in.Status}
+	filter := ledger.SyncFilter{Status: in.Status}
 	if in.Customer != "" {
 		c, err := s.customer(ctx, in.Customer)
 		if err != nil {

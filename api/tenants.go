@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -110,7 +111,7 @@ func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tena
 				Change    db.TenantChange
 			}{"update-tenant", change},
 			subject: "The time zone", confirm: in.Body.Token,
-			impact: func(now time.Time) (db.Impact, error) {
+			impact: func(now time.Time) (ledger.Impact, error) {
 				return s.Store.Ledger.TimezoneImpact(ctx, who.Tenant.ID, *zone, now)
 			},
 			write: func(within db.Catalog) error { return update(within.Tenants) },

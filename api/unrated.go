@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -74,7 +74,7 @@ func (unratedState) Values() (all []unratedState) {
 	return all
 }
 
-func showUnrated(u db.UnratedUsage) unratedUsage {
+func showUnrated(u ledger.UnratedUsage) unratedUsage {
 	shown := unratedUsage{
 		CustomerID: u.Customer.String(), ExternalID: u.ExternalID, CustomerName: u.CustomerName, MeterID: u.MeterID.String(), MeterSlug: u.MeterSlug,
 		Period: unratedPeriod{u.Period.Start.UTC(), u.Period.End.UTC(), unratedState(u.State)}, Reason: u.Reason, Detail: u.Detail,
@@ -89,7 +89,7 @@ func showUnrated(u db.UnratedUsage) unratedUsage {
 type listUnratedOutput struct{ Body List[unratedUsage] }
 
 func (s *server) listUnrated(ctx context.Context, in *listUnratedInput) (*listUnratedOutput, error) {
-	var after *db.UnratedKey
+	var after *ledger.UnratedKey
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
@@ -154,12 +154,12 @@ const (
 
 type keptUnrated struct {
 	at     time.Time
-	totals []db.UnratedTotal
+	totals []ledger.UnratedTotal
 }
 
 // recentUnrated returns the totals, at most unratedKept old. If they cannot be computed, it returns a single
 // entry with the reason UnratedUnknown, so that the other attention entries are still listed.
-func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
+func (s *server) recentUnrated(ctx context.Context) []ledger.UnratedTotal {
 	tenant, now := principalOf(ctx).Tenant, s.Now()
 	if kept, found := s.lastUnrated.Get(tenant.ID); found && now.Sub(kept.at) < unratedKept {
 		return kept.totals
@@ -170,7 +170,7 @@ func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
 	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "cannot compute unrated usage", "tenant", tenant.ID, "error", err)
-		totals = []db.UnratedTotal{{Reason: billing.UnratedUnknown, Since: now}}
+		totals = []ledger.UnratedTotal{{Reason: billing.UnratedUnknown, Since: now}}
 	}
 	s.lastUnrated.Add(tenant.ID, keptUnrated{now, totals})
 	return totals

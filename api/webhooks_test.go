@@ -12,8 +12,8 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -33,7 +33,7 @@ func (b *bundle) happen(t testing.TB) {
 	t.Helper()
 	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, "acme", catalog.CustomerChange{}, b.now())
 	require.NoError(t, err)
-	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant.ID, c.ID, db.Answer{}, b.now(), b.now()))
+	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant.ID, c.ID, ledger.Answer{}, b.now(), b.now()))
 }
 
 func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -151,7 +151,7 @@ func (b *bill) compare() {
 }
 
 func (b *bill) compareStatement(listed billing.Statement, last int64) {
-	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, listed.ID, db.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
+	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, listed.ID, ledger.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
 	require.NoError(b, err)
 	require.Equal(b, listed, stated.Statement)
 	explained, err := b.store.Ledger.StatementOf(b.Context(), b.tenant, b.customer.ID, 0, func(p billing.Period) bool { return p.Contains(listed.Start) }, b.now)
@@ -170,7 +170,7 @@ func (b *bill) compareStatement(listed billing.Statement, last int64) {
 
 // compareReport requires that each line of a report equals the breakdown of its line, or its adjustment,
 // in the statement.
-func (b *bill) compareReport(s db.PeriodStatement, r db.PeriodReport) {
+func (b *bill) compareReport(s ledger.PeriodStatement, r ledger.PeriodReport) {
 	for _, sent := range r.Lines {
 		b.compared[string(r.Kind)+" "+string(sent.Component())]++
 		if sent.Component() == billing.AdjustmentComponent {
@@ -204,14 +204,14 @@ func (b *bill) compareReport(s db.PeriodStatement, r db.PeriodReport) {
 
 // compareClosed requires that the quantity sent for a closed period is its usage minus the quantities
 // that other connections accepted. The statement shows the whole usage, whichever connection bills it.
-func (b *bill) compareClosed(s db.PeriodStatement, line billing.StatementLine, sent billing.Line, at metering.ConnectionID) {
+func (b *bill) compareClosed(s ledger.PeriodStatement, line billing.StatementLine, sent billing.Line, at metering.ConnectionID) {
 	b.compared["closed usage"]++
 	same(b, line.Usage, sent.Usage)
 	same(b, line.Charge, sent.Charge)
 	var elsewhere metering.Decimal
 	seen := map[metering.ConnectionID]bool{at: true}
 	for _, r := range s.Reports.Items { // newest first
-		i := slices.IndexFunc(r.Lines, func(l db.PeriodReportLine) bool {
+		i := slices.IndexFunc(r.Lines, func(l ledger.PeriodReportLine) bool {
 			return l.Component() == billing.UsageComponent && l.MeterID == sent.MeterID
 		})
 		if i < 0 || seen[r.Connection] || !r.State.Taken() {
@@ -228,7 +228,7 @@ func (b *bill) compareClosed(s db.PeriodStatement, line billing.StatementLine, s
 }
 
 // compareBody requires that the body of a statement contains the lines of the report.
-func (b *bill) compareBody(r db.PeriodReport) {
+func (b *bill) compareBody(r ledger.PeriodReport) {
 	data := b.says(r.ID).Data
 	require.Len(b, r.Lines, len(data.Meters)+len(data.Adjustments))
 	for i, m := range data.Meters {
@@ -266,7 +266,7 @@ func (b *bill) compareLate(s billing.Statement, preview []billing.PreviewLine) {
 // compareTaken requires that the adjustments that a closed period bills add up to its accepted reports:
 // the last statement of each connection, and all charges.
 func (b *bill) compareTaken(s billing.Statement) {
-	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, s.ID, db.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
+	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, s.ID, ledger.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
 	require.NoError(b, err)
 	var want, got metering.Decimal
 	seen := make(map[metering.ConnectionID]bool)

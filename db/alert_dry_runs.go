@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
@@ -90,17 +91,17 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 		return d.run, err
 	}
 	d.run.More, customers = len(customers) > dryRunCustomers, customers[:min(dryRunCustomers, len(customers))]
-	query := PeriodQuery{Customers: customers, Needs: d.needs}
+	query := ledger.PeriodQuery{Customers: customers, Needs: d.needs}
 	compare := d.comparePeriods
 	switch a.Type {
 	case metering.SilenceAlert:
 		compare = d.compareSilence
 	case metering.QuotaAlert:
-		compare = func(b PeriodFacts) error { return d.compareQuotas(Quotas(e).levelRead(ctx, tx, tenant, now), b) }
+		compare = func(b ledger.PeriodFacts) error { return d.compareQuotas(Quotas(e).levelRead(ctx, tx, tenant, now), b) }
 	default:
 		query.Periods = d.periods
 	}
-	batch, err := ReadAllPeriods(ctx, tx, e.read, tenant, query, now)
+	batch, err := ledger.ReadAllPeriods(ctx, tx, e.read, tenant, query, now)
 	if err != nil {
 		return d.run, err
 	}
@@ -164,7 +165,7 @@ func (d *dryRunner) periods(f billing.Facts) (periods []billing.Period) {
 }
 
 // comparePeriods adds the days on which customers reached thresholds of usage or spend.
-func (d *dryRunner) comparePeriods(b PeriodFacts) error {
+func (d *dryRunner) comparePeriods(b ledger.PeriodFacts) error {
 	hours, err := d.hours(b)
 	if err != nil {
 		return err
@@ -193,7 +194,7 @@ func rangeOf(p billing.Period) metering.Range {
 }
 
 // hours reads the usage of each hour of the batch's periods.
-func (d *dryRunner) hours(b PeriodFacts) (map[customerPeriod][]usage.RangeUsage, error) {
+func (d *dryRunner) hours(b ledger.PeriodFacts) (map[customerPeriod][]usage.RangeUsage, error) {
 	byRange := make(map[metering.Range][]int64)
 	for _, s := range b.Schedules {
 		for _, p := range s.Periods {
@@ -345,7 +346,7 @@ func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*usage.W
 }
 
 // compareSilence adds the days on which customers had been silent for too long.
-func (d *dryRunner) compareSilence(b PeriodFacts) error {
+func (d *dryRunner) compareSilence(b ledger.PeriodFacts) error {
 	a := d.alert()
 	rows, err := d.tx.Query(d.ctx, `
 		select customer_id, ts

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -19,7 +20,7 @@ import (
 // notified exactly once.
 type Evaluations struct {
 	pool *pg.Pool
-	read ReadPrice
+	read ledger.ReadPrice
 }
 
 // Tenant evaluates the due customers of one tenant. It skips those that another process
@@ -92,7 +93,7 @@ func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.Te
 
 // fireAlerts fires the alerts of customers that have reached a threshold.
 func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
-	batch, err := ReadOpenPeriods(v.ctx, v.tx, e.read, v.tenant, PeriodQuery{Customers: customers, Periods: billing.AlertPeriods, Needs: v.needs}, v.now)
+	batch, err := ledger.ReadOpenPeriods(v.ctx, v.tx, e.read, v.tenant, ledger.PeriodQuery{Customers: customers, Periods: billing.AlertPeriods, Needs: v.needs}, v.now)
 	if err != nil {
 		return fmt.Errorf("read usage of alerts: %w", err)
 	}
@@ -144,7 +145,7 @@ func newAlertReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, no
 }
 
 // newPeriodAlerts is newAlertReader for the closings of the ledger.
-func newPeriodAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (PeriodAlerts, error) {
+func newPeriodAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (ledger.PeriodAlerts, error) {
 	return newAlertReader(ctx, tx, tenant, now)
 }
 
@@ -201,11 +202,11 @@ func ofPeriods(a metering.Alert) bool {
 func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 
 // periods compares each billing period of the batch with the usage and spend alerts.
-func (v *alertReader) periods(b PeriodFacts) error {
-	var all []CustomerPeriod
+func (v *alertReader) periods(b ledger.PeriodFacts) error {
+	var all []ledger.CustomerPeriod
 	for _, s := range b.Schedules {
 		for _, p := range s.Periods {
-			all = append(all, CustomerPeriod{s.Facts, p})
+			all = append(all, ledger.CustomerPeriod{s.Facts, p})
 		}
 		v.dueAgain(s.Facts.Customer.ID, billing.NextAlertChange(*s.Facts, s.Periods))
 	}
@@ -213,7 +214,7 @@ func (v *alertReader) periods(b PeriodFacts) error {
 }
 
 // Compare notes the thresholds that customers have reached in billing periods.
-func (v *alertReader) Compare(periods []CustomerPeriod) error {
+func (v *alertReader) Compare(periods []ledger.CustomerPeriod) error {
 	groups, err := v.groupTotals(periods)
 	if err != nil {
 		return err
@@ -248,7 +249,7 @@ func (v *alertReader) dueAgain(customer metering.CustomerID, at time.Time) {
 }
 
 // silence compares the time since the last event with the silence alerts.
-func (v *alertReader) silence(b PeriodFacts) error {
+func (v *alertReader) silence(b ledger.PeriodFacts) error {
 	var customers []int64
 	for _, id := range b.Customers {
 		if len(v.applying(b.Facts[id], v.now, ofSilence)) > 0 {

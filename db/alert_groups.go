@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -17,7 +18,7 @@ type groupTotal struct {
 }
 
 // groupTotals reads the totals of the groups of alerts in billing periods, in one statement.
-func (v *alertReader) groupTotals(periods []CustomerPeriod) (map[groupTotal]metering.Decimal, error) {
+func (v *alertReader) groupTotals(periods []ledger.CustomerPeriod) (map[groupTotal]metering.Decimal, error) {
 	type part struct {
 		period int
 		meter  metering.Meter

@@ -18,6 +18,9 @@ import (
 // Alerts stores the alerts of tenants and their firings.
 type Alerts struct{ pool pg.Beginner }
 
+// newAlerts returns a store within a transaction or pool.
+func newAlerts(pool pg.Beginner) Alerts { return Alerts{pool} }
+
 const selectAlerts = `
 	select a.id, a.name, a.type, coalesce(a.customer_id, 0), coalesce(a.plan_id, 0), coalesce(a.meter_id, 0), a.group_id, a.group_key, a.thresholds, a.minutes, a.currency,
 	  a.enabled, a.created_at, a.changed_at, coalesce(c.external_id, ''), coalesce(p.slug, ''), coalesce(m.slug, ''), coalesce(m.unit, '')

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
@@ -108,7 +109,7 @@ var attentionSources = []attentionSource{
 		  join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id
 		  where r.tenant_id = @tenant
 		    and r.state = 'disputed'
-		    and ` + standsLast,
+		    and ` + ledger.StandsLast,
 		amounts: `
 		  select t.charge, t.currency
 		  from billing_period_totals t
@@ -173,7 +174,7 @@ var attentionSources = []attentionSource{
 		action: "If the customer is paused, resume it. Otherwise check whether the provider and the workers respond.",
 		items: `
 		  select s.id::text, '', s.customer_id, s.cause, s.requested_at, null::timestamptz, '/v1/billing/syncs/' || s.id
-		  from (` + delayedSyncs("s.tenant_id = @tenant") + `) s`,
+		  from (` + ledger.DelayedSyncs("s.tenant_id = @tenant") + `) s`,
 	},
 	{
 		kind: "backfill_stuck",
@@ -295,7 +296,7 @@ const causesShown = 20
 
 // List returns up to limit items, grouped by kind and cause, oldest first. It counts all items in the same
 // snapshot. unrated holds the totals of the tenant's unrated usage, which the caller has read.
-func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, unrated []UnratedTotal, now time.Time, limit int) (l AttentionList, err error) {
+func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, unrated []ledger.UnratedTotal, now time.Time, limit int) (l AttentionList, err error) {
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		args := attentionArgs(tenant, unrated, now)
 		if err := l.count(ctx, tx, args); err != nil {
@@ -310,7 +311,7 @@ func (s Attention) List(ctx context.Context, tenant metering.TenantID, f Attenti
 	return l, nil
 }
 
-func attentionArgs(tenant metering.TenantID, unrated []UnratedTotal, now time.Time) pgx.NamedArgs {
+func attentionArgs(tenant metering.TenantID, unrated []ledger.UnratedTotal, now time.Time) pgx.NamedArgs {
 	var (
 		ids, customers, causes, amounts, currencies []string
 		since                                       []time.Time
@@ -330,7 +331,7 @@ func attentionArgs(tenant metering.TenantID, unrated []UnratedTotal, now time.Ti
 		amounts, currencies = append(amounts, u.Estimate.String()), append(currencies, u.Currency)
 	}
 	return pgx.NamedArgs{
-		"tenant": tenant, "now": now, "watched": now.Add(-metering.WatchedAfterEvent), "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": usage.InterruptionsAtMost,
+		"tenant": tenant, "now": now, "watched": now.Add(-metering.WatchedAfterEvent), "delayed": now.Add(-ledger.SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": usage.InterruptionsAtMost,
 		"unrated": ids, "unrated_customers": customers, "unrated_causes": causes, "unrated_since": since, "unrated_amounts": amounts, "unrated_currencies": currencies,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -37,7 +38,7 @@ func (b *biller) fail(customer metering.CustomerID, failure string) {
 	require.NoError(b, err)
 	begun, err := b.store.Syncs.Begin(b.Context(), b.tenant, customer, b.now)
 	require.NoError(b, err)
-	_, err = b.store.Syncs.Finish(b.Context(), b.tenant, customer, begun.PassID, db.Answer{Error: failure}, b.now)
+	_, err = b.store.Syncs.Finish(b.Context(), b.tenant, customer, begun.PassID, ledger.Answer{Error: failure}, b.now)
 	require.NoError(b, err)
 }
 
@@ -74,7 +75,7 @@ func TestEveryFailingCustomerNeedsAttentionUntilASyncSucceeds(t *testing.T) {
 	items, last := b.attention(db.AttentionFilter{}, 100)
 	require.Len(t, items, 6, "those that still fail, whatever was fixed after them")
 	require.EqualValues(t, 6, last.Counts[db.FailedSync])
-	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, customers[0], db.Answer{}, b.now, b.now))
+	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, customers[0], ledger.Answer{}, b.now, b.now))
 	items, _ = b.attention(db.AttentionFilter{}, 100)
 	require.Len(t, items, 5, "Auto-Sync has synced one")
 	other := newBiller(t)
@@ -92,7 +93,7 @@ func TestAFailedSyncSaysWhichMoneyItIsAbout(t *testing.T) {
 	report := b.next(begun.After)
 	b.lease(report.ID)
 	b.complete(report.ID, billing.Rejected)
-	answer := db.Answer{Error: "the webhook answered 400"}
+	answer := ledger.Answer{Error: "the webhook answered 400"}
 	answer.Reports = append(answer.Reports, report.ID)
 	b.finish(begun.PassID, answer)
 	b.request()
@@ -114,7 +115,7 @@ func TestEachKindNeedsAttention(t *testing.T) {
 		_, err := b.store.Syncs.Request(t.Context(), b.tenant, "key_1", slow.ID, metering.Manual, at)
 		require.NoError(t, err)
 	}
-	request(b.now.Add(-db.SyncDelayedAfter))
+	request(b.now.Add(-ledger.SyncDelayedAfter))
 	require.Zero(t, func() int64 { _, l := b.attention(db.AttentionFilter{}, 100); return l.Counts["sync_delayed"] }(), "it is not late yet")
 	b.exec(`update billing_syncs set requested_at = requested_at - interval '1 s' where tenant_id = $1`, b.tenant)
 	b.exec(`insert into usage_discrepancies (tenant_id, customer_id, meter_id, day, rollup_sum, rollup_count, event_sum, event_count, found_at)
@@ -179,12 +180,12 @@ func TestADisputedReconciliationNeedsAttentionUntilItIsDecided(t *testing.T) {
 func TestFailedSyncsAreRetriedTogether(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	retry := func(f db.RetryFilter) db.Retried {
+	retry := func(f ledger.RetryFilter) ledger.Retried {
 		r, err := b.store.Creators().Retries.Failed(t.Context(), b.tenant, "key_1", f, b.now)
 		require.NoError(t, err)
 		return r
 	}
-	require.Empty(t, retry(db.RetryFilter{}).Customers)
+	require.Empty(t, retry(ledger.RetryFilter{}).Customers)
 	var customers []metering.CustomerID
 	for i := range 5 {
 		customers = append(customers, dbtest.Customer(t, b.store, b.tenant, fmt.Sprintf("customer-%d", i)).ID)
@@ -192,15 +193,15 @@ func TestFailedSyncsAreRetriedTogether(t *testing.T) {
 		b.now = b.now.Add(time.Minute)
 	}
 	b.fail(customers[4], "")
-	require.Equal(t, db.Retried{Customers: customers[:1]}, retry(db.RetryFilter{Customers: []string{"customer-0", "nobody", "customer-4"}}))
-	require.Equal(t, db.Retried{Customers: []metering.CustomerID{customers[0], customers[2]}, Joined: 1}, retry(db.RetryFilter{Cause: "cause 0"}))
-	require.Equal(t, db.Retried{Customers: customers[:4], Joined: 2}, retry(db.RetryFilter{}))
+	require.Equal(t, ledger.Retried{Customers: customers[:1]}, retry(ledger.RetryFilter{Customers: []string{"customer-0", "nobody", "customer-4"}}))
+	require.Equal(t, ledger.Retried{Customers: []metering.CustomerID{customers[0], customers[2]}, Joined: 1}, retry(ledger.RetryFilter{Cause: "cause 0"}))
+	require.Equal(t, ledger.Retried{Customers: customers[:4], Joined: 2}, retry(ledger.RetryFilter{}))
 	var rows int
 	b.scan(`select count(*) from billing_syncs where tenant_id = $1 and status = 'requested' and trigger = 'manual' and actor = 'key_1'`, []any{b.tenant}, &rows)
 	require.Equal(t, 4, rows)
 	require.Len(t, b.audited("sync.retry_failed"), 3)
 
-	_, err := newBiller(t).store.Creators().Retries.Failed(t.Context(), dbtest.Tenant(t, b.store).ID, "key_1", db.RetryFilter{}, b.now)
+	_, err := newBiller(t).store.Creators().Retries.Failed(t.Context(), dbtest.Tenant(t, b.store).ID, "key_1", ledger.RetryFilter{}, b.now)
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 }
 

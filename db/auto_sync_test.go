@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -24,7 +24,7 @@ func TestAScheduleThatWasGivenFormerSettingsLastIsCorrected(t *testing.T) {
 	toApply := func() bool {
 		list, err := store.AutoSyncs.ToApply(t.Context(), false)
 		require.NoError(t, err)
-		return slices.ContainsFunc(list, func(a db.TenantAutoSync) bool { return a.Tenant.ID == tenant })
+		return slices.ContainsFunc(list, func(a ledger.TenantAutoSync) bool { return a.Tenant.ID == tenant })
 	}
 	former := save(true)
 	latest := save(false)

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -93,22 +94,22 @@ func (b *biller) price(base, included, overage string) {
 // pass.
 const anew = 1 << 62
 
-func (b *biller) plan(after int64, excluded ...metering.MeterID) db.Planned {
+func (b *biller) plan(after int64, excluded ...metering.MeterID) ledger.Planned {
 	b.Helper()
-	planned, err := b.store.Ledger.Plan(b.Context(), b.tenant, b.customer.ID, db.Pass{After: after, Excluded: excluded}, dbtest.Frame, b.now)
+	planned, err := b.store.Ledger.Plan(b.Context(), b.tenant, b.customer.ID, ledger.Pass{After: after, Excluded: excluded}, dbtest.Frame, b.now)
 	require.NoError(b, err)
 	return planned
 }
 
 // next plans, and returns the first report to send.
-func (b *biller) next(after int64) db.Report {
+func (b *biller) next(after int64) ledger.Report {
 	b.Helper()
 	planned := b.plan(after)
 	require.NotEmpty(b, planned.Send)
 	return planned.Send[0]
 }
 
-func (b *biller) lease(report uuid.UUID) db.Leased {
+func (b *biller) lease(report uuid.UUID) ledger.Leased {
 	b.Helper()
 	leased, err := b.store.Ledger.Lease(b.Context(), b.tenant, report, b.now, lease)
 	require.NoError(b, err)
@@ -128,7 +129,7 @@ func (b *biller) accept() message {
 
 // acceptOf sends the first of the planned reports, and returns its message. The provider accepts the
 // report.
-func (b *biller) acceptOf(planned db.Planned) message {
+func (b *biller) acceptOf(planned ledger.Planned) message {
 	b.Helper()
 	require.NotEmpty(b, planned.Send)
 	leased := b.lease(planned.Send[0].ID)

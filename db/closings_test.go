@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -51,7 +51,7 @@ func (b *biller) old() (month metering.Range) {
 	return month
 }
 
-func (b *biller) closePeriods() db.Closing {
+func (b *biller) closePeriods() ledger.Closing {
 	b.Helper()
 	f, err := b.store.Ledger.ClosePeriods(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
 	require.NoError(b, err)
@@ -102,11 +102,11 @@ func TestAPeriodIsClosedWhateverTheProviderHasAccepted(t *testing.T) {
 
 	b.now = over(month).Add(-time.Microsecond)
 	b.acceptAll()
-	require.Equal(t, db.Closing{}, b.closePeriods(), "its grace is not over")
+	require.Equal(t, ledger.Closing{}, b.closePeriods(), "its grace is not over")
 	b.now = over(month)
 	b.useAt("1", month.Start.AddDate(0, 0, 20))
-	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods(), "that the provider does not know of the last unit changes nothing")
-	require.Equal(t, db.Closing{}, b.closePeriods(), "once is enough")
+	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods(), "that the provider does not know of the last unit changes nothing")
+	require.Equal(t, ledger.Closing{}, b.closePeriods(), "once is enough")
 	require.True(t, month.End.Equal(*b.closedUntil()))
 	require.Equal(t, []metering.CustomerID{b.customer.ID}, b.outOfSync())
 	b.useAt("1", month.Start.AddDate(0, 0, 20))
@@ -149,7 +149,7 @@ func TestClosingLeavesIngestAsMuchTimeAsItTakes(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			b.store.HoldLocksFor(1000 * time.Hour)
-			closed := make(chan db.Closing, 1)
+			closed := make(chan ledger.Closing, 1)
 			go func() {
 				f, err := b.store.Ledger.ClosePeriods(ctx, b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
 				assert.NoError(t, err)
@@ -166,7 +166,7 @@ func TestClosingLeavesIngestAsMuchTimeAsItTakes(t *testing.T) {
 			b.use("1")
 			require.Empty(t, closed, "the closing leaves ingest its time")
 			cancel()
-			require.Equal(t, db.Closing{Closed: 1}, <-closed)
+			require.Equal(t, ledger.Closing{Closed: 1}, <-closed)
 		})
 	}
 }
@@ -180,12 +180,12 @@ func TestIngestGoesOnWhileClosingsArePlanned(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `select from customers where id = $1 for update`, b.customer.ID) // planning waits for the customer's turn
 	require.NoError(t, err)
-	closed := make(chan db.Closing, 1)
+	closed := make(chan ledger.Closing, 1)
 	go func() { closed <- b.closePeriods() }()
 	awaitBlocked(t, tx)
 	b.use("1")
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, db.Closing{Closed: 1}, <-closed)
+	require.Equal(t, ledger.Closing{Closed: 1}, <-closed)
 }
 
 // TestWhatComesWhileClosingsArePlannedIsInTheClosing stores an event after a closing was planned and
@@ -200,7 +200,7 @@ func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `lock table events in share mode`) // ingest waits for this lock while it holds the tenant's lock
 	require.NoError(t, err)
-	ingested, closed := make(chan struct{}), make(chan db.Closing, 1)
+	ingested, closed := make(chan struct{}), make(chan ledger.Closing, 1)
 	go func() {
 		b.useAt("1", late)
 		close(ingested)
@@ -211,7 +211,7 @@ func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	dbtest.Eventually(t, func() error { return waiting(watch) }) // the closing waits
 	require.NoError(t, tx.Rollback(t.Context()))
 	<-ingested
-	require.Equal(t, db.Closing{Closed: 1}, <-closed)
+	require.Equal(t, ledger.Closing{Closed: 1}, <-closed)
 
 	var usage metering.Decimal
 	b.scan(`select usage from billing_period_totals where tenant_id = $1`, []any{b.tenant}, &usage)
@@ -233,7 +233,7 @@ func TestWhoClosesNothingWaitsForNobody(t *testing.T) {
 	defer cancel()
 	f, err := b.store.Ledger.ClosePeriods(within, b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
 	require.NoError(t, err)
-	require.Equal(t, db.Closing{}, f, "its grace is not over")
+	require.Equal(t, ledger.Closing{}, f, "its grace is not over")
 }
 
 func TestClosingsAtOnceNeedFewConnections(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -344,11 +344,11 @@ func TestWhatIsInDoubtAtAFormerConnectionHoldsUpNoClosing(t *testing.T) {
 		require.Empty(t, b.plan(anew).Send, "it holds up no report")
 		b.now = over(month)
 		b.acceptAll()
-		require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+		require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods())
 		state, _ := b.state(s)
 		require.Equal(t, billing.InDoubt, state)
 		b.acceptAll()
-		require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, db.Resolution{Report: s, State: outcome, Actor: metering.Operator}, b.now))
+		require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, ledger.Resolution{Report: s, State: outcome, Actor: metering.Operator}, b.now))
 		if outcome == billing.Accepted {
 			require.Empty(t, b.plan(anew).Send)
 		} else {
@@ -372,7 +372,7 @@ func TestAReportThatWasWithdrawnKeepsNoPeriodOpen(t *testing.T) {
 	b.acceptAll()
 	state, _ := b.state(s)
 	require.Equal(t, billing.Rejected, state)
-	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods())
 }
 
 func TestReportsOfEveryKindAreNumberedTogether(t *testing.T) {
@@ -422,7 +422,7 @@ func TestADeletedProviderLeavesWhatWasOnItsWay(t *testing.T) {
 
 	b.useProvider(anotherReceiver)
 	require.Equal(t, "0", b.accept().Data.Meters[0].Usage.String(), "65 may have arrived at the first")
-	require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, db.Resolution{Report: unheard, State: billing.Rejected, Actor: "key_1", Reason: "not there"}, b.now))
+	require.NoError(t, b.store.Ledger.Resolve(t.Context(), b.tenant, ledger.Resolution{Report: unheard, State: billing.Rejected, Actor: "key_1", Reason: "not there"}, b.now))
 	require.Equal(t, "5", b.accept().Data.Meters[0].Usage.String())
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -27,7 +27,7 @@ func (b *biller) saw(state billing.State, reports ...uuid.UUID) {
 	require.NoError(b, b.store.Ledger.Saw(b.Context(), b.tenant, reports, state, "tested"))
 }
 
-func (b *biller) uncounted(cutoff time.Time) []db.Counted {
+func (b *biller) uncounted(cutoff time.Time) []ledger.Counted {
 	b.Helper()
 	open, err := b.store.Ledger.Uncounted(b.Context(), b.tenant, b.customer.ID, cutoff)
 	require.NoError(b, err)

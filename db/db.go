@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 )
@@ -24,6 +25,7 @@ type (
 	accessCreators = access.Creators
 	catalogStores  = catalog.Stores
 	usageStores    = usage.Stores
+	ledgerStores   = ledger.Stores
 )
 
 // DB is a pool of connections, and one store per noun that uses it. The stores of other packages are embedded.
@@ -48,20 +50,20 @@ type DB struct {
 // The service's secret yields the keys of the audit log and of the digests that identify erased events.
 // With a nil secret, audited operations and ingest fail. read decodes stored prices of providers; nil: none
 // are read.
-func Open(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
+func Open(ctx context.Context, url string, secret []byte, read ledger.ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read)
 }
 
 // OpenWarm is Open, and keeps the connections that tenants share open all the time. Opening a connection
 // costs more than most statements, and would delay all requests of a burst.
-func OpenWarm(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
+func OpenWarm(ctx context.Context, url string, secret []byte, read ledger.ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, pg.KeepWarm)
 }
 
 // OpenForIngest is OpenWarm for a Writer and a Folder. Their statements look up many rows by full key.
 // PostgreSQL plans these statements while tables are small, and keeps a plan that would build a bitmap of
 // pages per key. Bitmap scans are therefore off.
-func OpenForIngest(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
+func OpenForIngest(ctx context.Context, url string, secret []byte, read ledger.ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, pg.KeepWarm, pg.AvoidBitmapScans)
 }
 
@@ -72,7 +74,7 @@ func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB,
 	return open(ctx, url, secret, nil, pg.PlanOncePerStatement(most))
 }
 
-func open(ctx context.Context, url string, secret []byte, read ReadPrice, tunings ...pg.Tuning) (*DB, error) {
+func open(ctx context.Context, url string, secret []byte, read ledger.ReadPrice, tunings ...pg.Tuning) (*DB, error) {
 	key, err := audit.NewKey(secret)
 	if err != nil {
 		return nil, err
@@ -81,19 +83,19 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, tuning
 	if err != nil {
 		return nil, err
 	}
-	ledger := newLedger(pool, read, newPeriodAlerts)
+	books := ledger.New(pool, read, newPeriodAlerts)
 	return &DB{
 		pool:          pool,
 		accessStores:  access.New(pool),
 		catalogStores: catalog.New(pool),
 		usageStores:   usage.New(pool),
-		ledgerStores:  ledger,
+		ledgerStores:  books,
 		limitStores:   newLimits(pool, read),
 		Tenants:       Tenants{pool},
-		Erasures:      Erasures{pool, ledger.Ledger},
+		Erasures:      Erasures{pool, books.Ledger},
 		Attention:     Attention{pool},
 		Discrepancies: Discrepancies{pool},
-		Maintenance:   Maintenance{pool, ledger.Ledger},
+		Maintenance:   Maintenance{pool, books.Ledger},
 	}, nil
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -45,7 +45,7 @@ func TestADelayedSyncIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageSyncDelayed)
 	first := h.request()
-	h.now = h.now.Add(db.SyncDelayedAfter)
+	h.now = h.now.Add(ledger.SyncDelayedAfter)
 	h.reportDelays()
 	require.Empty(t, h.deliveries(), "it is not delayed yet")
 
@@ -66,7 +66,7 @@ func TestADelayedSyncIsReportedOnce(t *testing.T) {
 	h.now = h.now.Add(time.Hour)
 	h.reportDelays()
 	require.Len(t, h.deliveries(), 1, "the first sync is the oldest one, and was reported")
-	_, err = h.store.Syncs.Finish(t.Context(), h.tenant, h.customer.ID, begun.PassID, db.Answer{}, h.now)
+	_, err = h.store.Syncs.Finish(t.Context(), h.tenant, h.customer.ID, begun.PassID, ledger.Answer{}, h.now)
 	require.NoError(t, err)
 	h.reportDelays()
 	sent = h.deliveries()

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -120,7 +120,7 @@ func TestASyncEndsThoughAWebhookIsDeletedMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	recorded := make(chan error, 1)
 	go func() {
-		recorded <- h.store.Syncs.Record(t.Context(), h.tenant, h.customer.ID, db.Answer{}, h.now, h.now)
+		recorded <- h.store.Syncs.Record(t.Context(), h.tenant, h.customer.ID, ledger.Answer{}, h.now, h.now)
 	}()
 	awaitBlocked(t, tx)
 	require.NoError(t, tx.Commit(t.Context()))

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // digests creates the missing digests, and returns those of the customer's first period.
-func (b *biller) digests() map[metering.MeterID]db.Digest {
+func (b *biller) digests() map[metering.MeterID]ledger.Digest {
 	b.Helper()
 	const atOnce = 10
 	for made := atOnce; made == atOnce; {
@@ -34,7 +34,7 @@ func (b *biller) digests() map[metering.MeterID]db.Digest {
 }
 
 // recounted computes the digest of an event type from the listed events.
-func (b *biller) recounted(eventType string, r metering.Range) (d db.Digest) {
+func (b *biller) recounted(eventType string, r metering.Range) (d ledger.Digest) {
 	b.Helper()
 	events, err := b.store.Events.Page(b.Context(), b.tenant, b.customer.ID, r, nil, nil, 10_000)
 	require.NoError(b, err)
@@ -58,7 +58,7 @@ func (b *biller) recounted(eventType string, r metering.Range) (d db.Digest) {
 		digest := sha256.Sum256(days[day])
 		all.Write(digest[:])
 	}
-	d.Algorithm, d.Value = db.DigestAlgorithm, all.Sum(nil)
+	d.Algorithm, d.Value = ledger.DigestAlgorithm, all.Sum(nil)
 	return d
 }
 
@@ -77,8 +77,8 @@ func TestADigestIsOfTheEventsThatAPeriodClosedWith(t *testing.T) {
 	}
 	ingest(t, b.store, b.tenant, events...)
 	b.now = over(month)
-	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
-	want := map[metering.MeterID]db.Digest{
+	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods())
+	want := map[metering.MeterID]ledger.Digest{
 		b.meter.ID: b.recounted("api_call", month), tokens.ID: b.recounted("token", month), none.ID: b.recounted("nothing", month),
 	}
 	require.Greater(t, want[b.meter.ID].Events, int64(100))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
@@ -23,7 +24,7 @@ import (
 // unchanged. Each step may be repeated.
 type Erasures struct {
 	pool   *pg.Pool
-	ledger Ledger
+	ledger ledger.Ledger
 }
 
 // ErasingCustomer identifies a customer with an unfinished erasure.
@@ -67,15 +68,15 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 	if err := s.refuseUnreported(ctx, tenant, c.ID, now); err != nil {
 		return c, err
 	}
-	err = s.ledger.exclusively(ctx, tenant, func(tx pgx.Tx) error {
-		if err := takeTurn(ctx, tx, tenant, c.ID); err != nil {
+	err = s.ledger.Exclusively(ctx, tenant, func(tx pgx.Tx) error {
+		if err := ledger.TakeTurn(ctx, tx, tenant, c.ID); err != nil {
 			return err
 		}
 		former, err := catalog.LockCustomer(ctx, tx, tenant, externalID)
 		if err != nil {
 			return err
 		}
-		if err := refuseOpenBilling(ctx, tx, tenant, former.ID); err != nil {
+		if err := ledger.RefuseOpenBilling(ctx, tx, tenant, former.ID); err != nil {
 			return err
 		}
 		if erased, err = s.rename(ctx, tx, former, now); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -280,7 +281,7 @@ func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 	refused(sync.ID.String())
 	pass := b.begin().PassID
 	refused(sync.ID.String())
-	b.finish(pass, db.Answer{})
+	b.finish(pass, ledger.Answer{})
 
 	erased, err := store.Erasures.Begin(ctx, b.tenant, "key_1", "acme", "asked for", b.now)
 	require.NoError(t, err)
@@ -294,9 +295,9 @@ func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 	}
 	require.Contains(t, reports, `"usage":60`)
 	require.True(t, json.Valid([]byte(strings.TrimSpace(reports))))
-	ended, err := store.Syncs.EndPause(ctx, b.tenant, db.Steering{Actor: "key_1", Sync: sync.ID, Customer: b.customer.ID, Reason: "a slip"}, b.now)
+	ended, err := store.Syncs.EndPause(ctx, b.tenant, ledger.Steering{Actor: "key_1", Sync: sync.ID, Customer: b.customer.ID, Reason: "a slip"}, b.now)
 	require.NoError(t, err)
 	require.False(t, ended, "its pause is for good")
-	_, err = store.Ledger.Plan(ctx, b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+	_, err = store.Ledger.Plan(ctx, b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err), "its receiver knows another name")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
@@ -27,7 +28,7 @@ func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer 
 type Counter struct{ statements atomic.Int64 }
 
 // OpenCounted is Open with a Counter of its statements.
-func OpenCounted(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, *Counter, error) {
+func OpenCounted(ctx context.Context, url string, secret []byte, read ledger.ReadPrice) (*DB, *Counter, error) {
 	c := new(Counter)
 	store, err := open(ctx, url, secret, read, func(config *pgxpool.Config) { config.ConnConfig.Tracer = c })
 	return store, c, err

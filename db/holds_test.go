@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -57,12 +58,12 @@ func frameRelease() (billing.Framed, error) {
 
 func (b *biller) beginHold(in metering.Invoice, d billing.Draft) metering.HoldID {
 	b.Helper()
-	id, err := b.store.Holds.Begin(b.Context(), b.tenant, db.NewHold{Customer: b.customer.ID, Invoice: in, Draft: d, Frame: frameHold}, b.now)
+	id, err := b.store.Holds.Begin(b.Context(), b.tenant, ledger.NewHold{Customer: b.customer.ID, Invoice: in, Draft: d, Frame: frameHold}, b.now)
 	require.NoError(b, err)
 	return id
 }
 
-func (b *biller) lookAt(id metering.HoldID) db.HoldLook {
+func (b *biller) lookAt(id metering.HoldID) ledger.HoldLook {
 	b.Helper()
 	look, err := b.store.Holds.Look(b.Context(), b.tenant, id, nil, b.now)
 	require.NoError(b, err)
@@ -82,7 +83,7 @@ func (b *biller) takenHold(in metering.Invoice) metering.HoldID {
 	return id
 }
 
-func (b *biller) decide(look db.HoldLook, d billing.HoldDecision) uuid.UUID {
+func (b *biller) decide(look ledger.HoldLook, d billing.HoldDecision) uuid.UUID {
 	b.Helper()
 	send, err := b.store.Holds.Decided(b.Context(), b.tenant, look, d, frameRelease, b.now)
 	require.NoError(b, err)
@@ -98,7 +99,7 @@ func TestAHoldIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 		all.Go(func() { begun[i] = b.beginHold(in, draftOf(in)) })
 	}
 	all.Wait()
-	holds, err := dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{}, 10))
+	holds, err := dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, ledger.HoldFilter{}, 10))
 	require.NoError(t, err)
 	require.Len(t, holds, 1)
 	hold := holds[0]
@@ -136,7 +137,7 @@ func TestWhatIsNotHeld(t *testing.T) {
 	_, _, err := b.store.Tenants.Update(t.Context(), b.tenant, metering.Operator, db.TenantChange{InvoiceHold: &off})
 	require.NoError(t, err)
 	require.Zero(t, b.beginHold(in, draftOf(in)), "nobody wants it")
-	holds, err := dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{}, 10))
+	holds, err := dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, ledger.HoldFilter{}, 10))
 	require.NoError(t, err)
 	require.Empty(t, holds)
 
@@ -145,7 +146,7 @@ func TestWhatIsNotHeld(t *testing.T) {
 	require.NoError(t, err)
 	b.now = b.now.Add(6 * 24 * time.Hour)
 	require.Zero(t, b.beginHold(in, draftOf(in)))
-	holds, err = dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{State: billing.HoldRefused}, 10))
+	holds, err = dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, ledger.HoldFilter{State: billing.HoldRefused}, 10))
 	require.NoError(t, err)
 	require.Len(t, holds, 1, "it is shown that its deadline was over")
 	require.NotNil(t, holds[0].EndedAt)
@@ -215,7 +216,7 @@ func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 	require.NotNil(t, hold.EndedAt)
 	open, err := b.store.Holds.Open(t.Context(), b.now.Add(time.Hour))
 	require.NoError(t, err)
-	require.NotContains(t, open, db.OpenHold{Tenant: b.tenant, Customer: b.customer.ID, ID: id})
+	require.NotContains(t, open, ledger.OpenHold{Tenant: b.tenant, Customer: b.customer.ID, ID: id})
 }
 
 func TestWhatDisagreedStaysKnownWhereAnOperatorReleasesTheInvoice(t *testing.T) {

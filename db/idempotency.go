@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -52,7 +53,7 @@ type Creators struct {
 	accessCreators
 	catalogStores
 
-	Retries Retries
+	Retries ledger.Retries
 	Alerts  Alerts
 }
 
@@ -62,7 +63,7 @@ func (d *DB) Creators() Creators {
 }
 
 func creatorsWithin(tx pg.Beginner) Creators {
-	return Creators{access.NewCreators(tx), catalog.New(tx), Retries{tx}, Alerts{tx}}
+	return Creators{access.NewCreators(tx), catalog.New(tx), ledger.NewRetries(tx), newAlerts(tx)}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

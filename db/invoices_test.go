@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -329,7 +329,7 @@ func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
 	b.now = over(month)
 	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
 	require.Equal(t, 1, b.closePeriods().Closed)
-	shown := books.list(db.ReconciliationFilter{})
+	shown := books.list(ledger.ReconciliationFilter{})
 	require.Len(t, shown, 1)
 	require.Len(t, shown[0].Invoices, 1, "the same ones are shown")
 	require.Equal(t, "in_ours", shown[0].Invoices[0].ID)
@@ -363,7 +363,7 @@ func TestASubscriptionThatHasEndedDecidesOnItsLastPeriod(t *testing.T) {
 	require.Equal(t, 1, b.closePeriods().Closed)
 	b.reportEach()
 	require.Empty(t, b.outOfSync())
-	due := func() []db.InvoiceList {
+	due := func() []ledger.InvoiceList {
 		lists, err := b.store.Invoices.DueLists(t.Context(), b.tenant, b.connection, 10, b.now, b.now.Add(time.Hour))
 		require.NoError(t, err)
 		return lists

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -162,7 +163,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		message, err := store.Deliveries.Test(ctx, theirs.tenant, made.ID, november)
 		require.NoError(t, err)
-		require.NoError(t, store.Syncs.Record(ctx, ours.tenant, ours.customer.ID, db.Answer{}, november, november))
+		require.NoError(t, store.Syncs.Record(ctx, ours.tenant, ours.customer.ID, ledger.Answer{}, november, november))
 
 		list, err := store.Webhooks.List(ctx, ours.tenant)
 		require.NoError(t, err)

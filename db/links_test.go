@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -32,7 +32,7 @@ func TestATrialIsKeptWithItsPeriod(t *testing.T) {
 	b.now = over(month)
 	b.linkTo(billing.Side{Subscription: "sub_1", Period: nextMonth(month), Currency: "USD"})
 	b.reportEach()
-	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods())
 	require.Equal(t, "3 to 0 decimals for 0", b.closed(month))
 
 	b.useAt("2", month.Start.AddDate(0, 0, 20))
@@ -70,7 +70,7 @@ func TestLateUsageWaitsForASubscriptionInItsCurrency(t *testing.T) {
 	euros := billing.Side{Subscription: "sub_1", Period: nextMonth(month), Currency: "EUR"}
 	b.linkTo(euros)
 	b.reportEach()
-	require.Equal(t, db.Closing{Closed: 1}, b.closePeriods())
+	require.Equal(t, ledger.Closing{Closed: 1}, b.closePeriods())
 	b.linkTo(euros)
 	require.Empty(t, b.outOfSync(), "nothing was read that was not known")
 	require.Equal(t, "3 to 0 decimals for 300", b.closed(month))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
@@ -18,7 +19,7 @@ import (
 // Maintenance runs the periodic work on the database for all tenants.
 type Maintenance struct {
 	pool   *pg.Pool
-	ledger Ledger
+	ledger ledger.Ledger
 }
 
 // MakeChunks creates the chunks of this week and the next two, so that no request has to create them.
@@ -106,7 +107,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		  (select count(*) from `+usage.UnfoldedTransactions+`),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
 		  r.outstanding, r.oldest,
-		  (select jsonb_object_agg(x.state, `+standingIn("x.state")+`) from unnest($2::text[]) x (state)),
+		  (select jsonb_object_agg(x.state, `+ledger.StandingIn("x.state")+`) from unnest($2::text[]) x (state)),
 		  (select jsonb_object_agg(x.state, (select count(*) from billing_holds h where h.ended_at is null and h.state = x.state)) from unnest($3::text[]) x (state)),
 		  (select count(*) from billing_periods p join tenants t on t.id = p.tenant_id
 		    where p.closed_at is null and p.ends_at <= $1::timestamptz - t.grace),
@@ -123,7 +124,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		    min(case when failures > 0 then queued_at else greatest(queued_at, due_at) end) as oldest
 		  from alert_due
 		  where due_at <= $1
-		    or failures > 0) e`, now, discrepant(), openHolds()).Scan(
+		    or failures > 0) e`, now, ledger.Discrepant(), openHolds()).Scan(
 		&s.Discrepancies, &s.Unfolded, &s.OpenSyncs, &s.OutstandingReports, &s.OldestReport, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.OldestMessage, &s.EvaluationsDue, &s.OldestEvaluation, &s.KeptFrom)
 	return s, pg.Coded(err)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -62,7 +62,7 @@ func TestACustomerIsOutOfSyncUntilTheProviderKnowsOfEverything(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
-func (b *biller) sendNew(value string) db.Report {
+func (b *biller) sendNew(value string) ledger.Report {
 	b.Helper()
 	b.use(value)
 	sent := b.next(anew)
@@ -92,7 +92,7 @@ func TestCustomersOutOfSyncComeInPagesAndOfOneTenant(t *testing.T) {
 		want = append(want, dbtest.Customer(t, b.store, b.tenant, fmt.Sprint("customer-", i)).ID)
 	}
 	var got []metering.CustomerID
-	page := db.CustomerPage{More: true}
+	page := ledger.CustomerPage{More: true}
 	for page.More {
 		var err error
 		page, err = b.store.Ledger.OutOfSync(t.Context(), b.tenant, page.Last, 3, b.now)
@@ -107,7 +107,7 @@ func TestAPeriodIsDueForClosingWhenItsGraceIsOver(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
 	b.use("1")
-	duePeriods := func() db.CustomerPage {
+	duePeriods := func() ledger.CustomerPage {
 		page, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant, 0, 10, b.now)
 		require.NoError(t, err)
 		return page

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-func (b *biller) steering(reason string) db.Steering {
-	return db.Steering{Actor: "key_1", Sync: uuid.UUID{1}, Customer: b.customer.ID, Reason: reason}
+func (b *biller) steering(reason string) ledger.Steering {
+	return ledger.Steering{Actor: "key_1", Sync: uuid.UUID{1}, Customer: b.customer.ID, Reason: reason}
 }
 
 func (b *biller) pause(reason string) {
@@ -43,7 +43,7 @@ func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
 	b.now = b.now.Add(time.Hour)
 	b.pause("twice is the same as once")
 
-	_, err := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+	_, err := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
 	_, err = b.store.Ledger.Lease(t.Context(), b.tenant, sent.ID, b.now, lease)
 	require.Equal(t, metering.CodePaused, metering.CodeOf(err))
@@ -53,11 +53,11 @@ func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
 	require.Equal(t, []any{true, 0}, []any{begun.Paused, begun.Requests})
 	open, err := b.store.Syncs.Open(t.Context(), b.now.Add(time.Hour))
 	require.NoError(t, err)
-	require.NotContains(t, open, db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
+	require.NotContains(t, open, ledger.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
 	read, err := b.store.Syncs.Get(t.Context(), b.tenant, sync)
 	require.NoError(t, err)
 	require.Equal(t, []any{began, metering.Actor("key_1"), "the receiver is being moved"}, []any{metering.Instant(read.Pause.Since), read.Pause.By, read.Pause.Reason})
-	list, err := dbtest.Items(b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 10))
+	list, err := dbtest.Items(b.store.Syncs.List(t.Context(), b.tenant, ledger.SyncFilter{}, 10))
 	require.NoError(t, err)
 	require.Equal(t, read.Pause, list[0].Pause)
 
@@ -77,7 +77,7 @@ func TestAPauseKeepsNobodyElseFromBeingSynced(t *testing.T) {
 	b.request()
 	open, err := b.store.Syncs.Open(t.Context(), b.now.Add(time.Second))
 	require.NoError(t, err)
-	require.Contains(t, open, db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
+	require.Contains(t, open, ledger.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
 }
 
 // TestThePeriodsOfACustomerWhoIsPausedClose checks that a paused customer's usage is accepted, and that its fully
@@ -116,7 +116,7 @@ func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
 	store, address := dbtest.Fresh(t)
 	b := newBillerAt(t, store, address)
 	watch := b.connect()
-	cancelled, taken := b.request(), make(chan db.Begun, 1)
+	cancelled, taken := b.request(), make(chan ledger.Begun, 1)
 	cancel := func(run func() error) error {
 		return b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{cancelled}, "cancelled", b.now, run)
 	}
@@ -137,7 +137,7 @@ func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
 	}))
 	require.Zero(t, (<-taken).Requests)
 	later := b.request()
-	b.finish(b.begin().PassID, db.Answer{})
+	b.finish(b.begin().PassID, ledger.Answer{})
 	require.Equal(t, []metering.SyncStatus{metering.SyncFailed, metering.SyncSucceeded}, []metering.SyncStatus{b.sync(cancelled).Status, b.sync(later).Status})
 }
 
@@ -151,10 +151,10 @@ func TestNothingIsPlannedOnceAPauseHasReturned(t *testing.T) {
 		var both sync.WaitGroup
 		var planned error
 		both.Go(func() {
-			_, planned = b.store.Ledger.Plan(context.WithoutCancel(t.Context()), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+			_, planned = b.store.Ledger.Plan(context.WithoutCancel(t.Context()), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 		})
 		b.pause("meanwhile")
-		_, after := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+		_, after := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 		both.Wait()
 		require.Equal(t, metering.CodePaused, metering.CodeOf(after))
 		if planned != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -23,14 +23,14 @@ func (b *biller) periodOf(at time.Time) (id metering.PeriodID) {
 }
 
 // statement returns the statement of the period that contains an instant, with a page of its reports.
-func (b *biller) statement(at time.Time, page db.ReportPage) db.PeriodStatement {
+func (b *biller) statement(at time.Time, page ledger.ReportPage) ledger.PeriodStatement {
 	b.Helper()
 	s, err := b.store.Ledger.Statement(b.Context(), b.tenant, b.periodOf(at), page, b.now)
 	require.NoError(b, err)
 	return s
 }
 
-var allReports = db.ReportPage{Before: math.MaxInt64, Limit: 1000}
+var allReports = ledger.ReportPage{Before: math.MaxInt64, Limit: 1000}
 
 func TestAStatementIsReadWithAsManyStatementsOfSQLWhateverIsInIt(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestAStatementIsReadWithAsManyStatementsOfSQLWhateverIsInIt(t *testing.T) {
 	many.useAt("50", month.Start.AddDate(0, 0, 20))
 
 	store, counter := openCounted(t)
-	read := func(b *biller) (n int, s db.PeriodStatement) {
+	read := func(b *biller) (n int, s ledger.PeriodStatement) {
 		n = counter.Count(func() {
 			var err error
 			s, err = store.Ledger.Statement(t.Context(), b.tenant, b.periodOf(month.Start), allReports, b.now)
@@ -88,7 +88,7 @@ func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T
 	b.use("3")
 	b.reportAll()
 
-	reports := func(s db.PeriodStatement) (all []string) {
+	reports := func(s ledger.PeriodStatement) (all []string) {
 		for _, r := range s.Reports.Items {
 			sent := "-"
 			if r.Quantity != nil {
@@ -108,9 +108,9 @@ func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T
 	require.Contains(t, charged[0]+charged[1], "stripe quantity counted 3: 3 for 10")
 	require.Contains(t, charged[0]+charged[1], "stripe charge counted 5: 1000 for 5", "it goes with the period that carries it: 1149 units less the 149 that it closed at")
 
-	page := b.statement(month.Start, db.ReportPage{Before: 2, Limit: 1})
+	page := b.statement(month.Start, ledger.ReportPage{Before: 2, Limit: 1})
 	require.EqualValues(t, 1, page.Reports.Items[0].Number)
-	page = b.statement(month.Start, db.ReportPage{Before: math.MaxInt64, Limit: 1})
+	page = b.statement(month.Start, ledger.ReportPage{Before: math.MaxInt64, Limit: 1})
 	require.Len(t, page.Reports.Items, 1)
 	require.EqualValues(t, 2, page.Reports.Items[0].Number)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -26,6 +26,6 @@ func TestManyOpenEventsOfOneTenantHideNobodyElses(t *testing.T) {
 	require.NoError(t, err)
 	open, err := b.store.ProviderEvents.Open(t.Context(), b.now.Add(time.Second))
 	require.NoError(t, err)
-	require.Contains(t, open, db.KeptEvent{Tenant: b.tenant, Row: kept.Row})
+	require.Contains(t, open, ledger.KeptEvent{Tenant: b.tenant, Row: kept.Row})
 	many.exec(`update provider_events set handled_at = $2 where tenant_id = $1`, many.tenant, many.now)
 }

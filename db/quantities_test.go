@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 )
@@ -72,7 +72,7 @@ func TestAPlanSaysWhereTheCustomersSideHasToBeReadFirst(t *testing.T) {
 	b.use("10")
 	former := b.next(anew).ID
 	b.useStripe("acct_1")
-	require.Equal(t, db.Planned{ReadFirst: true}, b.plan(anew))
+	require.Equal(t, ledger.Planned{ReadFirst: true}, b.plan(anew))
 	state, _ := b.state(former)
 	require.Equal(t, billing.Planned, state, "nothing else is planned")
 	b.link("sub_1", month, asDelta)
@@ -81,7 +81,7 @@ func TestAPlanSaysWhereTheCustomersSideHasToBeReadFirst(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 	b.exec(`update customers set billing_provider_id = 'cus_2' where tenant_id = $1`, b.tenant)
 	require.NotEmpty(t, b.outOfSync())
-	require.Equal(t, db.Planned{ReadFirst: true}, b.plan(anew), "it is another customer's")
+	require.Equal(t, ledger.Planned{ReadFirst: true}, b.plan(anew), "it is another customer's")
 }
 
 func TestWindowsAreWorthOnlyWhatOthersHaveNotBilled(t *testing.T) {
@@ -146,7 +146,7 @@ func TestAnInvoiceOfThePeriodBeforeTheLinkClosesNothing(t *testing.T) {
 	b.use("10")
 	b.reportAll()
 	b.invoiced(metering.Range{Start: renewed.AddDate(0, -1, 0), End: renewed}, "0")
-	require.Equal(t, db.Closing{}, b.closePeriods(), "%s has not even ended", month)
+	require.Equal(t, ledger.Closing{}, b.closePeriods(), "%s has not even ended", month)
 	b.use("10")
 	require.Equal(t, "10", b.reportAll().String())
 }

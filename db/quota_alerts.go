@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -11,7 +12,7 @@ func ofQuotas(a metering.Alert) bool { return a.Type == metering.QuotaAlert }
 
 // quotas records the thresholds of quota alerts that customers have reached in the current and earlier
 // windows of quotas. It skips a window that ended before the alert was created or changed.
-func (v *alertReader) quotas(b PeriodFacts) {
+func (v *alertReader) quotas(b ledger.PeriodFacts) {
 	for _, l := range v.levels {
 		f, known := b.Facts[int64(l.customer)]
 		if !known {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -22,7 +23,7 @@ type quotaHistory struct {
 
 // compareQuotas adds the days on which usage reached thresholds of the current quotas. It ignores
 // reservations, because past reservations are not kept.
-func (d *dryRunner) compareQuotas(read *levelRead, b PeriodFacts) error {
+func (d *dryRunner) compareQuotas(read *levelRead, b ledger.PeriodFacts) error {
 	began := metering.WindowOf(d.since, metering.Day, b.Timezone).Start
 	histories, err := d.quotaHistories(read, b, began)
 	if err != nil {
@@ -35,7 +36,7 @@ func (d *dryRunner) compareQuotas(read *levelRead, b PeriodFacts) error {
 }
 
 // quotaHistories returns the usage of the quotas that the alert watches, by hour since the dry run began.
-func (d *dryRunner) quotaHistories(read *levelRead, b PeriodFacts, began time.Time) (histories []quotaHistory, err error) {
+func (d *dryRunner) quotaHistories(read *levelRead, b ledger.PeriodFacts, began time.Time) (histories []quotaHistory, err error) {
 	quotas, err := read.quotas(b.Customers, nil)
 	if err != nil {
 		return nil, err

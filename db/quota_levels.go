@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
@@ -76,7 +77,7 @@ func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, custom
 type levelRead struct {
 	ctx    context.Context
 	q      pg.Batcher
-	price  ReadPrice
+	price  ledger.ReadPrice
 	tenant metering.TenantID
 	now    time.Time
 
@@ -351,7 +352,7 @@ func (r *levelRead) readPeriods(customers []int64) (err error) {
 	if len(customers) == 0 {
 		return nil
 	}
-	if r.streams, err = readSchedules(r.ctx, r.q, r.price, r.tenant, customers, r.now); err != nil {
+	if r.streams, err = ledger.ReadSchedules(r.ctx, r.q, r.price, r.tenant, customers, r.now); err != nil {
 		return fmt.Errorf("read billing periods: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -18,7 +19,7 @@ import (
 // Quotas stores quotas, which limit usage, and reservations.
 type Quotas struct {
 	pool *pg.Pool
-	read ReadPrice // decodes the prices of billing periods
+	read ledger.ReadPrice // decodes the prices of billing periods
 }
 
 // StoredQuota is a quota with the name of its customer or plan.

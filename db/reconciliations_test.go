@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -67,16 +68,16 @@ func (b *books) stands(period metering.PeriodID, state billing.ReconciliationSta
 	})
 }
 
-func (b *books) list(f db.ReconciliationFilter) []db.Reconciled {
+func (b *books) list(f ledger.ReconciliationFilter) []ledger.Reconciled {
 	b.Helper()
 	list, err := dbtest.Items(b.store.Reconciliations.List(b.Context(), b.tenant, f, 100))
 	require.NoError(b, err)
 	return list
 }
 
-func (b *books) decide(period metering.PeriodID, d billing.Decision, note string) (db.Reconciled, error) {
-	return b.store.Reconciliations.Decide(b.Context(), b.tenant, db.ReconciliationKey{Period: period, Meter: b.meter.ID},
-		db.Verdict{Decision: d, Actor: "key_1", Note: note}, clock.Now())
+func (b *books) decide(period metering.PeriodID, d billing.Decision, note string) (ledger.Reconciled, error) {
+	return b.store.Reconciliations.Decide(b.Context(), b.tenant, ledger.ReconciliationKey{Period: period, Meter: b.meter.ID},
+		ledger.Verdict{Decision: d, Actor: "key_1", Note: note}, clock.Now())
 }
 
 // rows returns the number of stored reconciliations.
@@ -117,7 +118,7 @@ func TestAReconciliationShowsBothSides(t *testing.T) {
 	stranger := dbtest.Customer(t, b.store, b.tenant, "stranger")
 	b.Save(stranger.ID, dbtest.Invoice{ID: "in_5", Period: b.month, Status: "paid"}, map[metering.MeterID]string{b.meter.ID: "70"})
 
-	list := b.list(db.ReconciliationFilter{})
+	list := b.list(ledger.ReconciliationFilter{})
 	require.Len(t, list, 1, "nobody reported mails")
 	r := list[0]
 	require.Equal(t, billing.ReconciliationOpen, r.State)
@@ -138,13 +139,13 @@ func TestAReconciliationShowsBothSides(t *testing.T) {
 	}
 
 	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_6", Period: b.month, Status: "open", Currency: "EUR"}, map[metering.MeterID]string{b.meter.ID: "0.5"})
-	r = b.list(db.ReconciliationFilter{})[0]
+	r = b.list(ledger.ReconciliationFilter{})[0]
 	require.Equal(t, "5", r.Invoiced.String())
 	require.Nil(t, r.InvoicedAmount, "in two currencies")
 	require.Empty(t, r.InvoicedCurrency)
 
 	b.stands(period, billing.ReconciliationCarried)
-	r = b.list(db.ReconciliationFilter{})[0]
+	r = b.list(ledger.ReconciliationFilter{})[0]
 	require.Equal(t, []string{"10", "9", "7", "6"}, []string{r.Units.String(), r.Reported.String(), r.Invoiced.String(), r.Billed.String()}, "as it was decided on")
 	require.Equal(t, billing.ReasonNotBilled, r.Reason)
 	require.NotNil(t, r.DecidedAt)
@@ -157,19 +158,19 @@ func TestInvoicesOfTestModeAreOfPeriodsThatClosedInIt(t *testing.T) {
 	b.Save(b.customer.ID, dbtest.Invoice{ID: "in_1", Period: b.month, Status: "paid"}, map[metering.MeterID]string{b.meter.ID: "9"})
 	_, err := b.conn.Exec(t.Context(), `update billing_period_totals set test = true where tenant_id = $1`, b.tenant)
 	require.NoError(t, err)
-	r := b.list(db.ReconciliationFilter{})[0]
+	r := b.list(ledger.ReconciliationFilter{})[0]
 	require.Equal(t, []string{"0", "0", "0"}, []string{r.Accepted.String(), r.Counted.String(), r.Invoiced.String()})
 	require.Empty(t, r.Invoices)
 	_, err = b.conn.Exec(t.Context(), `update billing_connections set livemode = false where tenant_id = $1`, b.tenant)
 	require.NoError(t, err)
-	r = b.list(db.ReconciliationFilter{})[0]
+	r = b.list(ledger.ReconciliationFilter{})[0]
 	require.Equal(t, []string{"9", "9", "9"}, []string{r.Accepted.String(), r.Counted.String(), r.Invoiced.String()})
 	require.Len(t, r.Invoices, 1)
 }
 
 // everyState creates periods for each of two customers: an open one, a closed one without reports, and a closed one in
 // each state. The newest of those with a state has the last state.
-func (b *books) everyState() (all []db.ReconciliationKey) {
+func (b *books) everyState() (all []ledger.ReconciliationKey) {
 	b.Helper()
 	acme := b.customer
 	for _, customer := range []metering.Customer{acme, dbtest.Customer(b, b.store, b.tenant, "other")} {
@@ -180,7 +181,7 @@ func (b *books) everyState() (all []db.ReconciliationKey) {
 				b.stands(period, billing.ReconciliationDisputed) // the last reconciliation applies
 				b.stands(period, state)
 			}
-			all = append([]db.ReconciliationKey{{Period: period, Meter: b.meter.ID}}, all...)
+			all = append([]ledger.ReconciliationKey{{Period: period, Meter: b.meter.ID}}, all...)
 		}
 		unreported := b.Period(customer.ID, b.before(2), true)
 		b.Total(unreported, b.meter, "10")
@@ -191,7 +192,7 @@ func (b *books) everyState() (all []db.ReconciliationKey) {
 	return all
 }
 
-func keysOf(list []db.Reconciled) (keys []db.ReconciliationKey) {
+func keysOf(list []ledger.Reconciled) (keys []ledger.ReconciliationKey) {
 	for _, r := range list {
 		keys = append(keys, r.Key())
 	}
@@ -203,21 +204,21 @@ func TestReconciliationsAreFilteredAndPaged(t *testing.T) {
 	b := newBooks(t)
 	all := b.everyState()
 	states := billing.ReconciliationState("").Values()
-	require.Equal(t, all, keysOf(b.list(db.ReconciliationFilter{})), "the newest first")
-	require.Equal(t, all[len(states):], keysOf(b.list(db.ReconciliationFilter{Customer: b.customer.ID})))
+	require.Equal(t, all, keysOf(b.list(ledger.ReconciliationFilter{})), "the newest first")
+	require.Equal(t, all[len(states):], keysOf(b.list(ledger.ReconciliationFilter{Customer: b.customer.ID})))
 	for i, state := range states {
-		found := b.list(db.ReconciliationFilter{State: state})
+		found := b.list(ledger.ReconciliationFilter{State: state})
 		others, acmes := len(states)-1-i, 2*len(states)-1-i
-		require.Equal(t, []db.ReconciliationKey{all[others], all[acmes]}, keysOf(found), state)
+		require.Equal(t, []ledger.ReconciliationKey{all[others], all[acmes]}, keysOf(found), state)
 		require.Equal(t, state, found[0].State)
-		require.Equal(t, all[acmes:acmes+1], keysOf(b.list(db.ReconciliationFilter{State: state, Customer: b.customer.ID})))
-		require.Equal(t, all[acmes:acmes+1], keysOf(b.list(db.ReconciliationFilter{State: state, Period: all[acmes].Period})))
-		require.Empty(t, b.list(db.ReconciliationFilter{State: state, Customer: b.customer.ID, Period: all[others].Period}))
+		require.Equal(t, all[acmes:acmes+1], keysOf(b.list(ledger.ReconciliationFilter{State: state, Customer: b.customer.ID})))
+		require.Equal(t, all[acmes:acmes+1], keysOf(b.list(ledger.ReconciliationFilter{State: state, Period: all[acmes].Period})))
+		require.Empty(t, b.list(ledger.ReconciliationFilter{State: state, Customer: b.customer.ID, Period: all[others].Period}))
 	}
-	for _, filter := range []db.ReconciliationFilter{{}, {State: billing.ReconciliationWaived}, {State: billing.ReconciliationOpen}, {Customer: b.customer.ID}} {
+	for _, filter := range []ledger.ReconciliationFilter{{}, {State: billing.ReconciliationWaived}, {State: billing.ReconciliationOpen}, {Customer: b.customer.ID}} {
 		whole := keysOf(b.list(filter))
 		for size := 1; size <= len(whole); size++ {
-			var paged []db.ReconciliationKey
+			var paged []ledger.ReconciliationKey
 			for {
 				page, err := dbtest.Items(b.store.Reconciliations.List(t.Context(), b.tenant, filter, size))
 				require.NoError(t, err)
@@ -228,22 +229,22 @@ func TestReconciliationsAreFilteredAndPaged(t *testing.T) {
 				filter.Before = paged[len(paged)-1]
 			}
 			require.Equal(t, whole, paged)
-			filter.Before = db.ReconciliationKey{}
+			filter.Before = ledger.ReconciliationKey{}
 		}
 	}
-	require.Empty(t, b.list(db.ReconciliationFilter{Period: math.MaxInt64}))
+	require.Empty(t, b.list(ledger.ReconciliationFilter{Period: math.MaxInt64}))
 }
 
 func TestWhatNoProviderWithInvoicesBillsIsNotReconciled(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	period := b.closed(b.month)
-	require.Len(t, b.list(db.ReconciliationFilter{}), 1)
+	require.Len(t, b.list(ledger.ReconciliationFilter{}), 1)
 	_, err := b.conn.Exec(t.Context(), `update billing_connections set invoices = false where tenant_id = $1`, b.tenant)
 	require.NoError(t, err)
-	require.Empty(t, b.list(db.ReconciliationFilter{}))
+	require.Empty(t, b.list(ledger.ReconciliationFilter{}))
 	dbtest.Provider(t, b.store, b.tenant, metering.Provider{Kind: metering.Stripe, Invoices: true, Account: "acct_2", SealedSecret: []byte("sealed"), ValidatedAt: clock.Now()})
-	require.Empty(t, b.list(db.ReconciliationFilter{}), "another one does not bill it")
+	require.Empty(t, b.list(ledger.ReconciliationFilter{}), "another one does not bill it")
 	_, err = b.decide(period, billing.Waive, "why")
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 }
@@ -294,18 +295,18 @@ func TestAnOperatorDecidesOnADiscrepancyOnce(t *testing.T) {
 				if state != billing.ReconciliationOpen {
 					b.stands(period, state)
 				}
-				before, rows := b.list(db.ReconciliationFilter{})[0], b.rows()
+				before, rows := b.list(ledger.ReconciliationFilter{})[0], b.rows()
 				after, err := b.decide(period, decision, "voided by mistake")
 				if state == billing.ReconciliationOpen || state == billing.ReconciliationAgreed {
 					require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 					require.ErrorContains(t, err, "nothing to decide")
-					require.Equal(t, before, b.list(db.ReconciliationFilter{})[0])
+					require.Equal(t, before, b.list(ledger.ReconciliationFilter{})[0])
 					require.Empty(t, b.audited())
 					return
 				}
 				require.NoError(t, err)
 				require.Equal(t, before.Decide(decision), after.Reconciliation)
-				require.Equal(t, after, b.list(db.ReconciliationFilter{})[0])
+				require.Equal(t, after, b.list(ledger.ReconciliationFilter{})[0])
 				var reported string
 				var lookAgain bool
 				require.NoError(t, b.conn.QueryRow(t.Context(), `
@@ -364,19 +365,19 @@ func TestOnlyATenantsOwnReconciliationIsDecidedOn(t *testing.T) {
 	ours, theirs := newBooks(t), newBooks(t)
 	period := theirs.closed(theirs.month)
 	theirs.stands(period, billing.ReconciliationDisputed)
-	before := theirs.list(db.ReconciliationFilter{})
-	require.Empty(t, ours.list(db.ReconciliationFilter{}))
-	require.Empty(t, ours.list(db.ReconciliationFilter{State: billing.ReconciliationDisputed}))
-	for _, f := range []db.ReconciliationFilter{{Customer: theirs.customer.ID}, {Period: period}} {
+	before := theirs.list(ledger.ReconciliationFilter{})
+	require.Empty(t, ours.list(ledger.ReconciliationFilter{}))
+	require.Empty(t, ours.list(ledger.ReconciliationFilter{State: billing.ReconciliationDisputed}))
+	for _, f := range []ledger.ReconciliationFilter{{Customer: theirs.customer.ID}, {Period: period}} {
 		require.Empty(t, ours.list(f))
 	}
 	ours.stands(ours.closed(ours.month), billing.ReconciliationDisputed)
-	for _, key := range []db.ReconciliationKey{before[0].Key(), {Period: period, Meter: ours.meter.ID}, {Meter: ours.meter.ID}, {}} {
+	for _, key := range []ledger.ReconciliationKey{before[0].Key(), {Period: period, Meter: ours.meter.ID}, {Meter: ours.meter.ID}, {}} {
 		_, err := ours.store.Reconciliations.Decide(t.Context(), ours.tenant, key,
-			db.Verdict{Decision: billing.Waive, Actor: "key_1", Note: "not mine"}, clock.Now())
+			ledger.Verdict{Decision: billing.Waive, Actor: "key_1", Note: "not mine"}, clock.Now())
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	}
-	require.Equal(t, before, theirs.list(db.ReconciliationFilter{}))
+	require.Equal(t, before, theirs.list(ledger.ReconciliationFilter{}))
 	require.Equal(t, []int{1, 1}, []int{ours.rows(), theirs.rows()})
 }
 

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -48,11 +48,11 @@ type machine struct {
 
 // written is a report with the body that it had when it was handed out.
 type written struct {
-	db.Report
+	ledger.Report
 	body []byte
 }
 
-func (m *machine) know(planned db.Planned) {
+func (m *machine) know(planned ledger.Planned) {
 	m.Helper()
 	for _, r := range planned.Send {
 		w := written{Report: r}
@@ -150,11 +150,11 @@ func (m *machine) planOne(t *rapid.T) {
 
 func (m *machine) planTwiceAtOnce(*rapid.T) {
 	var both sync.WaitGroup
-	planned := make([]db.Planned, 2)
+	planned := make([]ledger.Planned, 2)
 	errs := make([]error, 2)
 	for i := range planned {
 		both.Go(func() {
-			planned[i], errs[i] = m.store.Ledger.Plan(context.Background(), m.tenant, m.customer.ID, db.Pass{After: anew}, dbtest.Frame, m.now)
+			planned[i], errs[i] = m.store.Ledger.Plan(context.Background(), m.tenant, m.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, m.now)
 		})
 	}
 	both.Wait()
@@ -172,7 +172,7 @@ func (m *machine) leaseOne(t *rapid.T) {
 
 func (m *machine) leaseIt(r written) {
 	leased, err := m.store.Ledger.Lease(m.Context(), m.tenant, r.ID, m.now, lease)
-	var busy db.Busy
+	var busy ledger.Busy
 	if errors.As(err, &busy) || metering.CodeOf(err) == metering.CodeConflict {
 		return
 	}
@@ -256,7 +256,7 @@ func (m *machine) resolve(*rapid.T) {
 		if _, taken := m.accounts[d.Account].bodies[d.Number]; taken {
 			outcome = billing.Accepted
 		}
-		require.NoError(m, m.store.Ledger.Resolve(m.Context(), m.tenant, db.Resolution{Report: d.ID, State: outcome, Actor: metering.Operator}, m.now))
+		require.NoError(m, m.store.Ledger.Resolve(m.Context(), m.tenant, ledger.Resolution{Report: d.ID, State: outcome, Actor: metering.Operator}, m.now))
 		m.senders = slices.DeleteFunc(m.senders, func(s *sender) bool { return s.report == d.ID })
 	}
 }

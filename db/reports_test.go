@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -54,7 +54,7 @@ func TestALeaseKeepsOthersFromSending(t *testing.T) {
 	first := b.lease(s.ID)
 	b.now = b.now.Add(10 * time.Second)
 	_, err := b.store.Ledger.Lease(t.Context(), b.tenant, s.ID, b.now, lease)
-	var busy db.Busy
+	var busy ledger.Busy
 	require.ErrorAs(t, err, &busy)
 	require.Equal(t, 15*time.Second, busy.Wait)
 
@@ -85,7 +85,7 @@ func TestWithoutAProviderNothingIsPlanned(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	customer := dbtest.Customer(t, store, tenant, "acme")
-	_, err := store.Ledger.Plan(t.Context(), tenant, customer.ID, db.Pass{}, dbtest.Frame, clock.Now())
+	_, err := store.Ledger.Plan(t.Context(), tenant, customer.ID, ledger.Pass{}, dbtest.Frame, clock.Now())
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 	require.ErrorContains(t, err, "save one with PUT /v1/billing/provider")
 	_, err = store.Providers.Active(t.Context(), tenant)
@@ -99,7 +99,7 @@ func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
 	theirs.use("2")
 	s := mine.next(0)
 
-	_, err := theirs.store.Ledger.Plan(t.Context(), theirs.tenant, mine.customer.ID, db.Pass{}, dbtest.Frame, mine.now)
+	_, err := theirs.store.Ledger.Plan(t.Context(), theirs.tenant, mine.customer.ID, ledger.Pass{}, dbtest.Frame, mine.now)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	_, err = theirs.store.Ledger.Lease(t.Context(), theirs.tenant, s.ID, mine.now, lease)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
@@ -109,9 +109,9 @@ func TestTheLedgerOfATenantIsItsOwn(t *testing.T) {
 }
 
 // take plans the reports and leases the first one.
-func (b *biller) take(after int64) db.Planned {
+func (b *biller) take(after int64) ledger.Planned {
 	b.Helper()
-	planned, err := b.store.Ledger.Plan(b.Context(), b.tenant, b.customer.ID, db.Pass{After: after, Lease: lease}, dbtest.Frame, b.now)
+	planned, err := b.store.Ledger.Plan(b.Context(), b.tenant, b.customer.ID, ledger.Pass{After: after, Lease: lease}, dbtest.Frame, b.now)
 	require.NoError(b, err)
 	return planned
 }
@@ -127,8 +127,8 @@ func TestAReportIsLeasedAsItIsPlanned(t *testing.T) {
 	require.Equal(t, 1, planned.Leased.Attempt)
 	require.Equal(t, b.body(planned.Send[0].ID), planned.Leased.Body)
 
-	_, err := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, db.Pass{Lease: lease}, dbtest.Frame, b.now)
-	var busy db.Busy
+	_, err := b.store.Ledger.Plan(t.Context(), b.tenant, b.customer.ID, ledger.Pass{Lease: lease}, dbtest.Frame, b.now)
+	var busy ledger.Busy
 	require.ErrorAs(t, err, &busy)
 	require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
 
@@ -146,10 +146,10 @@ func TestAReportIsRecordedWithItsAcceptance(t *testing.T) {
 	b := newBiller(t)
 	b.use("5")
 	planned := b.take(0)
-	last := db.Accepted{Report: planned.Leased.ReportID, Response: "the webhook answered 200"}
-	answer := db.Answer{Reports: append(planned.UpToDate, last.Report)}
+	last := ledger.Accepted{Report: planned.Leased.ReportID, Response: "the webhook answered 200"}
+	answer := ledger.Answer{Reports: append(planned.UpToDate, last.Report)}
 	require.NoError(t, b.store.Syncs.RecordAccepted(t.Context(), b.tenant, b.customer.ID, last, answer, b.now, b.now))
-	syncs, err := dbtest.Items(b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 2))
+	syncs, err := dbtest.Items(b.store.Syncs.List(t.Context(), b.tenant, ledger.SyncFilter{}, 2))
 	require.NoError(t, err)
 	require.Len(t, syncs, 1)
 	sync := b.sync(syncs[0].ID)

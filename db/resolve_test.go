@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 func (b *biller) resolve(report uuid.UUID, state billing.State) error {
-	return b.store.Ledger.Resolve(b.Context(), b.tenant, db.Resolution{Report: report, State: state, Actor: "key_1", Reason: "as its log says"}, b.now)
+	return b.store.Ledger.Resolve(b.Context(), b.tenant, ledger.Resolution{Report: report, State: state, Actor: "key_1", Reason: "as its log says"}, b.now)
 }
 
 // requireResolved requires that an operator has resolved the report with the outcome, and that it cannot be resolved

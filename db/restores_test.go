@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -52,7 +52,7 @@ func (r *billedThere) takeAll(b *biller) {
 
 // restored replaces the biller's database by the restored backup, raises the epoch, and ingests the events that the
 // client kept. It returns a biller on the restored database.
-func (b *biller) restored(backup string, kept []metering.Event) (db.Restored, *biller) {
+func (b *biller) restored(backup string, kept []metering.Event) (ledger.Restored, *biller) {
 	b.Helper()
 	b.writer.Close()
 	b.store.Close()
@@ -112,7 +112,7 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			last := there.sequence[billing.CalendarPeriod(b.now, time.UTC).Start]
 			b.now = b.now.Add(time.Minute)
 			raised, after := b.restored(backup, kept)
-			require.Equal(t, db.Restored{Epoch: b.now.Unix(), Withdrawn: 1, Periods: 1}, raised)
+			require.Equal(t, ledger.Restored{Epoch: b.now.Unix(), Withdrawn: 1, Periods: 1}, raised)
 			require.Equal(t, []metering.CustomerID{b.customer.ID}, after.outOfSync())
 
 			first := after.accept()
@@ -231,7 +231,7 @@ func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 		_, err := owner.Restores.Raise(t.Context(), b.now)
 		require.NoError(t, err)
 	}
-	reading := func() db.Reading {
+	reading := func() ledger.Reading {
 		r, unread, err := store.Restores.Unread(t.Context(), b.tenant, b.customer.ID, b.now)
 		require.NoError(t, err)
 		require.True(t, unread)
@@ -245,7 +245,7 @@ func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	raise(2 * time.Hour)
 	require.Equal(t, metering.Instant(reported), reading().KnownAt.UTC())
 
-	require.NoError(t, store.Restores.Read(t.Context(), b.tenant, b.customer.ID, db.Seen{}, dbtest.Frame, b.now))
+	require.NoError(t, store.Restores.Read(t.Context(), b.tenant, b.customer.ID, ledger.Seen{}, dbtest.Frame, b.now))
 	raise(time.Hour)
 	require.Equal(t, metering.Instant(other.now), reading().KnownAt.UTC())
 }

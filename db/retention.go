@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
@@ -56,8 +57,8 @@ const neededFrom = `
 	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.closed_at is null),
 	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	    c.billing_starts_at,
-	    ` + earliestUsage + `),
-	  case when c.created_at > $1::timestamptz - t.grace - interval '32 days' then ` + earliestUsage + ` end))
+	    ` + ledger.EarliestUsage + `),
+	  case when c.created_at > $1::timestamptz - t.grace - interval '32 days' then ` + ledger.EarliestUsage + ` end))
 	from customers c
 	join tenants t on t.id = c.tenant_id`
 

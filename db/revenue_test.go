@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -128,7 +128,7 @@ func (w *town) subscribe(nth int, period metering.Range) {
 }
 
 // compare requires that the revenue equals the sum of all statements, and returns the revenue.
-func (w *town) compare() map[string]db.Revenue {
+func (w *town) compare() map[string]ledger.Revenue {
 	w.Helper()
 	want, got := w.stated(), w.revenue()
 	require.Equal(w, digits(want), digits(got))
@@ -140,7 +140,7 @@ func (w *town) compare() map[string]db.Revenue {
 func (w *town) compareInTest() {
 	w.Helper()
 	want, got := w.stated(), w.revenue()
-	for _, all := range []map[string]db.Revenue{want, got} {
+	for _, all := range []map[string]ledger.Revenue{want, got} {
 		for key, r := range all {
 			r.Billed, r.Unbilled = metering.Decimal{}, r.Unbilled.Add(r.Billed)
 			all[key] = r
@@ -150,9 +150,9 @@ func (w *town) compareInTest() {
 }
 
 // stated returns the sum of all statements, by month and currency.
-func (w *town) stated() map[string]db.Revenue {
+func (w *town) stated() map[string]ledger.Revenue {
 	w.Helper()
-	want := make(map[string]db.Revenue)
+	want := make(map[string]ledger.Revenue)
 	for _, c := range w.customers {
 		counted := make(map[string]bool)
 		statements, err := dbtest.Items(w.store.Ledger.Statements(w.Context(), w.tenant, c.ID, billing.PeriodPlace{Start: w.now.AddDate(10, 0, 0)}, 1000, w.now))
@@ -195,18 +195,18 @@ func withThePeriod(l billing.StatementLine) (amount metering.Decimal) {
 	return amount
 }
 
-func (w *town) revenue() map[string]db.Revenue {
+func (w *town) revenue() map[string]ledger.Revenue {
 	w.Helper()
 	months, err := w.store.Ledger.Revenue(w.Context(), w.tenant, w.month.Start, w.now)
 	require.NoError(w, err)
-	got := make(map[string]db.Revenue)
+	got := make(map[string]ledger.Revenue)
 	for _, m := range months {
 		got[m.Month.UTC().Format("2006-01 ")+m.Currency] = m
 	}
 	return got
 }
 
-func digits(of map[string]db.Revenue) map[string]string {
+func digits(of map[string]ledger.Revenue) map[string]string {
 	all := make(map[string]string)
 	for key, r := range of {
 		all[key] = fmt.Sprint("billed ", r.Billed, ", estimated ", r.Estimated, ", unbilled ", r.Unbilled, ", of ", r.Customers)
@@ -285,7 +285,7 @@ func TestLateUsageIsBilledRevenueOnceItIsBookedAsThat(t *testing.T) {
 			months, err := b.store.Ledger.Revenue(t.Context(), b.tenant, month.Start, b.now)
 			require.NoError(t, err)
 			require.Len(t, months, 2, "the running one's too")
-			return digits(map[string]db.Revenue{"": months[1]})[""]
+			return digits(map[string]ledger.Revenue{"": months[1]})[""]
 		}
 		require.Equal(t, "billed 10, estimated 0, unbilled 0, of 1", revenue(), "not before it is booked")
 		b.acceptAll()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -21,14 +21,14 @@ func (b *biller) request() uuid.UUID {
 	return s.ID
 }
 
-func (b *biller) begin() db.Begun {
+func (b *biller) begin() ledger.Begun {
 	b.Helper()
 	begun, err := b.store.Syncs.Begin(b.Context(), b.tenant, b.customer.ID, b.now)
 	require.NoError(b, err)
 	return begun
 }
 
-func (b *biller) finish(pass uuid.UUID, a db.Answer) db.Finished {
+func (b *biller) finish(pass uuid.UUID, a ledger.Answer) ledger.Finished {
 	b.Helper()
 	finished, err := b.store.Syncs.Finish(b.Context(), b.tenant, b.customer.ID, pass, a, b.now)
 	require.NoError(b, err)
@@ -59,10 +59,10 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	s := b.next(begun.After)
 	b.lease(s.ID)
 	b.complete(s.ID, billing.Accepted)
-	answer := db.Answer{Reports: []uuid.UUID{s.ID}, Excluded: []metering.ExcludedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
-	require.Equal(t, db.Finished{More: true}, b.finish(cut.PassID, db.Answer{Error: "cut short"}), "another pass answers its requests")
-	require.Equal(t, db.Finished{Requests: 2, More: true}, b.finish(begun.PassID, answer), "another request has come")
-	require.Equal(t, db.Finished{More: true}, b.finish(begun.PassID, answer), "finishing again changes nothing")
+	answer := ledger.Answer{Reports: []uuid.UUID{s.ID}, Excluded: []metering.ExcludedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
+	require.Equal(t, ledger.Finished{More: true}, b.finish(cut.PassID, ledger.Answer{Error: "cut short"}), "another pass answers its requests")
+	require.Equal(t, ledger.Finished{Requests: 2, More: true}, b.finish(begun.PassID, answer), "another request has come")
+	require.Equal(t, ledger.Finished{More: true}, b.finish(begun.PassID, answer), "finishing again changes nothing")
 
 	require.Equal(t, metering.SyncSucceeded, b.sync(second).Status)
 	done := b.sync(first)
@@ -77,7 +77,7 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	require.Equal(t, "api-calls", done.Excluded[0].MeterSlug)
 	require.Equal(t, "for the test", done.Excluded[0].Reason)
 	require.Equal(t, metering.SyncRequested, b.sync(third).Status)
-	require.Equal(t, db.Finished{Requests: 1}, b.finish(b.begin().PassID, db.Answer{}))
+	require.Equal(t, ledger.Finished{Requests: 1}, b.finish(b.begin().PassID, ledger.Answer{}))
 	require.Equal(t, metering.SyncSucceeded, b.sync(third).Status)
 }
 
@@ -99,7 +99,7 @@ func TestRequestsThatNoPassHasTakenShareASync(t *testing.T) {
 	require.Equal(t, 1, begun.Requests)
 	later := b.request()
 	require.NotEqual(t, first, later, "totals that were read before a request do not answer it")
-	require.Equal(t, db.Finished{Requests: 1, More: true}, b.finish(begun.PassID, db.Answer{}))
+	require.Equal(t, ledger.Finished{Requests: 1, More: true}, b.finish(begun.PassID, ledger.Answer{}))
 	require.Equal(t, []metering.SyncStatus{metering.SyncSucceeded, metering.SyncRequested}, []metering.SyncStatus{b.sync(first).Status, b.sync(later).Status})
 }
 
@@ -131,7 +131,7 @@ func TestAPassAnswersAnyNumberOfRequests(t *testing.T) {
 		from generate_series(1, $4)`, b.tenant, b.customer.ID, b.now, requests)
 	begun := b.begin()
 	require.Equal(t, requests, begun.Requests)
-	require.Equal(t, db.Finished{Requests: requests}, b.finish(begun.PassID, db.Answer{Reports: []uuid.UUID{uuid.New()}}))
+	require.Equal(t, ledger.Finished{Requests: requests}, b.finish(begun.PassID, ledger.Answer{Reports: []uuid.UUID{uuid.New()}}))
 	var answered, published int
 	b.scan(`select count(*) from billing_syncs where tenant_id = $1 and status = 'succeeded'`, []any{b.tenant}, &answered)
 	b.scan(`select count(distinct payload->>'sync_id') from outbox where tenant_id = $1 and kind = 'sync.succeeded'`, []any{b.tenant}, &published)
@@ -150,7 +150,7 @@ func TestASyncSaysWhatItsReportsSayOfEachMeter(t *testing.T) {
 	require.True(t, begun.Reads)
 	require.EqualValues(t, 1, begun.After)
 	sent := b.sendAccepted("30")
-	b.finish(begun.PassID, db.Answer{Reports: []uuid.UUID{sent}})
+	b.finish(begun.PassID, ledger.Answer{Reports: []uuid.UUID{sent}})
 
 	lines := b.sync(id).Lines
 	require.Len(t, lines, 1)
@@ -171,7 +171,7 @@ func TestAFailedPassSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	id := b.request()
-	b.finish(b.begin().PassID, db.Answer{Error: "save another URL"})
+	b.finish(b.begin().PassID, ledger.Answer{Error: "save another URL"})
 	require.Equal(t, metering.SyncFailed, b.sync(id).Status)
 	require.Equal(t, "save another URL", b.sync(id).Error)
 }
@@ -209,7 +209,7 @@ func TestSyncsOfATenantAreItsOwn(t *testing.T) {
 	begun, err := theirs.store.Syncs.Begin(t.Context(), theirs.tenant, mine.customer.ID, mine.now)
 	require.NoError(t, err)
 	require.Zero(t, begun.Requests)
-	_, err = theirs.store.Syncs.Finish(t.Context(), theirs.tenant, mine.customer.ID, mine.begin().PassID, db.Answer{}, mine.now)
+	_, err = theirs.store.Syncs.Finish(t.Context(), theirs.tenant, mine.customer.ID, mine.begin().PassID, ledger.Answer{}, mine.now)
 	require.NoError(t, err)
 	require.Equal(t, metering.SyncRunning, mine.sync(id).Status)
 }
@@ -218,7 +218,7 @@ func TestOpenSyncsAreFoundByAge(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	b.request()
-	mine := db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID}
+	mine := ledger.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID}
 	open, err := b.store.Syncs.Open(t.Context(), b.now)
 	require.NoError(t, err)
 	require.NotContains(t, open, mine)

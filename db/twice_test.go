@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -42,9 +42,9 @@ func (b *biller) requireTwice(reports []uuid.UUID, do func(report uuid.UUID) err
 // planTwice plans twice concurrently, requires the same reports of both plans, and returns their ids.
 func (b *biller) planTwice(reports int) (ids []uuid.UUID) {
 	b.Helper()
-	var planned [2]db.Planned
+	var planned [2]ledger.Planned
 	require.NoError(b, atOnce(2, func(i int) (err error) {
-		planned[i], err = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+		planned[i], err = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 		return err
 	}))
 	require.Len(b, planned[0].Send, reports)
@@ -80,7 +80,7 @@ func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
 		outcome[r] = []billing.State{billing.Accepted, billing.Rejected}[i%2]
 	}
 	b.requireOnce(reports, metering.CodeConflict, func(r uuid.UUID) error {
-		return ledger.Resolve(ctx, b.tenant, db.Resolution{Report: r, State: outcome[r], Actor: metering.Operator}, b.now)
+		return ledger.Resolve(ctx, b.tenant, ledger.Resolution{Report: r, State: outcome[r], Actor: metering.Operator}, b.now)
 	})
 	require.Len(t, b.audited("report.resolve"), 6)
 	b.requireTwice(reports, func(r uuid.UUID) error { return ledger.Saw(ctx, b.tenant, []uuid.UUID{r}, billing.Counted, "") })
@@ -141,9 +141,9 @@ func TestManyAtOncePlanTheSameReport(t *testing.T) {
 	for round := range 10 {
 		b.use("1")
 		const many = 6
-		planned := make([]db.Planned, many)
+		planned := make([]ledger.Planned, many)
 		require.NoError(t, atOnce(many, func(i int) (err error) {
-			planned[i], err = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, db.Pass{After: anew}, dbtest.Frame, b.now)
+			planned[i], err = b.store.Ledger.Plan(context.Background(), b.tenant, b.customer.ID, ledger.Pass{After: anew}, dbtest.Frame, b.now)
 			return err
 		}))
 		for i := range many {

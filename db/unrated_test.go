@@ -8,22 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // unrated returns all unrated usage since an instant. It requires that pages and totals agree with it.
-func (b *biller) unrated(since time.Time) (lines []db.UnratedUsage) {
+func (b *biller) unrated(since time.Time) (lines []ledger.UnratedUsage) {
 	b.Helper()
-	list := func(after *db.UnratedKey, limit int) db.UnratedPage {
+	list := func(after *ledger.UnratedKey, limit int) ledger.UnratedPage {
 		page, err := b.store.Unrated.List(b.Context(), b.tenant, since, b.now, after, limit)
 		require.NoError(b, err)
 		return page
 	}
 	lines = list(nil, 1<<20).Lines
-	var paged []db.UnratedUsage
+	var paged []ledger.UnratedUsage
 	for page := list(nil, 3); ; page = list(page.Next, 3) {
 		paged = append(paged, page.Lines...)
 		if page.Next == nil {
@@ -34,7 +34,7 @@ func (b *biller) unrated(since time.Time) (lines []db.UnratedUsage) {
 
 	totals, err := b.store.Unrated.Totals(b.Context(), b.tenant, since, b.now)
 	require.NoError(b, err)
-	want := make(map[string]db.UnratedTotal)
+	want := make(map[string]ledger.UnratedTotal)
 	customers := make(map[string]bool)
 	for _, l := range lines {
 		of := fmt.Sprint(l.Reason, " ", l.Currency)
@@ -60,7 +60,7 @@ func (b *biller) unrated(since time.Time) (lines []db.UnratedUsage) {
 }
 
 // estimates sums the estimates of lines by reason and currency, and counts lines without an estimate by reason.
-func estimates(lines []db.UnratedUsage) map[string]string {
+func estimates(lines []ledger.UnratedUsage) map[string]string {
 	sums, counts := make(map[string]metering.Decimal), make(map[string]int)
 	for _, l := range lines {
 		if l.Estimate == nil {
@@ -173,7 +173,7 @@ func TestATenantThatOnlyMetersHasNoUnratedUsage(t *testing.T) {
 	require.Equal(t, []usage.Outcome{{}}, outcomes)
 	page, err := store.Unrated.List(t.Context(), tenant, november, november.AddDate(1, 0, 0), nil, 10)
 	require.NoError(t, err)
-	require.Equal(t, db.UnratedPage{}, page)
+	require.Equal(t, ledger.UnratedPage{}, page)
 	totals, err := store.Unrated.Totals(t.Context(), tenant, november, november.AddDate(1, 0, 0))
 	require.NoError(t, err)
 	require.Empty(t, totals)

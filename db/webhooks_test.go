@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -63,7 +64,7 @@ func (h *hooked) happen(failure string) {
 	begun, err := h.store.Syncs.Begin(h.Context(), h.tenant, h.customer.ID, h.now)
 	require.NoError(h, err)
 	for range 2 { // at the second call, the sync is already finished
-		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, begun.PassID, db.Answer{Error: failure}, h.now)
+		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, begun.PassID, ledger.Answer{Error: failure}, h.now)
 		require.NoError(h, err)
 	}
 }

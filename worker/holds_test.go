@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 	"github.com/odometer-metering/odometer/workflows"
@@ -31,19 +32,19 @@ func holding(t testing.TB) *stripeSystem {
 }
 
 // held returns the last hold.
-func (s *stripeSystem) held() db.Hold {
+func (s *stripeSystem) held() ledger.Hold {
 	s.Helper()
-	holds, err := dbtest.Items(s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1))
+	holds, err := dbtest.Items(s.store.Holds.List(s.Context(), s.tenant, ledger.HoldFilter{}, 1))
 	require.NoError(s, err)
 	require.NotEmpty(s, holds)
 	return holds[0]
 }
 
 // awaitHold waits until the last hold is in the state, and returns the hold.
-func (s *stripeSystem) awaitHold(state billing.HoldState) (h db.Hold) {
+func (s *stripeSystem) awaitHold(state billing.HoldState) (h ledger.Hold) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {
-		holds, err := dbtest.Items(s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1))
+		holds, err := dbtest.Items(s.store.Holds.List(s.Context(), s.tenant, ledger.HoldFilter{}, 1))
 		if err != nil || len(holds) == 0 {
 			return fmt.Errorf("no hold: %w", err)
 		}
@@ -117,7 +118,7 @@ func (s *stripeSystem) chargeAmounts() {
 
 // disagreeing returns a hold of an invoice that disagrees, because the meter's price at Stripe differs from its
 // price in Odometer. It also returns a function that stops the worker.
-func disagreeing(t *testing.T) (s *stripeSystem, stop func(), hold db.Hold) {
+func disagreeing(t *testing.T) (s *stripeSystem, stop func(), hold ledger.Hold) {
 	t.Helper()
 	s = holding(t)
 	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
@@ -129,7 +130,7 @@ func disagreeing(t *testing.T) (s *stripeSystem, stop func(), hold db.Hold) {
 
 // release asks the run of the hold to release the invoice. On a busy machine, the answer can arrive too late. The
 // run releases the invoice nevertheless.
-func (s *stripeSystem) release(hold db.Hold) {
+func (s *stripeSystem) release(hold ledger.Hold) {
 	s.Helper()
 	err := workflows.ReleaseHeldInvoice(s.Context(), s.temporal, s.tenant, hold.CustomerID, hold.ID, asks)
 	if metering.CodeOf(err) != metering.CodeUnavailable {

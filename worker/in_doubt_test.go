@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -84,7 +84,7 @@ func TestWhatAnOperatorSaysOfAReportInDoubtDecides(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
 			s, _ := leftBehind(t)
-			require.NoError(t, s.store.Ledger.Resolve(t.Context(), s.tenant, db.Resolution{Report: s.inDoubt(), State: state, Actor: metering.Operator}, time.Now()))
+			require.NoError(t, s.store.Ledger.Resolve(t.Context(), s.tenant, ledger.Resolution{Report: s.inDoubt(), State: state, Actor: metering.Operator}, time.Now()))
 			require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
 			_, usage := s.statement()
 			require.Equal(t, want.usage, usage)

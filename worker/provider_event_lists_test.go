@@ -8,19 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // reconciled returns the tenant's only reconciliation. It returns an error while the reconciliation is missing or open.
-func (s *stripeSystem) reconciled() (db.Reconciled, error) {
-	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 10))
+func (s *stripeSystem) reconciled() (ledger.Reconciled, error) {
+	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, ledger.ReconciliationFilter{}, 10))
 	if err == nil && (len(list) != 1 || list[0].State == billing.ReconciliationOpen) {
 		err = fmt.Errorf("%d reconciliations: %+v", len(list), list)
 	}
 	if err != nil {
-		return db.Reconciled{}, err
+		return ledger.Reconciled{}, err
 	}
 	return list[0], nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/access"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
@@ -51,17 +52,17 @@ func everything(config Config) []unfinished {
 			},
 		)},
 		{"events of providers", 0, reconcileEvery, rows(overdue(store.ProviderEvents.Open),
-			func(ctx context.Context, e db.KeptEvent) error {
+			func(ctx context.Context, e ledger.KeptEvent) error {
 				return workflows.StartHandleProviderEvent(ctx, c, e.Tenant, e.Customer, e.Row)
 			},
 		)},
 		{"syncs", 0, reconcileEvery, rows(overdue(store.Syncs.Open),
-			func(ctx context.Context, o db.OpenSyncs) error {
+			func(ctx context.Context, o ledger.OpenSyncs) error {
 				return workflows.RestartSyncCustomer(ctx, c, o.Tenant, o.Customer)
 			},
 		)},
 		{"delayed syncs", 0, reconcileEvery, rows(store.Syncs.Delayed,
-			func(ctx context.Context, d db.DelayedSync) error {
+			func(ctx context.Context, d ledger.DelayedSync) error {
 				return store.Syncs.ReportDelay(ctx, d, config.Now())
 			},
 		)},
@@ -76,7 +77,7 @@ func everything(config Config) []unfinished {
 			},
 		)},
 		{"held invoices", 0, holdEvery, rows(overdue(store.Holds.Open),
-			func(ctx context.Context, h db.OpenHold) error {
+			func(ctx context.Context, h ledger.OpenHold) error {
 				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.Customer, h.ID)
 			},
 		)},
@@ -195,7 +196,7 @@ func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 	return someOf(failures, len(list))
 }
 
-func applySchedule(ctx context.Context, config Config, a db.TenantAutoSync) error {
+func applySchedule(ctx context.Context, config Config, a ledger.TenantAutoSync) error {
 	setPaused := a.AppliedAt == nil // a new setting of the tenant counts; otherwise, the operators' change stays
 	if err := workflows.ApplyAutoSync(ctx, config.Temporal, a.Tenant, a.AutoSync, setPaused); err != nil {
 		return err

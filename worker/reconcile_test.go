@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -77,7 +77,7 @@ func TestAMeterIsExcludedUntilItsPastIsCounted(t *testing.T) {
 		[]metering.Event{dbtest.Event(t, "stored", s.customer.ExternalID, time.Now(), "2.5", "", "")})
 	require.NoError(t, err)
 	meter := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
-	planned, err := s.store.Ledger.Plan(t.Context(), s.tenant, s.customer.ID, db.Pass{Lease: time.Minute}, dbtest.Frame, time.Now())
+	planned, err := s.store.Ledger.Plan(t.Context(), s.tenant, s.customer.ID, ledger.Pass{Lease: time.Minute}, dbtest.Frame, time.Now())
 	require.NoError(t, err)
 	require.NotContains(t, string(planned.Leased.Body), "storage")
 	require.Equal(t, []metering.ExcludedMeter{{

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -139,8 +139,8 @@ func (s *system) cancel(sync uuid.UUID, open []uuid.UUID) {
 	}))
 }
 
-func (s *system) steering(sync uuid.UUID) db.Steering {
-	return db.Steering{Actor: metering.Operator, Sync: sync, Customer: s.customer.ID, Reason: "for the test"}
+func (s *system) steering(sync uuid.UUID) ledger.Steering {
+	return ledger.Steering{Actor: metering.Operator, Sync: sync, Customer: s.customer.ID, Reason: "for the test"}
 }
 
 // TestACustomerWhoIsPausedIsReportedByNobody pauses a customer. A pause is a row. The open run ends at its next

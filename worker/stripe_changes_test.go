@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -185,7 +185,7 @@ func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 		return err
 	})
 	require.EqualValues(t, 2, s.runs(), "one for all, and one for the customer that needs somebody")
-	failed, err := dbtest.Items(s.store.Syncs.List(t.Context(), s.tenant, db.SyncFilter{Status: metering.SyncFailed}, 10))
+	failed, err := dbtest.Items(s.store.Syncs.List(t.Context(), s.tenant, ledger.SyncFilter{Status: metering.SyncFailed}, 10))
 	require.NoError(t, err)
 	require.Len(t, failed, 1)
 	require.Equal(t, "Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id", failed[0].Error)

@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -149,7 +150,7 @@ func (s *system) holdOf(customer metering.CustomerID, connection metering.Connec
 		Period: metering.Range{Start: at.AddDate(0, -1, 0), End: at}, CreatedAt: at,
 	}
 	require.NoError(s, s.store.Invoices.Save(s.Context(), s.tenant, customer, in, at))
-	id, err := s.store.Holds.Begin(s.Context(), s.tenant, db.NewHold{
+	id, err := s.store.Holds.Begin(s.Context(), s.tenant, ledger.NewHold{
 		Customer: customer, Invoice: in, Draft: billing.Draft{Automatic: true, Lines: []billing.DraftLine{{ID: "il", MeterID: meter}}},
 		Frame: func(time.Time) (billing.Framed, error) { return billing.Framed{Body: []byte(`{}`)}, nil },
 	}, at)

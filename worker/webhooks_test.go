@@ -13,8 +13,8 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
@@ -168,7 +168,7 @@ func TestDrillMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
 	l := s.listen(metering.MessageSyncSucceeded)
 	const messages = 40
 	happen := func() {
-		require.NoError(t, s.store.Syncs.Record(t.Context(), s.tenant, s.customer.ID, db.Answer{}, time.Now(), time.Now()))
+		require.NoError(t, s.store.Syncs.Record(t.Context(), s.tenant, s.customer.ID, ledger.Answer{}, time.Now(), time.Now()))
 	}
 	system := proc.New(t, proc.Config{DatabaseURL: s.database, TemporalAddress: temporalAddress(t), Env: []string{
 		"TEMPORAL_NAMESPACE=" + s.namespace, "ODOMETER_ENCRYPTION_KEYS=" + testKey(),

@@ -20,7 +20,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
@@ -175,7 +175,7 @@ func (w *world) run(t *testing.T) (workflows.SyncCustomerResult, error) {
 // downForAnHour is an outage: the first attempt fails with a retry delay of an hour.
 func downForAnHour(attempt int) error {
 	if attempt == 1 {
-		return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(db.Busy{Wait: time.Hour})
+		return metering.Errorf(metering.CodeProviderDown, "come back in an hour").Because(ledger.Busy{Wait: time.Hour})
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/ledger"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
@@ -30,10 +31,10 @@ import (
 )
 
 // Frame encodes reports as the service does, for every provider.
-var Frame db.Frame = registry.New(providers.Guard{}, "").Frame
+var Frame ledger.Frame = registry.New(providers.Guard{}, "").Frame
 
 // ReadPrice decodes the stored prices of every provider.
-var ReadPrice db.ReadPrice = registry.New(providers.Guard{}, "").Price
+var ReadPrice ledger.ReadPrice = registry.New(providers.Guard{}, "").Price
 
 var shared struct {
 	sync.Mutex

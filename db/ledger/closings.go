@@ -1,0 +1,393 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/catalog"
+	"github.com/odometer-metering/odometer/db/outbox"
+	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Closing is the result of closing the periods of some customers.
+type Closing struct {
+	Closed int                   // number of closed periods
+	Open   []metering.CustomerID // customers with a due period that waits for a meter
+}
+
+// ClosePeriods closes the due periods of these customers. Usage that arrives later is counted as late, and
+// none is lost in between.
+//
+// Ingest of the tenant continues during the planning, and waits only for the writes. After the writes it
+// gets as much time as it has waited, so the number of customers must be small. If usage of a closing
+// period arrives during the planning, the periods are planned again while ingest waits.
+func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (Closing, error) {
+	f, err := l.closeBesideIngest(ctx, tenant, customers, now)
+	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, pg.ErrOneConnection) {
+		f, err = l.closeWithoutIngest(ctx, tenant, customers, now)
+	}
+	if err != nil {
+		return Closing{}, fmt.Errorf("close periods: %w", err)
+	}
+	return f, nil
+}
+
+// closeBesideIngest plans first, and then takes the tenant's lock. It returns errUsedMeanwhile if the usage
+// has changed since the planning, and ErrOneConnection if the pool has no second connection to check that
+// with.
+func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
+	held := func() time.Duration { return 0 }
+	defer func() { _ = pg.Wait(ctx, held()) }()
+	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
+		return pg.WithLock(ctx, second, closingLock, []any{tenant}, func() error {
+			return pg.AtOneInstantOn(ctx, conn, l.pool, pg.RepeatableRead, func(tx pgx.Tx) error {
+				plans, alerts, err := l.planClosings(ctx, tx, tenant, customers, now)
+				if err != nil {
+					return err
+				}
+				if alerts != nil {
+					held = l.pool.Stopwatch()
+					if err := pg.LockTenant(ctx, tx, tenant); err != nil {
+						return err
+					}
+					if err := requireSameUsage(plans, second); err != nil {
+						return err
+					}
+				}
+				f, err = writeClosings(ctx, tx, tenant, plans, alerts)
+				return err
+			})
+		})
+	})
+	return f, err
+}
+
+// closeWithoutIngest holds the tenant's lock during both planning and writing.
+func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
+	err = l.Exclusively(ctx, tenant, func(tx pgx.Tx) error {
+		plans, alerts, err := l.planClosings(ctx, tx, tenant, customers, now)
+		if err != nil {
+			return err
+		}
+		f, err = writeClosings(ctx, tx, tenant, plans, alerts)
+		return err
+	})
+	return f, err
+}
+
+// closingLock is the SQL of the advisory lock that lets a tenant run one closing at a time. Without it, the
+// later of two closings would have to plan again, because each raises the epoch.
+const closingLock = `hashtextextended('close periods', $1)`
+
+func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, alerts PeriodAlerts, err error) {
+	for _, customer := range customers {
+		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, streams...)
+	}
+	alerts, err = l.compareClosings(ctx, tx, tenant, all, now)
+	return all, alerts, err
+}
+
+// compareClosings compares the closing periods with the alerts before ingest has to wait. The alert
+// evaluator reads only open periods, and may have missed the last events of these. It returns nil if no
+// period closes.
+func (l Ledger) compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) (PeriodAlerts, error) {
+	var closing []CustomerPeriod
+	for _, p := range plans {
+		for _, c := range p.Closings {
+			closing = append(closing, CustomerPeriod{&p.facts, c.Period})
+		}
+	}
+	if len(closing) == 0 {
+		return nil, nil
+	}
+	alerts, err := l.alerts(ctx, tx, tenant, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := alerts.Compare(closing); err != nil {
+		return nil, fmt.Errorf("compare usage with alerts: %w", err)
+	}
+	return alerts, nil
+}
+
+// errUsedMeanwhile means that usage of a closing period has arrived since the snapshot of the planning
+// transaction.
+var errUsedMeanwhile = errors.New("usage has come since the closing was planned")
+
+// requireSameUsage reads the usage of the closing periods again, through another connection. It returns
+// errUsedMeanwhile if the usage has changed. The caller holds the tenant's lock, so the usage cannot change
+// later.
+func requireSameUsage(plans []streamPlan, by pg.Batcher) error {
+	for _, p := range plans {
+		var closing []metering.Range
+		for _, c := range p.Closings {
+			closing = append(closing, c.Period.Range)
+		}
+		again := *p.factReader
+		again.q, again.facts.Usage = by, nil
+		if err := again.totalsOf(closing); err != nil {
+			return err
+		}
+		planned := slices.DeleteFunc(slices.Clone(p.facts.Usage), func(u billing.Usage) bool {
+			return !slices.ContainsFunc(closing, func(r metering.Range) bool { return r.Start.Equal(u.Period) })
+		})
+		if !sameUsage(planned, again.facts.Usage) {
+			return errUsedMeanwhile
+		}
+	}
+	return nil
+}
+
+// sameUsage reports whether a and b hold the same usage, in any order.
+func sameUsage(a, b []billing.Usage) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(u billing.Usage) bool { return !slices.ContainsFunc(b, u.Equal) })
+}
+
+// writeClosings writes the plans, and fires the alerts that the closing periods have reached. If alerts is
+// not nil, the caller holds the tenant's lock.
+func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, alerts PeriodAlerts) (f Closing, err error) {
+	var epoch int64
+	if alerts != nil {
+		if epoch, err = catalog.RaiseEpoch(ctx, tx, tenant); err != nil {
+			return f, err
+		}
+		if err := alerts.Fire(); err != nil {
+			return f, fmt.Errorf("fire alerts: %w", err)
+		}
+	}
+	for _, p := range plans {
+		for _, closing := range p.Closings {
+			if err := p.close(closing, epoch); err != nil {
+				return f, err
+			}
+		}
+		if err := p.reconcile(p.ReportPlan); err != nil {
+			return f, err
+		}
+		f.Closed += len(p.Closings)
+		if p.Waiting && !slices.Contains(f.Open, p.customer) {
+			f.Open = append(f.Open, p.customer)
+		}
+	}
+	return f, nil
+}
+
+// Exclusively runs fn in a transaction with one snapshot, while no event of the tenant is being ingested.
+// It locks before the transaction begins, because a snapshot is older than the locks that its transaction
+// takes. Afterwards it waits as long as it held the lock, so that repeated calls leave time for ingest.
+func (l Ledger) Exclusively(ctx context.Context, tenant metering.TenantID, fn func(tx pgx.Tx) error) error {
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return pg.Coded(err)
+	}
+	held := l.pool.Stopwatch()
+	defer func() { _ = pg.Wait(ctx, held()) }()
+	defer conn.Release()
+	return pg.WithLock(ctx, conn, pg.TenantLock, []any{tenant}, func() error { return pg.AtOneInstantOn(ctx, conn, l.pool, pg.RepeatableRead, fn) })
+}
+
+func (w *planWriter) close(c billing.Closing, epoch int64) error {
+	period := pgx.NamedArgs{
+		"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "start": c.Period.Start, "end": c.Period.End, "now": w.facts.Now, "epoch": epoch,
+	}
+	for _, l := range c.Lines {
+		working, err := json.Marshal(l.Working())
+		if err != nil {
+			return err
+		}
+		w.batch.Queue(`
+			insert into billing_period_totals
+			  (tenant_id, period_id, meter_id, meter_version_id, usage, event_count, dimensions, price_version, terms, charge, currency, working, billed, test, scale, trial)
+			select @tenant, p.id, @meter, @version, @usage, @events, @dimensions, @price_version, coalesce(@provider_terms::bytea, `+catalog.TermsOf+`), @charge, @currency, @working, @billed, @test, @scale, @trial
+			from billing_periods p
+			where p.tenant_id = @tenant
+			  and p.customer_id = @customer
+			  and p.stream = @stream
+			  and p.starts_at = @start`, pgx.NamedArgs{
+			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "start": c.Period.Start, "meter": l.MeterID, "version": l.MeterVersion,
+			"usage": l.Usage, "events": l.Events, "dimensions": l.Dimensions, "price_version": l.PriceVersion, "charge": l.Charge, "currency": l.Currency, "working": working, "billed": l.Billed, "test": l.Test,
+			"scale": l.Scale, "trial": l.Trial, "provider_terms": termsHash(l.Price),
+		})
+	}
+	w.batch.Queue(`
+		update billing_periods
+		set closed_at = @now, closed_epoch = @epoch, closed_sequence = nextval('ledger_sequence')
+		where tenant_id = @tenant
+		  and customer_id = @customer
+		  and stream = @stream
+		  and starts_at = @start`, period)
+	w.batch.Queue(`
+		update customers
+		set closed_from = least(closed_from, @start), closed_until = greatest(closed_until, @end)
+		where tenant_id = @tenant
+		  and id = @customer
+		  and @stream = 0`, period)
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return outbox.Publish(w.ctx, w.tx, w.tenant, w.customer, outbox.PeriodClosed{Period: outbox.PeriodOf(c.Period.Range)}, w.facts.Now)
+}
+
+// complete marks the closed periods that are complete, including those that the plan closes.
+func (w *planWriter) complete(all []billing.Period) {
+	var starts []time.Time
+	for _, p := range all {
+		starts = append(starts, p.Start)
+	}
+	if len(starts) > 0 {
+		w.batch.Queue(`update billing_periods set complete = true where tenant_id = $1 and customer_id = $2 and stream = $4 and starts_at = any($3)`,
+			w.tenant, w.customer, starts, w.facts.Stream)
+	}
+}
+
+// DuePeriods returns customers with a period to close: a period that ended longer ago than the tenant's
+// grace. It first extends billing schedules that lack periods up to now.
+func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
+	behind, err := l.customers(ctx, tenant, after, limit, now, behindClosing)
+	if err != nil {
+		return CustomerPage{}, fmt.Errorf("find billing schedules to extend: %w", err)
+	}
+	var broken []metering.CustomerID // cannot be extended; closing reports their errors
+	for _, customer := range behind {
+		err := l.extend(ctx, tenant, customer, now)
+		switch metering.CodeOf(err) {
+		case "":
+		case metering.CodeUnavailable, metering.CodeOverloaded:
+			return CustomerPage{}, fmt.Errorf("extend billing periods: %w", err)
+		default:
+			broken = append(broken, customer)
+		}
+	}
+	if page.Customers, err = l.customers(ctx, tenant, after, limit, now, dueForClosing); err != nil {
+		return CustomerPage{}, fmt.Errorf("find due periods: %w", err)
+	}
+	page.Customers = append(page.Customers, broken...)
+	slices.Sort(page.Customers)
+	page.Customers = slices.Compact(page.Customers)
+	if n := len(page.Customers); n > 0 {
+		page.Last = page.Customers[n-1]
+	}
+	if n := len(behind); n == limit && (page.Last == 0 || page.Last > behind[n-1]) {
+		page.Last = behind[n-1] // later customers are still behind
+		page.Customers = upTo(page.Customers, page.Last)
+	}
+	page.More = page.Last > 0
+	return page, nil
+}
+
+// extend stores the customer's billing periods up to now.
+func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
+	return pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		streams, err := l.regrouped(ctx, tx, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		var lookAgain time.Time
+		for _, read := range slices.Backward(streams) {
+			plan := read.facts.Plan()
+			lookAgain = metering.Sooner(lookAgain, plan.LookAgain)
+			w := &planWriter{factReader: read, tx: tx}
+			w.periods(plan.Periods)
+			if read.facts.Stream == 0 {
+				w.scheduleReplan(lookAgain, plan.HeadOpenUntil)
+			}
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func upTo(customers []metering.CustomerID, last metering.CustomerID) []metering.CustomerID {
+	for i, c := range customers {
+		if c > last {
+			return customers[:i]
+		}
+	}
+	return customers
+}
+
+// Conditions on a customer c of a tenant t.
+const (
+	dueForClosing = `exists (
+		select
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.closed_at is null
+		  and p.ends_at <= @now::timestamptz - t.grace)`
+	behindClosing = `coalesce(c.billing_starts_at, @now::timestamptz) <= @now::timestamptz and (c.head_open_until <= @now::timestamptz or not exists (
+		select
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.ends_at > @now::timestamptz - t.grace) or c.streams > 1 and c.streams > (
+		select count(distinct p.stream)
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.ends_at > @now::timestamptz - t.grace))`
+	// A provider lacks usage of a closed period. An open period without watermark_configuration marks that.
+	unreportedClosing = `exists (
+		select
+		from billing_periods p
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and ` + closedIncomplete + `) and exists (
+		select
+		from billing_periods p
+		join billing_connections k on k.tenant_id = p.tenant_id and k.retired_at is null
+		where p.tenant_id = c.tenant_id
+		  and p.customer_id = c.id
+		  and p.closed_at is null
+		  and p.watermark_configuration = '')`
+)
+
+func (l Ledger) customers(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time, condition string) ([]metering.CustomerID, error) {
+	rows, err := l.pool.Query(ctx, `
+		select c.id
+		from customers c
+		join tenants t on t.id = c.tenant_id
+		where c.tenant_id = @tenant
+		  and c.id > @after
+		  and `+condition+`
+		order by c.id
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "after": after, "now": metering.Instant(now), "limit": limit})
+	if err != nil {
+		return nil, pg.Coded(err)
+	}
+	customers, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
+	return customers, pg.Coded(err)
+}
+
+// DueTenants returns the tenants that may have a period to close, or a closed one to report.
+func (l Ledger) DueTenants(ctx context.Context, now time.Time) ([]metering.TenantID, error) {
+	rows, err := l.pool.Query(ctx, `
+		select t.id
+		from tenants t
+		where exists (
+		  select
+		  from customers c
+		  where c.tenant_id = t.id
+		    and (`+dueForClosing+` or `+behindClosing+` or `+unreportedClosing+`))
+		order by t.id`, pgx.NamedArgs{"now": metering.Instant(now)})
+	if err != nil {
+		return nil, fmt.Errorf("find tenants with due periods: %w", pg.Coded(err))
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	return tenants, pg.Coded(err)
+}

@@ -1,0 +1,297 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/usage"
+)
+
+// Conditions of an invoice i, its connection k and a billing period p, as SQL.
+const (
+	// inPresentMode is the condition that the connection has the mode (test or live) of the tenant's
+	// active connection.
+	inPresentMode = `(k.livemode is false) = exists (
+	    select
+	    from billing_connections present
+	    where present.tenant_id = k.tenant_id
+	      and present.retired_at is null
+	      and present.livemode is false)`
+
+	// lastOfPeriod is the condition that the invoice is final, and is the renewal invoice of the
+	// subscription period that p lies in.
+	lastOfPeriod = `i.tenant_id = p.tenant_id
+	  and i.customer_id = p.customer_id
+	  and i.subscription = p.subscription
+	  and i.renewal
+	  and i.finalized_at is not null
+	  and p.subscription_start < i.period_end
+	  and p.starts_at < i.period_end
+	  and p.ends_at > i.period_start`
+
+	// finalInvoices selects the final renewal invoices of p in the mode of the tenant's active
+	// connection, as the FROM and WHERE clauses of a statement.
+	finalInvoices = `
+	from billing_invoices i
+	join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id
+	where ` + lastOfPeriod + `
+	  and ` + inPresentMode
+)
+
+// aboutPeriod reports whether an invoice i of a subscription concerns the billing period with the
+// alias p and the id expression id, as SQL. Their times must overlap, and one of these must hold:
+//   - The invoice is of the subscription that the period follows.
+//   - Usage of the period was reported to the subscription (reportedTo).
+//   - The invoice bills a meter that is in the period's billing schedule at the invoice's end.
+func aboutPeriod(p, id string) string {
+	return `i.subscription <> ''
+	  and ` + p + `.starts_at < i.period_end
+	  and ` + p + `.ends_at > i.period_start
+	  and (i.subscription = ` + p + `.subscription or ` + reportedTo(id) + ` or exists (
+	    select
+	    from billing_invoice_lines l
+	    where l.tenant_id = i.tenant_id
+	      and l.connection_id = i.connection_id
+	      and l.invoice_id = i.invoice_id
+	      and l.version = i.version
+	      and l.meter_id is not null
+	      and not l.proration
+	      and ` + usage.StreamAt("i.tenant_id", "i.customer_id", "l.meter_id", "i.period_end - interval '1 microsecond'") + ` = ` + p + `.stream))`
+}
+
+// endedInPeriod reports whether an ended subscription i concerns a billing period p, as SQL. p must overlap
+// the last period of i, and one of these must hold: p follows i, usage of p was reported to i, or usage of p
+// was reported with a time in i's last period. p may follow another subscription by now, to which part of
+// its usage was reported.
+var endedInPeriod = `p.starts_at < i.period_end
+	  and p.ends_at > i.period_start
+	  and (i.subscription = p.subscription or ` + reported("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`
+
+// reportedTo reports whether usage of the period with an id was reported to the subscription of an
+// invoice i, as SQL. It also holds if the usage was reported with a time in the invoice's period, to a
+// target that the subscription bills.
+func reportedTo(period string) string {
+	return reported(period, `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end and exists (
+	        select
+	        from billing_subscriptions b
+	        where b.tenant_id = i.tenant_id
+	          and b.customer_id = i.customer_id
+	          and b.connection_id = i.connection_id
+	          and b.subscription = i.subscription
+	          and s.target = any(b.targets)))`)
+}
+
+// reported reports whether the condition holds for a report r of a period's usage, as SQL. r must be to
+// the provider's customer of a subscription or invoice i.
+func reported(period, holds string) string {
+	return `exists (
+	    select
+	    from billing_series s
+	    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+	    join billing_reports r on r.tenant_id = s.tenant_id and r.series_id = s.id
+	    where s.tenant_id = i.tenant_id
+	      and s.period_id = ` + period + `
+	      and s.kind = 'quantity'
+	      and ` + holds + `
+	      and d.connection_id = i.connection_id
+	      and d.provider_customer = i.provider_customer)`
+}
+
+// invoicesWithPeriods returns the WITH clause of a statement about a customer's final invoices and
+// ended subscriptions, in the mode of the active connection:
+//   - final: all of these invoices and ended subscriptions.
+//   - touched: the billing periods that each of them concerns. A period is wanted if it is not complete,
+//     or not reconciled with all of its invoices.
+//   - reached: the wanted periods, and in turn all periods that share an invoice with a reached one. Only
+//     all invoices of a period show the amount that is billed for it.
+//   - wanted: the invoices and ended subscriptions of the reached periods.
+func invoicesWithPeriods(customer string) string {
+	return `
+	with recursive final as (
+	  select i.tenant_id, i.connection_id, i.invoice_id, i.version, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.void, i.currency,
+	    i.finalized_at, i.sequence, false as ended, i.customer_id
+	  from (
+	    select *
+	    from billing_invoices i
+	    where i.tenant_id = @tenant
+	      and i.customer_id = ` + customer + `
+	      and i.finalized_at is not null
+	      and i.subscription <> ''
+	    offset 0) i
+	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `
+	  union all
+	  select i.tenant_id, i.connection_id, i.subscription, 0, i.provider_customer, i.subscription, i.period_start, i.period_end, true, false, '',
+	    i.read_at, i.sequence, true, i.customer_id
+	  from billing_ended_subscriptions i
+	  join billing_connections k on k.tenant_id = i.tenant_id and k.id = i.connection_id and ` + inPresentMode + `
+	  where i.tenant_id = @tenant
+	    and i.customer_id = ` + customer + `),
+	touched as (
+	  select i.connection_id, i.invoice_id, i.ended, p.id as period_id,
+	    not p.complete or max(i.sequence) over (partition by p.id) > p.reconciled_through as wanted
+	  from final i
+	  join billing_periods p on p.tenant_id = @tenant and p.customer_id = ` + customer + ` and p.stream = @stream and (
+	    not i.ended and ` + aboutPeriod("p", "p.id") + ` or i.ended and ` + endedInPeriod + `)),
+	reached as (
+	  select period_id
+	  from touched
+	  where wanted
+	  union
+	  select o.period_id
+	  from reached r
+	  join touched t on t.period_id = r.period_id
+	  join touched o on o.connection_id = t.connection_id and o.invoice_id = t.invoice_id and o.ended = t.ended),
+	wanted as (
+	  select distinct t.connection_id, t.invoice_id, t.ended
+	  from touched t
+	  join reached r on r.period_id = t.period_id)`
+}
+
+// periodsOfInvoices selects the ids of the billing periods that a customer's wanted invoices concern,
+// as SQL. It includes the periods of their lines that were set as amounts: a line that was created
+// after the end of its period is on the next invoice.
+func periodsOfInvoices(customer string) string {
+	return invoicesWithPeriods(customer) + `
+	select t.period_id
+	from touched t
+	join wanted using (connection_id, invoice_id, ended)
+	union
+	select s.period_id
+	from final i
+	join wanted using (connection_id, invoice_id, ended)
+	join billing_invoice_lines l on l.tenant_id = i.tenant_id and l.connection_id = i.connection_id and l.invoice_id = i.invoice_id and l.version = i.version
+	join billing_reports r on r.tenant_id = l.tenant_id and r.id = l.report_id and r.customer_id = ` + customer + `
+	join billing_series s on s.tenant_id = r.tenant_id and s.id = r.series_id and not s.late`
+}
+
+var selectInvoiceLines = invoicesWithPeriods("@customer") + `
+	select i.sequence, i.invoice_id, i.connection_id, i.provider_customer, i.subscription, i.period_start, i.period_end, i.renewal, i.ended, i.void, i.currency,
+	  coalesce(l.meter_id, 0), coalesce(l.quantity, 0), coalesce(l.amount, 0), coalesce(l.price, ''), coalesce(l.lines, 0)
+	from final i
+	join wanted using (connection_id, invoice_id, ended)
+	left join lateral (
+	  select l.meter_id, sum(l.quantity) as quantity, sum(l.amount) as amount,
+	    case when min(l.price) = max(l.price) then min(l.price) end as price, count(*) as lines
+	  from billing_invoice_lines l
+	  where l.tenant_id = i.tenant_id
+	    and l.connection_id = i.connection_id
+	    and l.invoice_id = i.invoice_id
+	    and l.version = i.version
+	    and l.meter_id is not null
+	    and not l.proration
+	  group by 1) l on true
+	order by i.finalized_at, i.connection_id, i.invoice_id, l.meter_id`
+
+// invoiceLine is the part of an invoice that bills one meter. MeterID is 0 if the invoice bills none.
+type invoiceLine struct {
+	sequence int64
+	invoice  billing.Invoice
+	billing.InvoiceLine
+}
+
+func scanInvoiceLine(row pgx.CollectableRow) (l invoiceLine, err error) {
+	in := &l.invoice
+	err = row.Scan(&l.sequence, &in.ID, &in.Connection, &in.Customer, &in.Subscription, &in.Period.Start, &in.Period.End, &in.Renewal, &in.Ended, &in.Void, &l.Currency,
+		&l.MeterID, &l.Quantity, &l.Amount, &l.Price, &l.Lines)
+	return l, err
+}
+
+func (r *factReader) addInvoiceLine(l invoiceLine) {
+	r.lastInvoiced = max(r.lastInvoiced, l.sequence)
+	all := &r.facts.Invoices
+	if n := len(*all); n == 0 || (*all)[n-1].ID != l.invoice.ID || (*all)[n-1].Connection != l.invoice.Connection {
+		*all = append(*all, l.invoice)
+	}
+	if last := &(*all)[len(*all)-1]; l.MeterID != 0 {
+		last.Lines = append(last.Lines, l.InvoiceLine)
+	}
+}
+
+// reconcile stores the plan's reconciliations of closed periods, and marks these periods as reconciled
+// with all invoices that are known now. The caller has queued the closings of the plan. reconcile sends
+// the queued statements, and then publishes each disputed reconciliation, which an operator has to resolve.
+func (w *planWriter) reconcile(plan billing.ReportPlan) error {
+	for _, n := range plan.Reconciled {
+		w.batch.Queue(`
+			insert into billing_reconciliations (tenant_id, customer_id, period_id, meter_id, units, reported, invoiced, unexplained, elsewhere, billed, state, reason, recorded_at)
+			select @tenant, @customer, p.id, @meter, @units, @reported, @invoiced, @unexplained, @elsewhere, @billed, @state, @reason, @now
+			from billing_periods p
+			where p.tenant_id = @tenant
+			  and p.customer_id = @customer
+			  and p.stream = @stream
+			  and p.starts_at = @period`, pgx.NamedArgs{
+			"tenant": w.tenant, "customer": w.customer, "stream": w.facts.Stream, "period": n.Period, "meter": n.MeterID, "units": n.Units, "reported": n.Reported,
+			"invoiced": n.Invoiced, "unexplained": n.Unexplained, "elsewhere": n.Elsewhere, "billed": n.Billed, "state": n.State, "reason": n.Reason, "now": w.facts.Now,
+		})
+	}
+	w.unreconciled(plan)
+	done := w.reconciledPeriods(plan)
+	if len(done) > 0 && len(w.facts.Invoices) > 0 {
+		w.batch.Queue(`
+			update billing_periods
+			set reconciled_through = $4
+			where tenant_id = $1
+			  and customer_id = $2
+			  and stream = $5
+			  and starts_at = any($3)
+			  and reconciled_through < $4`, w.tenant, w.customer, done, w.lastInvoiced, w.facts.Stream)
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	for _, n := range plan.Reconciled {
+		if err := w.alarm(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unreconciled marks the totals that wait for invoices: those of the periods that the plan closes, and
+// those that it reports as standalone invoices. It unmarks the totals that the plan has reconciled.
+func (w *planWriter) unreconciled(plan billing.ReportPlan) {
+	var closed []time.Time
+	for _, c := range plan.Closings {
+		closed = append(closed, c.Period.Start)
+	}
+	const totals = `
+			update billing_period_totals t
+			set unreconciled = $4
+			from billing_periods p
+			where p.tenant_id = $1
+			  and p.customer_id = $2
+			  and p.stream = $5
+			  and p.starts_at = any($3)
+			  and t.tenant_id = p.tenant_id
+			  and t.period_id = p.id
+			  and `
+	if len(closed) > 0 {
+		w.batch.Queue(totals+reconcilable, w.tenant, w.customer, closed, true, w.facts.Stream)
+	}
+	for _, r := range plan.Reports {
+		if r.Target == billing.OwnInvoice && !r.Late { // reports usage of a closed period
+			w.batch.Queue(totals+`t.meter_id = $6`, w.tenant, w.customer, []time.Time{r.Period}, true, w.facts.Stream, r.Lines[0].MeterID)
+		}
+	}
+	for _, n := range plan.Reconciled {
+		w.batch.Queue(totals+`t.meter_id = $6`, w.tenant, w.customer, []time.Time{n.Period}, false, w.facts.Stream, n.MeterID)
+	}
+}
+
+// reconciledPeriods returns the starts of the closed periods that the plan has compared with their
+// invoices. It excludes the periods that the invoices show in part only (PartlyKnown).
+func (w *planWriter) reconciledPeriods(plan billing.ReportPlan) (starts []time.Time) {
+	for _, n := range plan.Reconciled {
+		starts = append(starts, n.Period)
+	}
+	for _, p := range w.facts.Stored {
+		billed := func(in billing.Invoice) bool { return p.Start.Before(in.Period.End) && p.End.After(in.Period.Start) }
+		if p.ClosedAt != nil && slices.ContainsFunc(w.facts.Invoices, billed) {
+			starts = append(starts, p.Start)
+		}
+	}
+	return slices.DeleteFunc(starts, func(start time.Time) bool { return slices.ContainsFunc(plan.PartlyKnown, start.Equal) })
+}

@@ -1,0 +1,75 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/db/audit"
+	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// isPaused reports whether an operator has paused the customer's reports, as SQL.
+func isPaused(tenant, customer string) string {
+	return `exists (
+	  select
+	  from billing_pauses b
+	  where b.tenant_id = ` + tenant + `
+	    and b.customer_id = ` + customer + `
+	    and b.ended_at is null)`
+}
+
+var errPaused = metering.Errorf(metering.CodePaused, "an operator has paused the customer")
+
+// Pause stops all reports of the customer until EndPause. Once Pause has returned, no report is planned
+// or leased. A report that is leased already may still be sent. A paused customer stays paused with the
+// first reason.
+func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := TakeTurn(ctx, tx, tenant, by.Customer); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			insert into billing_pauses (tenant_id, customer_id, began_at, began_by, reason)
+			values ($1, $2, $3, $4, $5)
+			on conflict (tenant_id, customer_id) where ended_at is null do nothing`,
+			tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason); err != nil {
+			return err
+		}
+		return audit.RecordDecision(ctx, tx, tenant, by.decision("pause"), nil, audit.Fields{"customer_id": by.Customer.String(), "paused": true})
+	})
+	if err != nil {
+		return fmt.Errorf("pause customer: %w", err)
+	}
+	return nil
+}
+
+// EndPause ends the customer's pause. The next sync reports the customer again. ended is false if the
+// customer is not paused, or is erased.
+func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if ended, err = endPause(ctx, tx, tenant, by, now); err != nil || !ended {
+			return err
+		}
+		return audit.RecordDecision(ctx, tx, tenant, by.decision("resume"), nil, audit.Fields{"customer_id": by.Customer.String(), "paused": false})
+	})
+	if err != nil {
+		return false, fmt.Errorf("end pause of customer: %w", err)
+	}
+	return ended, nil
+}
+
+// endPause ends the customer's pause. An erased customer stays paused for good.
+func endPause(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
+	tag, err := tx.Exec(ctx, `
+		update billing_pauses
+		set ended_at = $3, ended_by = $4, end_reason = $5
+		where tenant_id = $1
+		  and customer_id = $2
+		  and ended_at is null
+		  and not exists (select from customers c where c.tenant_id = $1 and c.id = $2 and c.erased_at is not null)`, tenant, by.Customer, metering.Instant(now), by.Actor, by.Reason)
+	return tag.RowsAffected() > 0, err
+}

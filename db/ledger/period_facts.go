@@ -1,0 +1,65 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// PeriodQuery selects billing periods of some customers.
+type PeriodQuery struct {
+	Customers []int64
+	Periods   func(billing.Facts) []billing.Period // of a billing schedule; nil: none
+	Needs     func(metering.MeterID) bool          // reports whether the usage of a meter is needed
+}
+
+// PeriodFacts is the result of a PeriodQuery.
+type PeriodFacts struct {
+	Customers  []int64                  // those that exist, ascending
+	Facts      map[int64]*billing.Facts // of each customer's first billing schedule
+	Schedules  []SchedulePeriods        // by customer
+	Meters     []metering.Meter         // the needed ones
+	Dimensions billing.ByDimension      // by which prices divide the usage of meters
+	Timezone   *time.Location
+}
+
+// SchedulePeriods is a customer's billing schedule with its selected periods.
+type SchedulePeriods struct {
+	Facts   *billing.Facts
+	Periods []billing.Period
+}
+
+// ReadOpenPeriods reads open periods, with their usage so far.
+func ReadOpenPeriods(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant metering.TenantID, q PeriodQuery, now time.Time) (PeriodFacts, error) {
+	return readPeriodFacts(ctx, tx, read, tenant, q, now, (*openBatch).load)
+}
+
+// ReadAllPeriods reads periods, open and closed, without their usage.
+func ReadAllPeriods(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant metering.TenantID, q PeriodQuery, now time.Time) (PeriodFacts, error) {
+	return readPeriodFacts(ctx, tx, read, tenant, q, now, (*openBatch).loadStored)
+}
+
+func readPeriodFacts(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant metering.TenantID, q PeriodQuery, now time.Time, load func(*openBatch) error) (PeriodFacts, error) {
+	r, err := newRevenueReader(ctx, tx, tenant, now, read, q)
+	if err != nil {
+		return PeriodFacts{}, err
+	}
+	b, err := r.batchOf(`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"customers": q.Customers})
+	if err != nil || len(b.ids) == 0 {
+		return PeriodFacts{}, err
+	}
+	b.within = `p.customer_id = any(@customers)`
+	found := PeriodFacts{Customers: b.ids, Facts: b.facts, Meters: b.meters, Dimensions: b.by, Timezone: b.timezone}
+	if q.Periods == nil {
+		return found, nil
+	}
+	if err := load(b); err != nil {
+		return PeriodFacts{}, err
+	}
+	found.Schedules = b.schedules()
+	return found, nil
+}

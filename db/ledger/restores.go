@@ -1,0 +1,301 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Restores recovers a ledger that was restored from a backup. Such a ledger lacks the reports that were
+// sent after the backup was made.
+type Restores struct {
+	pool   *pg.Pool
+	ledger Ledger
+}
+
+// ledgerEpoch is the SQL expression of the current epoch of the ledger; 0 if the ledger was never restored.
+const ledgerEpoch = `select coalesce(max(epoch), 0) from ledger_epochs`
+
+// isUnread is the SQL condition that the totals of customer c at connection k have not been read since the
+// last restore of the ledger. It is false for receivers of statements, which keep no totals.
+const isUnread = `not k.statements and (` + ledgerEpoch + `) > 0 and not exists (
+	    select
+	    from billing_destinations d
+	    where d.tenant_id = c.tenant_id
+	      and d.customer_id = c.id
+	      and d.connection_id = k.id
+	      and d.provider_customer = coalesce(c.billing_provider_id, '')
+	      and d.read_epoch = (` + ledgerEpoch + `))`
+
+// numbersOfEpoch is how many report numbers a customer has per second of the epoch, which is a Unix time.
+// So a later epoch has higher numbers than any report of an earlier one.
+const numbersOfEpoch = 1_000_000
+
+// Restored is the result of raising the epoch.
+type Restored struct {
+	Epoch     int64
+	Withdrawn int64 // reports with an unknown outcome that later reports replace
+	InDoubt   int64 // reports with an unknown outcome that no later report replaces
+	Periods   int64 // open billing periods, which are planned again
+}
+
+// Raise begins a new epoch of the ledger. An operator calls it after each restore, before any worker runs.
+// The numbers of later reports are higher than all earlier ones, and no id is used twice.
+func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err error) {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := skipIDs(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, `
+			insert into ledger_epochs (epoch, raised_at, known_at)
+			values (greatest($1, (`+ledgerEpoch+`) + 1), $2, (select coalesce(max(recorded_at), timestamptz '2000-01-01') from billing_reports))
+			returning epoch`, now.Unix(), metering.Instant(now)).Scan(&r.Epoch); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, withdrawForgotten, metering.Instant(now))
+		if err != nil {
+			return err
+		}
+		r.Withdrawn = tag.RowsAffected()
+		if tag, err = tx.Exec(ctx, doubtForgotten); err != nil {
+			return err
+		}
+		r.InDoubt = tag.RowsAffected()
+		tag, err = tx.Exec(ctx, forgetWatermarks)
+		r.Periods = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return Restored{}, fmt.Errorf("raise epoch of ledger: %w", pg.Coded(err))
+	}
+	return r, nil
+}
+
+const (
+	// withdrawForgotten rejects reports to current connections, in series in which each report replaces the
+	// previous one. It skips quantities: here it is unknown whether the next one goes to the same
+	// destination. They are marked in_doubt and sent again.
+	withdrawForgotten = `
+		update billing_reports r
+		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report replaces this one', lease_until = null, decided_at = $1
+		from billing_series s
+		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
+		where s.tenant_id = r.tenant_id
+		  and s.id = r.series_id
+		  and s.kind <> 'quantity'
+		  and s.counting <> 'adds'
+		  and k.retired_at is null
+		  and r.state in ('planned', 'sending', 'in_doubt')`
+	// doubtForgotten marks the other reports as in_doubt. A report that was unsent at the backup may have
+	// been sent since. A rejection of the next attempt is then no evidence about the earlier one.
+	doubtForgotten = `
+		update billing_reports r
+		set state = 'in_doubt', response = 'the backup was made before the outcome of the report was known', lease_until = null,
+		    first_sent_at = coalesce(r.first_sent_at, r.recorded_at), attempts = greatest(r.attempts, 1)
+		where r.state in ('planned', 'sending', 'in_doubt')
+		  and not exists (
+		    select
+		    from billing_series s
+		    join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
+		    join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
+		    where s.tenant_id = r.tenant_id
+		      and s.id = r.series_id
+		      and s.kind <> 'quantity'
+		      and s.counting <> 'adds'
+		      and k.retired_at is null)`
+	forgetWatermarks = `
+		update billing_periods
+		set watermark_configuration = ''
+		where closed_at is null`
+)
+
+// skipIDs skips the ids that may have been assigned after the backup was made, because receivers know them.
+func skipIDs(ctx context.Context, tx pgx.Tx) error {
+	const skipped = 1_000_000
+	_, err := tx.Exec(ctx, `
+		select setval(format('%I.%I', schemaname, sequencename)::regclass, coalesce(last_value, 0) + $1)
+		from pg_sequences
+		where schemaname = 'public'`, skipped)
+	return err
+}
+
+// Reading is a request to read a customer's state at the provider after a restore.
+type Reading struct {
+	Places   []billing.AddedUp
+	RaisedAt time.Time
+	KnownAt  time.Time // reports recorded later are unknown; the earliest of all restores since the last reading
+	Customer string    // at the provider
+	Since    time.Time // charges made or changed since then may be unknown
+}
+
+// Seen is the result of a Reading: the totals and charges that the provider has.
+type Seen struct {
+	Added   []billing.Found
+	Charges []billing.FoundCharge
+}
+
+// Unread returns what to read at the provider for the customer, and reports whether a reading is due. A
+// reading is due once per epoch and destination, except for receivers of statements.
+func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (r Reading, unread bool, err error) {
+	err = s.pool.QueryRow(ctx, `
+		select exists (
+		  select
+		  from customers c
+		  join billing_connections k on k.tenant_id = c.tenant_id and k.retired_at is null
+		  where c.tenant_id = $1
+		    and c.id = $2
+		    and `+isUnread+`)`, tenant, customer).Scan(&unread)
+	if err != nil || !unread {
+		return Reading{}, false, pg.Coded(err)
+	}
+	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		streams, err := s.ledger.regrouped(ctx, tx, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		first := streams[0].facts
+		unread = first.Unread && first.Side != nil
+		if !unread {
+			return nil
+		}
+		r = Reading{Customer: first.Side.Customer}
+		if err := tx.QueryRow(ctx, `
+			select e.raised_at, (
+			  select min(o.known_at)
+			  from ledger_epochs o
+			  where o.epoch > coalesce((
+			    select max(d.read_epoch)
+			    from billing_destinations d
+			    where d.tenant_id = $2
+			      and d.customer_id = $3
+			      and d.connection_id = $4
+			      and d.provider_customer = $5), 0))
+			from ledger_epochs e
+			where e.epoch = $1`, first.Epoch, tenant, customer, first.Connection.ID, r.Customer).Scan(&r.RaisedAt, &r.KnownAt); err != nil {
+			return err
+		}
+		for _, read := range streams {
+			r.Places, r.Since = append(r.Places, read.facts.AddedUp()...), metering.Sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
+		}
+		return nil
+	})
+	if err != nil {
+		return Reading{}, false, fmt.Errorf("read what the provider has counted, after a restore: %w", err)
+	}
+	return r, unread, nil
+}
+
+// Read stores the totals and charges that were read at the customer's destination. The ledger lacks the
+// reports that were sent after the backup; Read adds a report for each difference.
+func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
+	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		streams, err := s.ledger.planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
+		if err != nil {
+			return err
+		}
+		w := streams[0]
+		if !w.facts.Unread || w.facts.Side == nil {
+			return nil // another worker has already stored a reading
+		}
+		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
+		w.destination(at)
+		for _, of := range streams {
+			w.batch.Queue(settleForgotten, tenant, of.facts.Forgotten(seen.Added), w.facts.Now)
+		}
+		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
+		if err != nil {
+			return err
+		}
+		for i, of := range streams {
+			if i > 0 {
+				of.lastNumber = streams[i-1].lastNumber
+			}
+			if err := of.lost(append(of.facts.Lost(seen.Added), of.facts.LostCharges(charges)...), frame); err != nil {
+				return err
+			}
+			if err := of.flush(); err != nil {
+				return err
+			}
+		}
+		for _, c := range seen.Charges {
+			w.batch.Queue(keepFound, tenant, c.ReportID, c.Object, w.facts.Now)
+		}
+		w.batch.Queue(`
+			update billing_destinations
+			set read_epoch = $5
+			where tenant_id = $1
+			  and customer_id = $2
+			  and connection_id = $3
+			  and provider_customer = $4`, tenant, customer, at.Connection, at.Customer, w.facts.Epoch)
+		return w.flush()
+	})
+	if err != nil {
+		return fmt.Errorf("store what the provider has counted, after a restore: %w", err)
+	}
+	return nil
+}
+
+// lost stores the reports that the ledger lacks and the provider has counted.
+func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
+	for _, report := range reports {
+		written, err := w.report(report, frame)
+		if err != nil {
+			return err
+		}
+		w.batch.Queue(`
+			update billing_reports
+			set state = 'counted', response = 'found in the provider''s counts after the ledger was restored', decided_at = $3
+			where tenant_id = $1
+			  and id = $2`, w.tenant, written.ID, w.facts.Now)
+	}
+	return nil
+}
+
+// unknownCharges returns the charges that belong to no report of the ledger.
+func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, charges []billing.FoundCharge) ([]billing.FoundCharge, error) {
+	ids := make([]uuid.UUID, len(charges))
+	for i, c := range charges {
+		ids[i] = c.ReportID
+	}
+	rows, err := tx.Query(ctx, `select id from billing_reports where tenant_id = $1 and id = any($2)`, tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	known, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	return slices.DeleteFunc(charges, func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
+}
+
+// keepFound stores the provider object that the series of a charge overwrites, and marks a rejected report
+// as counted. When the backup was made, the outcome of that report may have been unknown.
+const keepFound = `
+	with found as (
+	  update billing_reports
+	  set state = 'counted', response = 'found among the customer''s invoice items after the ledger was restored', decided_at = $4
+	  where tenant_id = $1
+	    and id = $2
+	    and state = 'rejected')
+	update billing_series s
+	set object = $3
+	from billing_reports r
+	where r.tenant_id = $1
+	  and r.id = $2
+	  and s.tenant_id = r.tenant_id
+	  and s.id = r.series_id`
+
+// settleForgotten rejects reports of a previous epoch with an unknown outcome. If such a report arrived,
+// the totals that were read include it.
+const settleForgotten = `
+	update billing_reports
+	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the provider''s totals were read again', lease_until = null, decided_at = $3
+	where tenant_id = $1
+	  and id = any($2)
+	  and state in ('planned', 'sending', 'in_doubt')`

@@ -1,0 +1,248 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/pg"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// streams reads the billing facts of each of the customer's billing schedules from one snapshot.
+func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []*factReader, err error) {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		streams, err = readStreams(ctx, tx, l.read, tenant, customer, now)
+		return err
+	})
+	return streams, err
+}
+
+// Facts returns the billing facts of each of the customer's billing schedules, by number, at one instant. It returns
+// CodeNotFound if the customer does not exist.
+func (l Ledger) Facts(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (facts []billing.Facts, err error) {
+	streams, err := l.streams(ctx, tenant, customer, now)
+	if err != nil {
+		return nil, fmt.Errorf("read billing facts: %w", err)
+	}
+	for _, r := range streams {
+		facts = append(facts, r.facts)
+	}
+	return facts, nil
+}
+
+// lineBytes is the approximate size of a statement's line.
+const lineBytes = 512
+
+// Statements returns up to limit of the customer's billing periods before a place, with their totals,
+// newest first. If periods have the same start, the one with the highest stream number comes first. Open
+// periods are computed as of now.
+func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list pg.Page[billing.Statement], err error) {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		var page []billing.Period
+		for _, read := range streams {
+			for _, p := range billing.ExpectedPeriods(read.facts) {
+				if p.Place().Before(before) && read.facts.Shows(p) {
+					page = append(page, p)
+				}
+			}
+		}
+		slices.SortFunc(page, func(a, b billing.Period) int { return b.Place().Compare(a.Place()) })
+		statements, err := statementsOf(streams, page[:min(limit+1, len(page))])
+		if err != nil {
+			return err
+		}
+		list = pg.NewPage(ctx, statements, limit, func(s billing.Statement) int { return len(s.Lines) * lineBytes })
+		return nil
+	})
+	if err != nil {
+		return list, fmt.Errorf("read billing periods: %w", err)
+	}
+	return list, nil
+}
+
+// StatementsEnding returns the customer's billing periods that end in a month, with their totals, oldest
+// first. A period that ends at the first instant of a month belongs to the month before.
+func (l Ledger) StatementsEnding(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, month metering.Range, now time.Time) (statements []billing.Statement, err error) {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		var ending []billing.Period
+		for _, read := range streams {
+			for _, p := range billing.ExpectedPeriods(read.facts) {
+				if month.Start.Before(p.End) && !p.End.After(month.End) && read.facts.Shows(p) {
+					ending = append(ending, p)
+				}
+			}
+		}
+		slices.SortFunc(ending, func(a, b billing.Period) int { return a.Place().Compare(b.Place()) })
+		statements, err = statementsOf(streams, ending)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read statements: %w", err)
+	}
+	return statements, nil
+}
+
+// statementsOf returns the statements of periods of the streams.
+func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.Statement, error) {
+	for _, read := range streams {
+		var shown []metering.Range
+		for _, p := range periods {
+			if p.Stream == read.facts.Stream {
+				shown = append(shown, p.Range)
+			}
+		}
+		if err := read.alsoTotalsOf(shown...); err != nil {
+			return nil, err
+		}
+	}
+	statements := make([]billing.Statement, 0, len(periods))
+	for _, p := range periods {
+		statements = append(statements, billing.StatementOf(streams[p.Stream].facts, p))
+	}
+	return statements, nil
+}
+
+// StatementOf returns the statement of the customer's first billing period that satisfies the condition is.
+// It searches the schedules that the meter feeds in the period first, each from its oldest period on.
+// Besides the periods of Statements, it considers the current calendar period before the first period has
+// begun. It fails with CodeNotFound if there is none.
+func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, is, now)
+		return err
+	})
+	if err != nil {
+		return billing.Statement{}, fmt.Errorf("read statement: %w", err)
+	}
+	return s, nil
+}
+
+// statementOf is StatementOf, and also returns the facts of the schedule.
+func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, of *factReader, err error) {
+	streams, err := readStreams(ctx, q, read, tenant, customer, now)
+	if err != nil {
+		return s, nil, err
+	}
+	var period billing.Period
+	for _, fed := range []bool{true, false} {
+		for _, stream := range streams {
+			p, found := stream.periodOf(is)
+			if of == nil && found && (!fed || len(stream.facts.FedIn(meter, []metering.Range{p.Range})) > 0) {
+				period, of = p, stream
+			}
+		}
+	}
+	if of == nil {
+		return s, nil, errNoPeriod
+	}
+	if err := of.alsoTotalsOf(period.Range); err != nil {
+		return s, nil, err
+	}
+	return billing.StatementOf(of.facts, period), of, nil
+}
+
+// periodOf returns the oldest of the schedule's periods that satisfies the condition is.
+func (r *factReader) periodOf(is func(billing.Period) bool) (p billing.Period, found bool) {
+	periods := append(billing.ExpectedPeriods(r.facts), billing.Period{Range: billing.CurrentPeriod(r.facts), Stream: r.facts.Stream})
+	i := slices.IndexFunc(periods, is)
+	if i < 0 {
+		return p, false
+	}
+	return periods[i], true
+}
+
+var errNoPeriod = metering.Errorf(metering.CodeNotFound, "there is no such billing period")
+
+// PeriodStatement is the statement of a stored period, with the reports that bill it.
+type PeriodStatement struct {
+	CustomerID metering.CustomerID
+	ExternalID string
+	billing.Statement
+	Reports pg.Page[PeriodReport]
+}
+
+// ReportPage selects up to Limit reports with numbers below Before, newest first.
+type ReportPage struct {
+	Before int64
+	Limit  int
+}
+
+// Statement returns the statement of a stored period, with a page of the reports that bill it, or
+// CodeNotFound.
+func (l Ledger) Statement(ctx context.Context, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		s, err = readStatement(ctx, tx, l.read, tenant, period, page, now)
+		return err
+	})
+	if err != nil {
+		return PeriodStatement{}, fmt.Errorf("read statement: %w", err)
+	}
+	return s, nil
+}
+
+func readStatement(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, period metering.PeriodID, page ReportPage, now time.Time) (s PeriodStatement, err error) {
+	err = q.QueryRow(ctx, `select customer_id from billing_periods where tenant_id = $1 and id = $2`, tenant, period).Scan(&s.CustomerID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return s, errNoPeriod
+	}
+	if err != nil {
+		return s, err
+	}
+	var facts *factReader
+	s.Statement, facts, err = statementOf(ctx, q, read, tenant, s.CustomerID, 0, func(p billing.Period) bool { return p.ID == period }, now)
+	if err != nil {
+		return s, err
+	}
+	s.ExternalID = facts.facts.Customer.ExternalID
+	s.Reports, err = facts.reportsOf(s.Period, page)
+	return s, err
+}
+
+// CurrentPeriod returns the customer's current billing period: the one of its stream 0, or the period that
+// would extend the stream. Before the first period begins, it is the calendar's.
+func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Range, error) {
+	streams, err := l.streams(ctx, tenant, customer, now)
+	if err != nil {
+		return metering.Range{}, fmt.Errorf("read billing periods: %w", err)
+	}
+	return billing.CurrentPeriod(streams[0].facts), nil
+}
+
+// Preview returns the lines of the customer's bill as if its current periods ended now, over all billing
+// schedules. It includes the additions of late usage to closed periods. All figures are from one snapshot.
+func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
+	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		facts := make([]billing.Facts, len(streams))
+		for i, read := range streams {
+			// The current period may be before the first period, or closed already.
+			if err := read.alsoTotalsOf(billing.CurrentPeriod(read.facts)); err != nil {
+				return err
+			}
+			facts[i] = read.facts
+		}
+		lines = billing.PreviewAll(facts)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preview: %w", err)
+	}
+	return lines, nil
+}

@@ -1,0 +1,37 @@
+package ledger
+
+import "github.com/odometer-metering/odometer/db/pg"
+
+// Stores are the stores of the package.
+type Stores struct {
+	Unrated         Unrated
+	Providers       Providers
+	Ledger          Ledger
+	Syncs           Syncs
+	Links           Links
+	Restores        Restores
+	Invoices        Invoices
+	Reconciliations Reconciliations
+	Holds           Holds
+	ProviderEvents  ProviderEvents
+	AutoSyncs       AutoSyncs
+}
+
+// New returns stores that use the pool. read decodes stored prices of providers; nil: none are read. alerts
+// reads the alerts that closing periods are compared with.
+func New(pool *pg.Pool, read ReadPrice, alerts AlertsReader) Stores {
+	ledger := Ledger{pool, read, alerts}
+	return Stores{
+		Unrated:         Unrated{pool, read},
+		Providers:       Providers{pool},
+		Ledger:          ledger,
+		Syncs:           Syncs{pool},
+		Links:           Links{pool, read},
+		Restores:        Restores{pool, ledger},
+		Invoices:        Invoices{pool},
+		Reconciliations: Reconciliations{pool},
+		Holds:           Holds{pool, ledger},
+		ProviderEvents:  ProviderEvents{pool},
+		AutoSyncs:       AutoSyncs{pool},
+	}
+}

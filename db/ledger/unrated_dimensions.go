@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// closedUnpriced reads the usage of closed periods with dimension values that the price of the period does
+// not charge. It includes booked late usage.
+func (b *unratedBatch) closedUnpriced() error {
+	rows, err := b.tx.Query(b.ctx, `
+		select p.customer_id, p.starts_at, p.ends_at, p.stream, t.meter_id, m.slug, x.terms, coalesce(a.dimensions, t.dimensions)
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and not t.trial
+		join price_terms x on x.tenant_id = t.tenant_id and x.hash = t.terms and x.schema = 1 and x.terms ? 'dimensions'
+		join meters m on m.tenant_id = p.tenant_id and m.id = t.meter_id
+		left join lateral (
+		  select a.dimensions
+		  from billing_adjustments a
+		  where a.tenant_id = p.tenant_id
+		    and a.customer_id = p.customer_id
+		    and a.period_id = p.id
+		    and a.meter_id = t.meter_id
+		  order by a.id desc
+		  limit 1) a on true
+		where p.tenant_id = @tenant
+		  and p.customer_id = any(@customers)
+		  and p.closed_at is not null
+		  and p.ends_at > @since
+		  and coalesce(a.dimensions, t.dimensions) is not null`,
+		pgx.NamedArgs{"tenant": b.tenant, "customers": b.ids, "since": b.months[0]})
+	if err != nil {
+		return err
+	}
+	var (
+		customer metering.CustomerID
+		line     billing.UnratedLine
+	)
+	terms, dimensions := new(billing.Terms), new([]billing.DimensionUsage)
+	_, err = pgx.ForEachRow(rows, []any{&customer, &line.Period.Start, &line.Period.End, &line.Stream, &line.MeterID, &line.MeterSlug, &terms, &dimensions}, func() error {
+		found := line
+		found.State, found.Reason = billing.PeriodClosed, billing.UnpricedDimension
+		if found.Usage, found.Events = terms.UnratedUsage(*dimensions); found.Events > 0 {
+			b.closed[customer] = append(b.closed[customer], found)
+		}
+		terms, dimensions = new(billing.Terms), new([]billing.DimensionUsage)
+		return nil
+	})
+	return err
+}
+
+// closedTerms calls add with the terms by which prices by dimension charge late usage of closed periods.
+func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.DimensionTerms)) error {
+	rows, err := b.tx.Query(b.ctx, `
+		select p.customer_id, t.meter_id, p.starts_at, p.ends_at, x.hash, x.terms
+		from billing_periods p
+		join billing_period_totals t on t.tenant_id = p.tenant_id and t.period_id = p.id and not t.trial
+		join price_terms x on x.tenant_id = t.tenant_id and x.hash = t.terms and x.schema = 1 and x.terms ? 'dimensions'
+		where p.tenant_id = @tenant
+		  and p.customer_id = any(@customers)
+		  and p.closed_at is not null
+		  and p.bills <> 'quantities'
+		  and t.late_count is null -- late usage is counted`, pgx.NamedArgs{"tenant": b.tenant, "customers": b.ids})
+	if err != nil {
+		return err
+	}
+	var (
+		customer    metering.CustomerID
+		of          billing.DimensionTerms
+		hash, terms []byte
+	)
+	read := make(map[string]billing.Terms) // terms by hash, because most periods have the terms of the previous one
+	_, err = pgx.ForEachRow(rows, []any{&customer, &of.MeterID, &of.Period.Start, &of.Period.End, &hash, &terms}, func() error {
+		known, found := read[string(hash)]
+		if !found {
+			if err := json.Unmarshal(terms, &known); err != nil {
+				return err
+			}
+			read[string(hash)] = known
+		}
+		of.Terms = known
+		add(customer, of)
+		return nil
+	})
+	return err
+}
+
+// DimensionTerms returns the terms by which prices by dimension charge usage that arrives now, by the
+// external ids of some customers. They are the terms of open periods, and of late usage of closed ones.
+func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (terms map[string][]billing.DimensionTerms, err error) {
+	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
+		terms = make(map[string][]billing.DimensionTerms)
+		batch, err := r.some(`and c.external_id = any(@external_ids) order by c.id`, `p.customer_id = any(@customers)`, pgx.NamedArgs{"external_ids": externalIDs})
+		if err != nil || batch == nil {
+			return err
+		}
+		if err := batch.severalStreams(); err != nil {
+			return err
+		}
+		for _, id := range batch.ids {
+			terms[batch.facts[id].Customer.ExternalID] = nil
+		}
+		for _, s := range batch.schedules() {
+			name := s.Facts.Customer.ExternalID
+			for _, p := range s.Periods {
+				terms[name] = append(terms[name], r.unrated(*s.Facts).DimensionTerms(p)...)
+			}
+		}
+		return batch.closedTerms(func(id metering.CustomerID, of billing.DimensionTerms) {
+			name := batch.facts[int64(id)].Customer.ExternalID
+			terms[name] = append(terms[name], of)
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read prices by dimension: %w", err)
+	}
+	return terms, nil
+}

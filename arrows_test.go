@@ -33,6 +33,8 @@ var arrows = map[string][]string{
 	"db/access":  {"billing", "metering", "db/audit", "db/outbox", "db/pg", "db/seal"},
 	"db/catalog": {"billing", "metering", "db/access", "db/audit", "db/outbox", "db/pg"},
 	"db/usage":   {"billing", "metering", "db/audit", "db/catalog", "db/fair", "db/pg"},
+	"db/ledger":  {"billing", "metering", "db/audit", "db/catalog", "db/outbox", "db/pg", "db/usage"},
+	"db/limits":  {"billing", "metering", "db/audit", "db/catalog", "db/fair", "db/ledger", "db/outbox", "db/pg", "db/usage"},
 	"db":         {"billing", "metering", "migrations"},
 	"providers":  {"billing", "metering"},
 	"activities": {"billing", "metering", "db", "providers"},

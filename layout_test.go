@@ -9,7 +9,7 @@ import (
 )
 
 // rooms lists the folders over which the code of an entity is spread.
-var rooms = []string{"metering", "db", "db/access", "db/catalog", "db/usage", "activities", "workflows", "api"}
+var rooms = []string{"metering", "db", "db/access", "db/catalog", "db/usage", "db/ledger", "db/limits", "activities", "workflows", "api"}
 
 // aliases maps rejected file names to the name that files of the same noun have.
 var aliases = map[string]string{

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -244,7 +245,7 @@ func (s *server) updateAlert(ctx context.Context, in *updateAlertInput) (*alertO
 	if err := s.requireSpendOfStored(ctx, in.alert()); err != nil {
 		return nil, err
 	}
-	change := db.AlertChange{Name: in.Body.Name, Minutes: in.Body.Minutes, Enabled: in.Body.Enabled}
+	change := limits.AlertChange{Name: in.Body.Name, Minutes: in.Body.Minutes, Enabled: in.Body.Enabled}
 	if len(in.Body.Thresholds) > 0 {
 		change.Thresholds = thresholdsOf(in.Body.Thresholds)
 	}
@@ -364,7 +365,7 @@ func (s *server) dryRunAlert(ctx context.Context, in *dryRunInput) (*dryRunOutpu
 	return &dryRunOutput{shown}, nil
 }
 
-func showCourse(c *db.DryCourse) *dryRunCourse {
+func showCourse(c *limits.DryCourse) *dryRunCourse {
 	if c == nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -55,7 +55,7 @@ type quota struct {
 	CreatedAt time.Time            `json:"created_at"`
 }
 
-func showQuota(q db.StoredQuota) quota {
+func showQuota(q limits.StoredQuota) quota {
 	shown := quota{ID: q.ID.String(), Meter: q.Meter.Slug, Limit: q.Limit, Mode: q.Mode, Period: q.Period, CreatedAt: q.CreatedAt.UTC()}
 	if q.CustomerID != 0 {
 		shown.Customer = &q.Customer
@@ -144,7 +144,7 @@ func (s *server) listQuotas(ctx context.Context, in *listQuotasInput) (*listQuot
 	if in.Customer != "" && in.Plan != "" {
 		return nil, metering.Invalid("query.plan", "must be omitted with customer: a quota is of one of them")
 	}
-	var of db.QuotaFilter
+	var of limits.QuotaFilter
 	var err error
 	if of.Customer, of.Plan, err = s.customerOrPlan(ctx, in.Customer, in.Plan); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (s *server) listQuotas(ctx context.Context, in *listQuotasInput) (*listQuot
 	if err != nil {
 		return nil, err
 	}
-	cursorOf := func(q db.StoredQuota) metering.QuotaID { return q.ID }
+	cursorOf := func(q limits.StoredQuota) metering.QuotaID { return q.ID }
 	return &listQuotasOutput{listOf(ctx, s, page, showQuota, cursorOf)}, nil
 }
 
@@ -191,14 +191,14 @@ type QuotaAmount struct {
 	Amount SentDecimal     `json:"amount" doc:"Amount of usage, zero or more: the sum of the events' values for the aggregation 'sum', the number of events for 'count'"`
 }
 
-func (a QuotaAmount) read(at string) (db.QuotaAmount, error) {
+func (a QuotaAmount) read(at string) (limits.QuotaAmount, error) {
 	if a.Amount.IsNegative() {
-		return db.QuotaAmount{}, metering.Invalid(at+".amount", "must be zero or more")
+		return limits.QuotaAmount{}, metering.Invalid(at+".amount", "must be zero or more")
 	}
 	if !storable(a.Meter) {
-		return db.QuotaAmount{}, metering.Invalid(at+".meter", "must be UTF-8 without NUL")
+		return limits.QuotaAmount{}, metering.Invalid(at+".meter", "must be UTF-8 without NUL")
 	}
-	read := db.QuotaAmount{Meter: a.Meter, Amount: a.Amount.Decimal}
+	read := limits.QuotaAmount{Meter: a.Meter, Amount: a.Amount.Decimal}
 	if sentGroup(a.Group) {
 		read.Group = a.Group
 	}
@@ -251,7 +251,7 @@ type quotaDecisions struct {
 type checkQuotasOutput struct{ Body quotaDecisions }
 
 func (s *server) checkQuotas(ctx context.Context, in *checkQuotasInput) (*checkQuotasOutput, error) {
-	checks := make([]db.QuotaCheck, len(in.Body.Checks))
+	checks := make([]limits.QuotaCheck, len(in.Body.Checks))
 	for i, c := range in.Body.Checks {
 		at := itemAt("body.checks", i)
 		amount, err := c.read(at)
@@ -261,7 +261,7 @@ func (s *server) checkQuotas(ctx context.Context, in *checkQuotasInput) (*checkQ
 		if !storable(c.Customer) {
 			return nil, metering.Invalid(at+".customer", "must be UTF-8 without NUL")
 		}
-		checks[i] = db.QuotaCheck{Customer: c.Customer, QuotaAmount: amount}
+		checks[i] = limits.QuotaCheck{Customer: c.Customer, QuotaAmount: amount}
 	}
 	decisions, err := s.Store.Quotas.Check(ctx, principalOf(ctx).Tenant.ID, checks, s.sharedNow())
 	if err != nil {

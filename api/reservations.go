@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -53,7 +53,7 @@ type reservation struct {
 	ExpiresAt     time.Time `json:"expires_at"`
 }
 
-func showReservation(r db.Reservation) reservation {
+func showReservation(r limits.Reservation) reservation {
 	return reservation{r.ID, true, r.Exceeded, r.ExpiresAt.UTC()}
 }
 
@@ -95,7 +95,7 @@ func (s *server) reserve(ctx context.Context, in *reserveInput) (*reserveOutput,
 	return &reserveOutput{http.StatusCreated, showReservation(answer)}, nil
 }
 
-func (s *server) readReserve(in *reserveInput) (request db.ReserveRequest, err error) {
+func (s *server) readReserve(in *reserveInput) (request limits.ReserveRequest, err error) {
 	if !storable(in.Body.Customer) {
 		return request, metering.Invalid("body.customer", "must be UTF-8 without NUL")
 	}

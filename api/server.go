@@ -25,6 +25,7 @@ import (
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/fair"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/seal"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
@@ -87,7 +88,7 @@ type server struct {
 	exports       *fair.Shares[metering.TenantID]
 	processors    *fair.Shares[metering.TenantID] // for large bodies
 	answers       *fair.Shares[metering.TenantID] // bytes of responses in memory
-	reserver      *db.Reserver
+	reserver      *limits.Reserver
 	heavy         heavyTurns // operations that read all customers of a tenant
 	failures      *failures
 	refusals      refusals

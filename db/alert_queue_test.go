@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -233,7 +234,7 @@ func TestOnlyCustomersOfAlertsAreQueued(t *testing.T) {
 }
 
 // quota sets a quota of the biller's customer and meter, unless edit changes them.
-func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(*metering.Quota)) db.StoredQuota {
+func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(*metering.Quota)) limits.StoredQuota {
 	w.Helper()
 	q := metering.Quota{CustomerID: w.customer.ID, Meter: w.meter, Limit: new(metering.MustDecimal(limit)), Mode: metering.HardQuota, Period: period}
 	for _, e := range edit {

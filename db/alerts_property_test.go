@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
@@ -427,7 +427,7 @@ func (m *alertModel) requireDryRuns() (days int) {
 
 // requireHighest requires that no firing has a value above the highest of the days, and that the
 // firings of the same customer and quota are on these days.
-func requireHighest(t require.TestingT, a metering.Alert, run db.DryRun) {
+func requireHighest(t require.TestingT, a metering.Alert, run limits.DryRun) {
 	if a.Type == metering.SilenceAlert || run.Highest == nil {
 		require.Nil(t, run.Highest)
 		require.True(t, a.Type == metering.SilenceAlert || len(run.Firings) == 0)

@@ -16,6 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -167,11 +168,11 @@ func TestAnAlertAboveItsThresholdFiresAtOnce(t *testing.T) {
 	a := w.alert(w.usage("10", "40", "60"))
 	w.evaluate()
 	require.Equal(t, []string{"10:50", "40:50"}, w.thresholds())
-	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, db.AlertChange{Thresholds: decimals("40", "45")}, w.now)
+	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, limits.AlertChange{Thresholds: decimals("40", "45")}, w.now)
 	require.NoError(t, err)
 	w.evaluate()
 	require.Equal(t, []string{"10:50", "40:50", "45:50"}, w.thresholds(), "a changed threshold too")
-	_, err = w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, db.AlertChange{Enabled: new(false)}, w.now)
+	_, err = w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, limits.AlertChange{Enabled: new(false)}, w.now)
 	require.NoError(t, err)
 	w.use("50")
 	w.evaluate()

@@ -12,6 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -234,7 +235,7 @@ func TestAnAlertNeedsAttentionUntilItsPeriodEnds(t *testing.T) {
 	require.ElementsMatch(t, []string{"acme usage: 2 []", "acme charges: 14 USD [{16 USD}]", "acme quota: 75 % []"}, list(w.now))
 
 	require.NoError(t, w.store.Quotas.Delete(t.Context(), w.tenant, metering.Operator, quota.ID))
-	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, usage.ID, db.AlertChange{Thresholds: decimals("1", "9")}, w.now)
+	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, usage.ID, limits.AlertChange{Thresholds: decimals("1", "9")}, w.now)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"acme usage: 1 []", "acme charges: 14 USD [{16 USD}]"}, list(w.now))
 	require.Empty(t, list(w.now.AddDate(0, 1, 0)), "the periods have ended")

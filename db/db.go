@@ -1,4 +1,4 @@
-// Package db composes the stores of the packages below it, and has those of the ledger, alerts, quotas and
+// Package db composes the stores of the packages below it, and has those of tenants, erasure, retention and
 // maintenance. Together they hold all SQL of the program, hand-written for pgx: one small type per noun. Methods
 // take ctx first and the tenant second; an exported method is a transaction boundary. Errors that a caller can act
 // on are metering.Errors.
@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 )
@@ -26,6 +27,7 @@ type (
 	catalogStores  = catalog.Stores
 	usageStores    = usage.Stores
 	ledgerStores   = ledger.Stores
+	limitStores    = limits.Stores
 )
 
 // DB is a pool of connections, and one store per noun that uses it. The stores of other packages are embedded.
@@ -83,14 +85,14 @@ func open(ctx context.Context, url string, secret []byte, read ledger.ReadPrice,
 	if err != nil {
 		return nil, err
 	}
-	books := ledger.New(pool, read, newPeriodAlerts)
+	books := ledger.New(pool, read, limits.NewPeriodAlerts)
 	return &DB{
 		pool:          pool,
 		accessStores:  access.New(pool),
 		catalogStores: catalog.New(pool),
 		usageStores:   usage.New(pool),
 		ledgerStores:  books,
-		limitStores:   newLimits(pool, read),
+		limitStores:   limits.New(pool, read),
 		Tenants:       Tenants{pool},
 		Erasures:      Erasures{pool, books.Ledger},
 		Attention:     Attention{pool},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -25,7 +26,7 @@ func TestADeletedAlertIsGoneAtOnceAndItsFiringsInBatches(t *testing.T) {
 	_, err := w.store.Alerts.Get(t.Context(), w.tenant, a.ID)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(w.store.Alerts.Delete(t.Context(), w.tenant, metering.Operator, a.ID, w.now)))
-	_, err = w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, db.AlertChange{Enabled: new(true)}, w.now)
+	_, err = w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, limits.AlertChange{Enabled: new(true)}, w.now)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	list, err := dbtest.Items(w.store.Alerts.List(t.Context(), w.tenant, 0, 10))
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/db/audit"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
@@ -109,7 +110,7 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 // eraseAlerts deletes the customer's alerts, and erases the stored responses of the requests that created
 // them. The responses contain the external_id, so they can be found only before it is erased.
 func (s Erasures) eraseAlerts(ctx context.Context, tx pgx.Tx, c metering.Customer, now time.Time) error {
-	if err := markDeleted(ctx, tx, c.TenantID, `customer_id = $3`, c.ID, now); err != nil {
+	if err := limits.MarkDeleted(ctx, tx, c.TenantID, `customer_id = $3`, c.ID, now); err != nil {
 		return err
 	}
 	return s.eraseAnswers(ctx, tx, c.TenantID, `operation = 'create-alert' and answer->>'customer' = $2`, c.ExternalID, nil)

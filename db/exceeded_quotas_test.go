@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -42,7 +42,7 @@ func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	w := newWatcherOn(t, store, address)
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
 	w.watchQuotas()
-	set := func(limit string) db.StoredQuota {
+	set := func(limit string) limits.StoredQuota {
 		quota, err := w.store.Quotas.Set(t.Context(), w.tenant, metering.Operator, metering.Quota{
 			CustomerID: w.customer.ID, Meter: w.meter, Limit: new(metering.MustDecimal(limit)), Mode: metering.HardQuota, Period: metering.PerMonth,
 		}, w.now)
@@ -157,7 +157,7 @@ func TestTheQuotaOfThePlanAtItsEndLimitsAWindow(t *testing.T) {
 	w.watchQuotas()
 	midnight := metering.WindowOf(w.now, metering.Day, time.UTC).Start
 	w.now = midnight.Add(-time.Hour)
-	quotas := make(map[string]db.StoredQuota)
+	quotas := make(map[string]limits.StoredQuota)
 	for slug, limit := range map[string]string{"small": "10", "large": "100"} {
 		plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: slug, Name: slug})
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/db/access"
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/pg"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -54,7 +55,7 @@ type Creators struct {
 	catalogStores
 
 	Retries ledger.Retries
-	Alerts  Alerts
+	Alerts  limits.Alerts
 }
 
 // Creators returns the stores of the pool: each call of a method is a transaction of its own.
@@ -63,7 +64,7 @@ func (d *DB) Creators() Creators {
 }
 
 func creatorsWithin(tx pg.Beginner) Creators {
-	return Creators{access.NewCreators(tx), catalog.New(tx), ledger.NewRetries(tx), newAlerts(tx)}
+	return Creators{access.NewCreators(tx), catalog.New(tx), ledger.NewRetries(tx), limits.NewAlerts(tx)}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/db/catalog"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/db/ledger"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -147,7 +148,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.Empty(t, list)
 		_, err = store.Alerts.Get(ctx, ours.tenant, theirsOfAll.ID)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-		_, err = store.Alerts.Update(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, db.AlertChange{}, clock.Now())
+		_, err = store.Alerts.Update(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, limits.AlertChange{}, clock.Now())
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Alerts.Delete(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, november)))
 		_, err = store.Alerts.Create(ctx, ours.tenant, metering.Operator, metering.Alert{

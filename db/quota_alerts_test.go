@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/outbox"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // limit sets a hard quota on the meter for the customer.
-func (w *watcher) limit(limit string, period metering.QuotaPeriod) db.StoredQuota {
+func (w *watcher) limit(limit string, period metering.QuotaPeriod) limits.StoredQuota {
 	w.Helper()
 	set, err := w.store.Quotas.Set(w.Context(), w.tenant, metering.Operator, metering.Quota{
 		CustomerID: w.customer.ID, Meter: w.meter, Limit: new(metering.MustDecimal(limit)), Mode: metering.HardQuota, Period: period,
@@ -24,8 +24,8 @@ func (w *watcher) limit(limit string, period metering.QuotaPeriod) db.StoredQuot
 
 func (w *watcher) reserve(id, amount string) {
 	w.Helper()
-	answers, err := w.store.Quotas.Reserve(w.Context(), w.tenant, "acme", []db.ReserveRequest{{
-		ID: id, Amounts: []db.QuotaAmount{{Meter: w.meter.Slug, Amount: metering.MustDecimal(amount)}}, For: time.Hour, Digest: []byte(id),
+	answers, err := w.store.Quotas.Reserve(w.Context(), w.tenant, "acme", []limits.ReserveRequest{{
+		ID: id, Amounts: []limits.QuotaAmount{{Meter: w.meter.Slug, Amount: metering.MustDecimal(amount)}}, For: time.Hour, Digest: []byte(id),
 	}}, w.now)
 	require.NoError(w, err)
 	require.NoError(w, answers[0].Err)
@@ -81,7 +81,7 @@ func TestAChangedQuotaAlertSkipsTheWindowBeforeItsChange(t *testing.T) {
 	w.use("8.5")
 	w.evaluate()
 	w.now = w.now.Add(time.Hour)
-	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, db.AlertChange{Thresholds: decimals("80", "90")}, w.now)
+	_, err := w.store.Alerts.Update(t.Context(), w.tenant, metering.Operator, a.ID, limits.AlertChange{Thresholds: decimals("80", "90")}, w.now)
 	require.NoError(t, err)
 	w.evaluate()
 	require.Empty(t, w.thresholds())

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -120,9 +120,9 @@ func (m *quotaModel) reserveSome(rt *rapid.T) {
 	u := m.draw(rt)
 	m.next++
 	id := fmt.Sprint("r", m.next)
-	amount := db.QuotaAmount{Meter: "calls", Group: fmt.Appendf(nil, `{"model":%q}`, u.model), Amount: metering.Whole(u.amount)}
+	amount := limits.QuotaAmount{Meter: "calls", Group: fmt.Appendf(nil, `{"model":%q}`, u.model), Amount: metering.Whole(u.amount)}
 	lasts := time.Duration(rapid.IntRange(1, 90).Draw(rt, "minutes")) * time.Minute
-	answers, err := m.store.Quotas.Reserve(m.Context(), m.tenant, "acme", []db.ReserveRequest{{ID: id, Amounts: []db.QuotaAmount{amount}, For: lasts, Digest: []byte(id)}}, m.now)
+	answers, err := m.store.Quotas.Reserve(m.Context(), m.tenant, "acme", []limits.ReserveRequest{{ID: id, Amounts: []limits.QuotaAmount{amount}, For: lasts, Digest: []byte(id)}}, m.now)
 	require.NoError(m, err)
 	require.NoError(m, answers[0].Err)
 	allowed, exceeded := m.allows(u.model, u.amount)

@@ -11,6 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/db/usage"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -42,7 +43,7 @@ func newLimitedOn(t *testing.T, store *db.DB) *limited {
 	return l
 }
 
-func (l *limited) quota(limit string, mode metering.QuotaMode, period metering.QuotaPeriod, edit ...func(*metering.Quota)) db.StoredQuota {
+func (l *limited) quota(limit string, mode metering.QuotaMode, period metering.QuotaPeriod, edit ...func(*metering.Quota)) limits.StoredQuota {
 	l.Helper()
 	q := metering.Quota{CustomerID: l.customer.ID, Meter: l.meter, Mode: mode, Period: period}
 	if limit != "" {
@@ -74,22 +75,22 @@ func (l *limited) use(at time.Time, value, model string) {
 
 func (l *limited) check(at time.Time, amount string, group ...byte) metering.QuotaDecision {
 	l.Helper()
-	check := db.QuotaCheck{Customer: "acme", QuotaAmount: db.QuotaAmount{Meter: "calls", Group: group, Amount: metering.MustDecimal(amount)}}
-	decisions, err := l.store.Quotas.Check(l.Context(), l.tenant, []db.QuotaCheck{check}, at)
+	check := limits.QuotaCheck{Customer: "acme", QuotaAmount: limits.QuotaAmount{Meter: "calls", Group: group, Amount: metering.MustDecimal(amount)}}
+	decisions, err := l.store.Quotas.Check(l.Context(), l.tenant, []limits.QuotaCheck{check}, at)
 	require.NoError(l, err)
 	return decisions[0]
 }
 
-func (l *limited) reserve(at time.Time, id, amount string) db.Reservation {
+func (l *limited) reserve(at time.Time, id, amount string) limits.Reservation {
 	l.Helper()
-	answers, err := l.store.Quotas.Reserve(l.Context(), l.tenant, "acme", []db.ReserveRequest{request(at, id, amount)}, at)
+	answers, err := l.store.Quotas.Reserve(l.Context(), l.tenant, "acme", []limits.ReserveRequest{request(at, id, amount)}, at)
 	require.NoError(l, err)
 	return answers[0]
 }
 
-func request(at time.Time, id, amount string) db.ReserveRequest {
-	return db.ReserveRequest{
-		ID: id, Amounts: []db.QuotaAmount{{Meter: "calls", Amount: metering.MustDecimal(amount)}}, For: 5 * time.Minute, Digest: []byte(amount),
+func request(at time.Time, id, amount string) limits.ReserveRequest {
+	return limits.ReserveRequest{
+		ID: id, Amounts: []limits.QuotaAmount{{Meter: "calls", Amount: metering.MustDecimal(amount)}}, For: 5 * time.Minute, Digest: []byte(amount),
 	}
 }
 
@@ -233,7 +234,7 @@ func TestAThousandRequestsAtOnceAreGrantedUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
 	l.quota("100", metering.HardQuota, metering.PerMonth)
-	var replicas []*db.Reserver
+	var replicas []*limits.Reserver
 	for range 3 {
 		replicas = append(replicas, l.store.NewReserver(func() time.Time { return november }))
 	}

@@ -66,28 +66,28 @@ func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
 		b.useAt("1", b.now.Add(time.Duration(hour)*time.Hour))
 	}
 	b.now = b.now.Add(6 * time.Hour)
-	ledger := b.store.Ledger
+	books := b.store.Ledger
 
 	reports := b.planTwice(6)
 	b.requireOnce(reports, metering.CodeOverloaded, func(r uuid.UUID) error {
-		_, err := ledger.Lease(ctx, b.tenant, r, b.now, lease)
+		_, err := books.Lease(ctx, b.tenant, r, b.now, lease)
 		return err
 	})
 	require.Equal(t, reports, b.planTwice(6), "nothing else while they are outstanding")
-	b.requireTwice(reports, func(r uuid.UUID) error { return ledger.Complete(ctx, b.tenant, r, billing.InDoubt, "", b.now) })
+	b.requireTwice(reports, func(r uuid.UUID) error { return books.Complete(ctx, b.tenant, r, billing.InDoubt, "", b.now) })
 	outcome := map[uuid.UUID]billing.State{}
 	for i, r := range reports {
 		outcome[r] = []billing.State{billing.Accepted, billing.Rejected}[i%2]
 	}
 	b.requireOnce(reports, metering.CodeConflict, func(r uuid.UUID) error {
-		return ledger.Resolve(ctx, b.tenant, ledger.Resolution{Report: r, State: outcome[r], Actor: metering.Operator}, b.now)
+		return books.Resolve(ctx, b.tenant, ledger.Resolution{Report: r, State: outcome[r], Actor: metering.Operator}, b.now)
 	})
 	require.Len(t, b.audited("report.resolve"), 6)
-	b.requireTwice(reports, func(r uuid.UUID) error { return ledger.Saw(ctx, b.tenant, []uuid.UUID{r}, billing.Counted, "") })
+	b.requireTwice(reports, func(r uuid.UUID) error { return books.Saw(ctx, b.tenant, []uuid.UUID{r}, billing.Counted, "") })
 
 	again := b.planTwice(3)
 	require.NoError(t, atOnce(2*len(again), func(i int) error {
-		return ledger.Complete(ctx, b.tenant, again[i/2], []billing.State{billing.Rejected, billing.Accepted}[i%2], "", b.now)
+		return books.Complete(ctx, b.tenant, again[i/2], []billing.State{billing.Rejected, billing.Accepted}[i%2], "", b.now)
 	}))
 	for _, r := range again {
 		state, _ := b.state(r)

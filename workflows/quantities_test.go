@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// ledger is a world with Stripe as the provider, in which each meter has five units to report.
-type ledger struct {
+// quantityLedger is a world with Stripe as the provider, in which each meter has five units to report.
+type quantityLedger struct {
 	*world
 	reports []activities.Report
 	decided map[metering.MeterID][]activities.SendReportResult
@@ -37,12 +37,12 @@ type ledger struct {
 var accepted = activities.SendReportResult{State: billing.Accepted, Response: "taken"}
 
 // newLedger returns a ledger with the given meters; by default it has two.
-func newLedger(t *testing.T, meters ...metering.MeterID) *ledger {
+func newLedger(t *testing.T, meters ...metering.MeterID) *quantityLedger {
 	t.Helper()
 	if len(meters) == 0 {
 		meters = []metering.MeterID{7, 9}
 	}
-	l := &ledger{world: emptyWorld(t), decided: map[metering.MeterID][]activities.SendReportResult{}}
+	l := &quantityLedger{world: emptyWorld(t), decided: map[metering.MeterID][]activities.SendReportResult{}}
 	for _, meter := range meters {
 		l.add(meter)
 	}
@@ -59,14 +59,14 @@ func newLedger(t *testing.T, meters ...metering.MeterID) *ledger {
 }
 
 // add adds five units of a meter to report.
-func (l *ledger) add(meter metering.MeterID) {
+func (l *quantityLedger) add(meter metering.MeterID) {
 	l.number++
 	five := metering.MustDecimal("5")
 	l.reports = append(l.reports, activities.Report{ID: uuid.New(), Number: l.number, Kind: billing.QuantityReport, MeterID: meter, Method: "usage_record",
 		Quantity: &five, PeriodStart: l.Now(), PeriodEnd: l.Now().AddDate(0, 1, 0), Deadline: l.deadline})
 }
 
-func (l *ledger) readProvider(_ context.Context, in activities.ReadProviderInput) (activities.ReadProviderResult, error) {
+func (l *quantityLedger) readProvider(_ context.Context, in activities.ReadProviderInput) (activities.ReadProviderResult, error) {
 	if in.Counts {
 		l.counts++
 		counted, err := l.count()
@@ -76,13 +76,13 @@ func (l *ledger) readProvider(_ context.Context, in activities.ReadProviderInput
 	return activities.ReadProviderResult{}, activities.Failure(l.read())
 }
 
-func (l *ledger) meterOf(report uuid.UUID) metering.MeterID {
+func (l *quantityLedger) meterOf(report uuid.UUID) metering.MeterID {
 	i := slices.IndexFunc(l.reports, func(r activities.Report) bool { return r.ID == report })
 	return l.reports[i].MeterID
 }
 
 // planReports returns the undecided reports.
-func (l *ledger) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
+func (l *quantityLedger) planReports(_ context.Context, in activities.PlanReportsInput) (activities.PlanReportsResult, error) {
 	l.planned = append(l.planned, in)
 	result := activities.PlanReportsResult{More: l.more}
 	var err error
@@ -97,7 +97,7 @@ func (l *ledger) planReports(_ context.Context, in activities.PlanReportsInput) 
 	return result, nil
 }
 
-func (l *ledger) sendReport(_ context.Context, in activities.SendReportInput) (activities.SendReportResult, error) {
+func (l *quantityLedger) sendReport(_ context.Context, in activities.SendReportInput) (activities.SendReportResult, error) {
 	meter, attempt := l.meterOf(in.ReportID), 1
 	for _, m := range l.sent {
 		if m == meter {
@@ -268,10 +268,10 @@ func TestAMeterThatOperatorsExcludeIsNotReported(t *testing.T) {
 }
 
 func TestCancellingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
-	for name, stop := range map[string]func(l *ledger){
-		"reading the side": func(l *ledger) { l.read = down },
-		"sending":          func(l *ledger) { l.send = away },
-		"planning": func(l *ledger) {
+	for name, stop := range map[string]func(l *quantityLedger){
+		"reading the side": func(l *quantityLedger) { l.read = down },
+		"sending":          func(l *quantityLedger) { l.send = away },
+		"planning": func(l *quantityLedger) {
 			l.plan = func() (bool, error) {
 				return false, metering.Errorf(metering.CodeUnavailable, "the database is not available")
 			}
@@ -291,9 +291,9 @@ func TestCancellingAnswersTheRequestsWhereverItMeetsThem(t *testing.T) {
 }
 
 func TestALongHistoryContinuesAsNewInTheMiddleOfReports(t *testing.T) {
-	for name, wait := range map[string]func(l *ledger){
-		"reading the side": func(l *ledger) { l.read = down },
-		"sending":          func(l *ledger) { l.send = away },
+	for name, wait := range map[string]func(l *quantityLedger){
+		"reading the side": func(l *quantityLedger) { l.read = down },
+		"sending":          func(l *quantityLedger) { l.send = away },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(t)

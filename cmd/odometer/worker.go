@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/limits"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
@@ -67,7 +68,7 @@ func runWorker(ctx context.Context, env *environment) error {
 }
 
 // newEvaluator starts an evaluator of alerts. Every API and worker process has one.
-func newEvaluator(store *db.DB, log *slog.Logger) *db.Evaluator {
+func newEvaluator(store *db.DB, log *slog.Logger) *limits.Evaluator {
 	evaluator := store.NewEvaluator(now, func(err error) {
 		log.Warn("alerts could not be evaluated; the process tries again", "error", err)
 	})

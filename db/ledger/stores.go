@@ -1,3 +1,8 @@
+// Package ledger stores what tenants report to providers, and what it is computed from: customers' billing facts,
+// billing periods and their closings, planned and sent reports, invoices and reconciliations, holds, syncs and
+// providers.
+//
+// It applies the plans of package billing in transactions. It does not decide what is owed, and calls no provider.
 package ledger
 
 import "github.com/odometer-metering/odometer/db/pg"

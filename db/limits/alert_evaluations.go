@@ -1,4 +1,4 @@
-package db
+package limits
 
 import (
 	"context"
@@ -144,8 +144,8 @@ func newAlertReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, no
 	return alertReaderOf(ctx, tx, tenant, alerts, now), nil
 }
 
-// newPeriodAlerts is newAlertReader for the closings of the ledger.
-func newPeriodAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (ledger.PeriodAlerts, error) {
+// NewPeriodAlerts is newAlertReader for the closings of the ledger.
+func NewPeriodAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (ledger.PeriodAlerts, error) {
 	return newAlertReader(ctx, tx, tenant, now)
 }
 
@@ -206,7 +206,7 @@ func (v *alertReader) periods(b ledger.PeriodFacts) error {
 	var all []ledger.CustomerPeriod
 	for _, s := range b.Schedules {
 		for _, p := range s.Periods {
-			all = append(all, ledger.CustomerPeriod{s.Facts, p})
+			all = append(all, ledger.CustomerPeriod{Facts: s.Facts, Period: p})
 		}
 		v.dueAgain(s.Facts.Customer.ID, billing.NextAlertChange(*s.Facts, s.Periods))
 	}

@@ -1,4 +1,4 @@
-package db
+package limits
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ const (
 )
 
 // NewEvaluator returns an Evaluator that reports failures to failed.
-func (s limitStores) NewEvaluator(now func() time.Time, failed func(error)) *Evaluator {
+func (s Stores) NewEvaluator(now func() time.Time, failed func(error)) *Evaluator {
 	return &Evaluator{evaluations: s.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
 }
 

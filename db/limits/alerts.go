@@ -1,4 +1,4 @@
-package db
+package limits
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 // Alerts stores the alerts of tenants and their firings.
 type Alerts struct{ pool pg.Beginner }
 
-// newAlerts returns a store within a transaction or pool.
-func newAlerts(pool pg.Beginner) Alerts { return Alerts{pool} }
+// NewAlerts returns a store within a transaction or pool.
+func NewAlerts(pool pg.Beginner) Alerts { return Alerts{pool} }
 
 const selectAlerts = `
 	select a.id, a.name, a.type, coalesce(a.customer_id, 0), coalesce(a.plan_id, 0), coalesce(a.meter_id, 0), a.group_id, a.group_key, a.thresholds, a.minutes, a.currency,
@@ -220,7 +220,7 @@ func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		if err := markDeleted(ctx, tx, tenant, `id = $3`, id, now); err != nil {
+		if err := MarkDeleted(ctx, tx, tenant, `id = $3`, id, now); err != nil {
 			return err
 		}
 		return audit.RecordChange(ctx, tx, tenant, actor, "alert.delete", id.String(), auditedAlert(before), nil)
@@ -231,8 +231,8 @@ func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 	return nil
 }
 
-// markDeleted marks the alerts that meet a condition of $3 as deleted, and removes their names.
-func markDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition string, arg any, now time.Time) error {
+// MarkDeleted marks the alerts that meet a condition of $3 as deleted, and removes their names.
+func MarkDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition string, arg any, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update alerts
 		set deleted_at = coalesce(deleted_at, $2), enabled = false, name = ''

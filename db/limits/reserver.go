@@ -1,4 +1,4 @@
-package db
+package limits
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type waitingReserve struct {
 }
 
 // NewReserver returns a Reserver.
-func (s limitStores) NewReserver(now func() time.Time) *Reserver {
+func (s Stores) NewReserver(now func() time.Time) *Reserver {
 	return &Reserver{quotas: s.Quotas, now: now, waiting: make(map[usage.CustomerName][]*waitingReserve)}
 }
 

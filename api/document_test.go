@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/dev/words"
+	"github.com/odometer-metering/odometer/dev/lint"
 )
 
 func TestTheCommittedDocumentsAreCurrent(t *testing.T) {
@@ -48,8 +48,8 @@ func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 			require.Empty(t, first[operation.Summary], "%s has its summary too", place)
 			first[operation.Summary] = place
 			for _, text := range []string{operation.Summary, operation.Description} {
-				require.Empty(t, words.In(text, words.Anywhere), "%s: %s", place, text)
-				require.NotContains(t, words.Parts(text), "told", place)
+				require.Empty(t, lint.In(text, lint.Anywhere), "%s: %s", place, text)
+				require.NotContains(t, lint.Parts(text), "told", place)
 			}
 		}
 	}

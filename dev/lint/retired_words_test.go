@@ -1,11 +1,11 @@
-package words_test
+package lint_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/dev/words"
+	"github.com/odometer-metering/odometer/dev/lint"
 )
 
 func TestPartsOfIdentifiersAndOfText(t *testing.T) {
@@ -14,19 +14,19 @@ func TestPartsOfIdentifiersAndOfText(t *testing.T) {
 		"ClosedAt": {"closed", "at"}, "closed_at": {"closed", "at"}, "is closed, at": {"is", "closed", "at"},
 		"meterVersionByID": {"meter", "version", "by", "id"}, "HMACSecrets": {"hmac", "secrets"}, "APIKeys": {"api", "keys"}, "x-rate-limit": {"x", "rate", "limit"},
 	} {
-		require.Equal(t, want, words.Parts(text), text)
+		require.Equal(t, want, lint.Parts(text), text)
 	}
 }
 
 func TestRetiredWordsAreFoundWherever(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"frozen_at", "FrozenAt", "isFrozen", "it was frozen.", "`frozen`"} {
-		require.Equal(t, []string{"frozen"}, words.In(text, words.Anywhere), text)
+		require.Equal(t, []string{"frozen"}, lint.In(text, lint.Anywhere), text)
 	}
-	require.Equal(t, []string{"events per minute"}, words.In("EventsPerMinute", words.Anywhere))
-	require.Empty(t, words.In("the zone's kinds, backfilling", words.Anywhere))
-	require.Equal(t, []string{"zone"}, words.In("zone", words.Fields))
-	require.Empty(t, words.In("timezone", words.Fields))
+	require.Equal(t, []string{"events per minute"}, lint.In("EventsPerMinute", lint.Anywhere))
+	require.Empty(t, lint.In("the zone's kinds, backfilling", lint.Anywhere))
+	require.Equal(t, []string{"zone"}, lint.In("zone", lint.Fields))
+	require.Empty(t, lint.In("timezone", lint.Fields))
 }
 
 func TestPhrasesAreFound(t *testing.T) {
@@ -35,9 +35,9 @@ func TestPhrasesAreFound(t *testing.T) {
 		"Other values are 422.", "A second webhook is 409 if it exists", "It ends. Of these reports, some remain.",
 		"in another currency than yours", "20 a minute of a tenant",
 	} {
-		require.Len(t, words.PhrasesIn(text), 1, text)
+		require.Len(t, lint.PhrasesIn(text), 1, text)
 	}
 	for _, text := range []string{"Other values return 422.", "The limit is 429 units", "Types other than these", "20 a minute per tenant"} {
-		require.Empty(t, words.PhrasesIn(text), text)
+		require.Empty(t, lint.PhrasesIn(text), text)
 	}
 }

@@ -1,6 +1,7 @@
-// Package words finds the project's retired terms in identifiers and in text. docs/glossary.md explains the
-// current terms.
-package words
+// Package lint finds retired terms in identifiers and in text, and phrases that readers have to read twice.
+// docs/glossary.md explains the current terms. The tests of the package check the repository's own rules: which
+// package imports which, names of files, comments, documents, and the use of clocks.
+package lint
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package odometer_test
+package lint_test
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/dev/words"
+	"github.com/odometer-metering/odometer/dev/lint"
 )
 
 // TestRetiredWordsAreGone checks identifiers, columns, JSON fields, documents and file names.
@@ -31,13 +31,13 @@ func TestRetiredWordsAreGone(t *testing.T) {
 			return fs.SkipDir
 		}
 		path = filepath.ToSlash(path)
-		if entry.IsDir() || strings.HasPrefix(path, "dev/words/") || path == "words_test.go" || path == "layout_test.go" {
+		if entry.IsDir() || strings.HasPrefix(path, "dev/lint/") {
 			return nil
 		}
 		found := retired(t, path)
 		for _, word := range found {
 			if !slices.Contains(rewriting[path], word) && !slices.Contains(otherMeaning[path], word) {
-				t.Errorf("%s: %q is not used any more, see dev/words", path, word)
+				t.Errorf("%s: %q is not used any more, see dev/lint/words.go", path, word)
 			}
 		}
 		for _, word := range rewriting[path] {
@@ -83,7 +83,7 @@ func TestCommentsNameActorsAndThings(t *testing.T) {
 			return nil
 		}
 		for _, comment := range commentsOf(t, path) {
-			if found := words.PhrasesInComment(comment); len(found) > 0 {
+			if found := lint.PhrasesInComment(comment); len(found) > 0 {
 				t.Errorf("%s: %s: %q", path, strings.Join(found, "; "), comment)
 			}
 		}
@@ -150,14 +150,14 @@ func TestPhrasesAreGone(t *testing.T) {
 		text := generatedPart.ReplaceAllString(codeBlock.ReplaceAllString(read(t, path), ""), "")
 		text = strings.ReplaceAll(lineInside.ReplaceAllString(text, " "), "\n- ", "\n\n")
 		for paragraph := range strings.SplitSeq(text, "\n\n") {
-			require.Empty(t, words.PhrasesIn(strings.ReplaceAll(paragraph, "\n", " ")), "%s: %s", path, paragraph)
+			require.Empty(t, lint.PhrasesIn(strings.ReplaceAll(paragraph, "\n", " ")), "%s: %s", path, paragraph)
 		}
 	}
 	var document any
 	require.NoError(t, json.Unmarshal([]byte(read(t, "api/openapi.json")), &document))
 	for _, text := range textsIn(document) {
 		for line := range strings.Lines(text) {
-			require.Empty(t, words.PhrasesIn(strings.TrimPrefix(line, "- ")), "api/openapi.json: %s", line)
+			require.Empty(t, lint.PhrasesIn(strings.TrimPrefix(line, "- ")), "api/openapi.json: %s", line)
 		}
 	}
 }
@@ -183,14 +183,14 @@ func textsIn(part any) (found []string) {
 // retired returns the retired words in a file and in its name.
 func retired(t *testing.T, path string) []string {
 	t.Helper()
-	found := words.In(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), words.Anywhere)
+	found := lint.In(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), lint.Anywhere)
 	switch ext := filepath.Ext(path); {
 	case ext == ".go":
 		return append(found, inGo(t, path)...)
 	case ext == ".sql":
 		return append(found, inSQL(t, path)...)
 	case ext == ".md":
-		return append(found, words.In(read(t, path), words.Anywhere)...)
+		return append(found, lint.In(read(t, path), lint.Anywhere)...)
 	case path == "api/openapi.json":
 		var document any
 		require.NoError(t, json.Unmarshal([]byte(read(t, path)), &document))
@@ -215,7 +215,7 @@ func inGo(t *testing.T, path string) (found []string) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch n := node.(type) {
 		case *ast.Ident:
-			found = append(found, words.In(n.Name, words.Anywhere)...)
+			found = append(found, lint.In(n.Name, lint.Anywhere)...)
 		case *ast.Field:
 			if n.Tag != nil {
 				found = append(found, inTag(n.Tag.Value)...)
@@ -223,7 +223,7 @@ func inGo(t *testing.T, path string) (found []string) {
 		case *ast.BasicLit:
 			if n.Kind == token.STRING && strings.Contains(n.Value, "_") {
 				for _, name := range snake.FindAllString(n.Value, -1) {
-					found = append(found, words.In(name, words.Anywhere)...)
+					found = append(found, lint.In(name, lint.Anywhere)...)
 				}
 			}
 		}
@@ -241,9 +241,9 @@ func inTag(literal string) (found []string) {
 	}
 	for _, key := range []string{"json", "query", "path"} {
 		name, _, _ := strings.Cut(reflect.StructTag(tag).Get(key), ",")
-		found = append(found, words.In(name, words.Fields)...)
+		found = append(found, lint.In(name, lint.Fields)...)
 	}
-	return append(found, words.In(reflect.StructTag(tag).Get("doc"), words.Anywhere)...)
+	return append(found, lint.In(reflect.StructTag(tag).Get("doc"), lint.Anywhere)...)
 }
 
 var (
@@ -256,7 +256,7 @@ var (
 func inSQL(t *testing.T, path string) (found []string) {
 	t.Helper()
 	for _, name := range sqlWord.FindAllString(sqlComment.ReplaceAllString(read(t, path), ""), -1) {
-		found = append(found, words.In(name, words.Fields)...)
+		found = append(found, lint.In(name, lint.Fields)...)
 	}
 	return found
 }
@@ -268,11 +268,11 @@ func inJSON(node any) (found []string) {
 		for key, value := range n {
 			if properties, ok := value.(map[string]any); ok && key == "properties" {
 				for name := range properties {
-					found = append(found, words.In(name, words.Fields)...)
+					found = append(found, lint.In(name, lint.Fields)...)
 				}
 			}
 			if text, ok := value.(string); ok && (key == "summary" || key == "description" || key == "operationId") {
-				found = append(found, words.In(text, words.Anywhere)...)
+				found = append(found, lint.In(text, lint.Anywhere)...)
 			}
 			found = append(found, inJSON(value)...)
 		}

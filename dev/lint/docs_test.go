@@ -1,4 +1,4 @@
-package odometer_test
+package lint_test
 
 import (
 	"bytes"

@@ -1,8 +1,8 @@
-// Package ledger stores what tenants report to providers, and what it is computed from: customers' billing facts,
-// billing periods and their closings, planned and sent reports, invoices and reconciliations, holds, syncs and
-// providers.
+// Package ledger stores the reports to billing providers: their plans, states and answers. It also stores the facts
+// that plans need: billing periods and their closings, invoices, reconciliations, holds, syncs and providers.
 //
-// It applies the plans of package billing in transactions. It does not decide what is owed, and calls no provider.
+// It applies the plans of package billing in transactions. It does not decide which amount is owed, and calls no
+// provider.
 package ledger
 
 import "github.com/odometer-metering/odometer/db/pg"

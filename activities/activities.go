@@ -1,5 +1,5 @@
-// Package activities contains the activities of the workflows. Each has one side effect: it reads
-// or changes the ledger, counts a day or calls a provider.
+// Package activities contains the activities of the workflows. Each activity performs one step: it
+// reads or changes the database, counts a day or calls a provider.
 //
 // An activity may run more than once, even concurrently. Inputs and results stay in Temporal's
 // history, so they contain internal ids and numbers. They contain no secrets, no external ids and
@@ -59,8 +59,9 @@ func New(c Config) *Activities {
 // and erasures of events. A tenant has at most one of them.
 const heavyAtOnce = 2
 
-// inTurn runs one part of heavy work when it is the tenant's turn. A tenant with much heavy work
-// therefore delays another tenant by at most one part.
+// inTurn runs one part of heavy work after it has waited for one of the worker's heavyAtOnce slots.
+// The slots go to waiting tenants in rotation, so that a tenant with much heavy work delays another
+// tenant by at most one part.
 func (a *Activities) inTurn(ctx context.Context, tenant metering.TenantID, part func() error) error {
 	if err := a.heavy.Wait(ctx, tenant); err != nil {
 		return err

@@ -95,8 +95,9 @@ func TestALineOfTheNextInvoiceIsSetToWhatTheMeterComesTo(t *testing.T) {
 	require.Equal(t, "7000000", invoice.Total.String())
 }
 
-// TestAPeriodClosesWhileItsInvoiceIsADraft checks that a period closes after its grace, even while its invoice is a
-// draft. The line is set to the total at the close, and late usage is a line of the next invoice.
+// TestAPeriodClosesWhileItsInvoiceIsADraft checks that a period closes after its grace, even while its
+// invoice is a draft. At the close, the invoice line is set to the total. Late usage becomes a line of the
+// next invoice.
 func TestAPeriodClosesWhileItsInvoiceIsADraft(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
@@ -198,8 +199,9 @@ func TestALineWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestWhatComesAfterALineWasTakenIsCarried checks that a line is not set again after an invoice has taken it during the
-// period. Usage after that is a line of the next period's invoice, once the period's last invoice is final.
+// TestWhatComesAfterALineWasTakenIsCarried checks that a pending line is not set again after an invoice has
+// taken it during the period. Once the period's last invoice is final, the later usage becomes a line of the
+// next period's invoice.
 func TestWhatComesAfterALineWasTakenIsCarried(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)
@@ -392,8 +394,8 @@ func TestPropertyStripeChargesTheAmountsOnce(t *testing.T) {
 	})
 }
 
-// TestALineThatMissesItsInvoiceIsOnTheNextOne checks a line that is created after the renewal's draft. It waits for the
-// following invoice, counts as billed, and is compared when that invoice is final.
+// TestALineThatMissesItsInvoiceIsOnTheNextOne checks a line that is created after the renewal's draft. The
+// line waits for the following invoice and is treated as billed. It is reconciled when that invoice is final.
 func TestALineThatMissesItsInvoiceIsOnTheNextOne(t *testing.T) {
 	t.Parallel()
 	s := newCharged(t)

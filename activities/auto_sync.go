@@ -29,8 +29,9 @@ type CustomerPageResult struct {
 	More      bool                  `json:"more"`
 }
 
-// FindOutOfSync returns the next customers that may need a sync: with unreported usage, with an
-// undecided report, with a plan that is due, or with a state at the provider that was never read.
+// FindOutOfSync returns the next customers that may need a sync. These customers have unreported
+// usage, an undecided report, a plan that has to be re-evaluated, or a state at the provider that
+// was never read.
 func (a *Activities) FindOutOfSync(ctx context.Context, in CustomerPageInput) (CustomerPageResult, error) {
 	defer alive(ctx)()
 	find := a.store.Ledger.OutOfSync
@@ -56,7 +57,8 @@ type SyncBatchResult struct {
 	Failed    []metering.CustomerID `json:"failed"`
 }
 
-// sync reports the unreported usage of a customer. If it sent anything, it records a sync.
+// sync reports the unreported usage of a customer. If the pass succeeds and the provider has
+// accepted a report, sync records a successful sync.
 func (b *batch) sync(ctx context.Context, customer metering.CustomerID) (sent int, err error) {
 	steps := &batchSteps{batch: b, ctx: ctx, customer: CustomerInput{b.tenant, customer}, began: b.now()}
 	passed, err := Pass(steps, !b.provider.Statements)
@@ -77,7 +79,7 @@ type batchSteps struct {
 	began    time.Time
 	read     bool
 
-	leased   *ledger.Leased   // the first report of the plan
+	leased   *ledger.Leased   // lease of the plan's first report; nil: the plan has no report
 	accepted *ledger.Accepted // last accepted report, which is recorded together with the next change
 	kind     billing.Kind     // of the accepted report
 	excluded []metering.ExcludedMeter
@@ -163,7 +165,8 @@ func (s *batchSteps) flush() error {
 	return s.metrics.reported(s.kind, billing.Accepted, err)
 }
 
-// record stores a successful sync.
+// record stores a successful sync, together with the last accepted report if that is not recorded
+// yet.
 func (s *batchSteps) record(passed Passed) error {
 	answer := ledger.Answer{Reports: passed.Reports, Excluded: s.excluded}
 	if s.accepted == nil {
@@ -176,7 +179,7 @@ func (s *batchSteps) record(passed Passed) error {
 // CloseBatchResult counts the closed periods.
 type CloseBatchResult struct {
 	Closed int                   `json:"closed"`
-	Open   []metering.CustomerID `json:"open"` // customers with a due period that waits for the backfill of a meter
+	Open   []metering.CustomerID `json:"open"` // customers with a due period that waits for a backfill or failed to close
 }
 
 // DuePeriods returns the next customers with a period to close.
@@ -186,7 +189,7 @@ func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (Cust
 	return CustomerPageResult(page), err
 }
 
-// closedAtOnce is the number of customers that one transaction closes periods for. The tenant's
+// closedAtOnce is the number of customers for which one transaction closes periods. The tenant's
 // ingest waits while the transaction writes.
 const closedAtOnce = 3
 
@@ -207,8 +210,9 @@ func (a *Activities) CloseBatch(ctx context.Context, in BatchInput) (CloseBatchR
 	return result, nil
 }
 
-// closeFew closes the periods of customers in one transaction. If that fails, it closes them one by
-// one, so that a customer that fails alone does not prevent the others from closing.
+// closeFew closes the periods of customers in one transaction. If the transaction fails because of
+// a customer, it repeats the closing customer by customer, so that only the failing customer's
+// periods stay open.
 func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few []metering.CustomerID) (ledger.Closing, error) {
 	closed, err := a.store.Ledger.ClosePeriods(ctx, tenant, few, a.now())
 	if err == nil || ctx.Err() != nil || ofTheDatabase(err) {
@@ -229,8 +233,8 @@ func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few
 	return closed, nil
 }
 
-// ofTheDatabase reports whether an error comes from the database rather than from a customer.
-// Temporal retries the activity then.
+// ofTheDatabase reports whether an error comes from the database rather than from a customer. After
+// an error of the database, Temporal retries the activity.
 func ofTheDatabase(err error) bool {
 	code := metering.CodeOf(err)
 	return code == metering.CodeUnavailable || code == metering.CodeOverloaded

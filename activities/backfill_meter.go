@@ -49,8 +49,9 @@ type CountDaysResult struct {
 // progress.
 const countFor = time.Minute
 
-// CountDays adds the events of each day to the meter version's usage, each day in the tenant's
-// turn. A retry continues after the last day in the heartbeat. No day is counted twice.
+// CountDays adds the events of each day to the meter version's usage. Each day waits for the
+// tenant's turn, see inTurn. A retry continues after the last day in the heartbeat. No day is
+// counted twice.
 func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDaysResult, error) {
 	var progress CountDaysResult
 	if activity.HasHeartbeatDetails(ctx) {

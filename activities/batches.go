@@ -92,7 +92,8 @@ func (b *batch) syncAll(ctx context.Context, few []metering.CustomerID) error {
 		b.progress.Since = began
 	}
 	if err == nil && !tried.through && len(b.progress.Unsure) > 1 {
-		// Another batch or run may have reported usage in the meantime.
+		// If another batch or run has reported usage since b.progress.Since, the provider responds.
+		// Then syncUnsure retries the unsure customers.
 		tried.through, err = b.store.Syncs.ReportedSince(ctx, b.tenant, b.progress.Since)
 		if err == nil && !tried.through {
 			err = tried.failure
@@ -203,7 +204,8 @@ func (b *batch) judge(ctx context.Context, err error) verdict {
 	return inVain
 }
 
-// fail adds the customer to the failed ones and requests a sync for its own run.
+// fail adds the customer to the failed customers, and requests a sync, which the customer's own run
+// performs.
 func (b *batch) fail(ctx context.Context, customer metering.CustomerID) error {
 	b.progress.Result.Customers++
 	if !slices.Contains(b.progress.Result.Failed, customer) {

@@ -91,8 +91,8 @@ func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (Se
 }
 
 // sendNext delivers the message that has been due the longest, and returns the attempt. It returns
-// nil if no message can be sent now. If only the delivery budget is used up, the run tries again
-// after a second.
+// nil if no message can be sent now. If only the delivery budget is used up, the message stays due
+// and the run tries again.
 func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*metering.Attempt, error) {
 	claimed, err := a.store.Deliveries.Claim(ctx, in.TenantID, in.EndpointID, a.now(), webhook.Timeout+5*time.Second)
 	if metering.CodeOf(err) == metering.CodeRateLimited {
@@ -140,7 +140,7 @@ func (a *Activities) secretsOf(e metering.Endpoint) (secrets []string, err error
 	return secrets, nil
 }
 
-// messagesKept is the time for which messages and their delivery attempts are kept.
+// messagesKept is the retention of messages and their delivery attempts.
 const messagesKept = 30 * 24 * time.Hour
 
 // SweepMessages deletes old messages.

@@ -27,8 +27,8 @@ const (
 	daysPerAudit    = 7
 )
 
-// AuditTenants compares the rollups of each tenant's last complete days with an independent count,
-// and stores the discrepancies that remain.
+// AuditTenants compares the rollups of each tenant's last complete days with the independent daily
+// count. It stores the discrepancies that a recount of the events confirms.
 func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (AuditTenantsResult, error) {
 	defer alive(ctx)()
 	tenants, err := a.store.Tenants.After(ctx, in.After, tenantsPerAudit)

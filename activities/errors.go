@@ -47,8 +47,8 @@ func Failure(err error) error {
 // worker stopped, or Temporal did not answer a heartbeat.
 var errEndedEarly = metering.Errorf(metering.CodeUnavailable, "the attempt ended before its work was done; the next attempt continues it")
 
-// UnlessCancelled returns err, the error of an activity that ran in ctx, unless ctx was cancelled
-// and the run was not: another attempt follows then, and the error says so.
+// UnlessCancelled returns err, the error of an activity that ran in ctx. If ctx was cancelled
+// although the run was not, it returns errEndedEarly, because Temporal starts another attempt.
 func UnlessCancelled(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && !temporal.IsCanceledError(context.Cause(ctx)) {
 		return errEndedEarly
@@ -66,7 +66,8 @@ func waitOf(err error) time.Duration {
 	return asked.Wait
 }
 
-// categoryOf returns the category that excludes expected errors from Temporal's error metrics.
+// categoryOf returns the category of a failure. The category Benign excludes expected errors from
+// Temporal's error metrics.
 func categoryOf(code metering.Code) temporal.ApplicationErrorCategory {
 	switch code {
 	case metering.CodeProviderDown, metering.CodeProviderRefuse, metering.CodeOverloaded, metering.CodeConflict:

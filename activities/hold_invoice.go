@@ -23,8 +23,8 @@ type HoldInput struct {
 	SyncID   *uuid.UUID        `json:"sync_id,omitempty"`
 }
 
-// beginHold stores a hold for a draft if the tenant holds drafts and the provider supports it. It
-// returns the invoice's open hold, or 0 if there is none.
+// beginHold stores a hold for a renewal's draft invoice if the tenant has enabled invoice holds and
+// the provider supports them. It returns the invoice's open hold, or 0 if there is none.
 func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (metering.HoldID, error) {
 	holds, ok := r.Provider.(providers.Holds)
 	if !ok {
@@ -49,7 +49,8 @@ func (r invoiceReader) beginHold(ctx context.Context, in metering.Invoice) (mete
 	}, r.now())
 }
 
-// LookAtHoldResult contains the result of a comparison, and the next action.
+// LookAtHoldResult contains the result of comparing a held invoice with the usage, and the next
+// action.
 type LookAtHoldResult struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 	Page       string              `json:"page,omitempty"` // the customer's URL in the API
@@ -164,7 +165,7 @@ type AskReleaseInput struct {
 	Reason string `json:"reason"`
 }
 
-// AskRelease records that an operator wants the invoice released. It keeps an earlier request
+// AskRelease records an operator's request to release the invoice. An earlier request stays
 // unchanged.
 func (a *Activities) AskRelease(ctx context.Context, in AskReleaseInput) error {
 	defer alive(ctx)()

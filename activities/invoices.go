@@ -52,12 +52,12 @@ func (r invoiceReader) refreshInvoice(ctx context.Context, id string) (metering.
 }
 
 const (
-	// listsAtOnce bounds the number of customers with invoices to list in one run. The next run
+	// listsAtOnce bounds the number of customers for which one run lists invoices. The next run
 	// continues.
 	listsAtOnce = 200
 	// listedEvery is the interval between two lists of one customer's invoices.
 	listedEvery = 24 * time.Hour
-	// listedAgainAfter is the interval after a failed list.
+	// listedAgainAfter is the interval between a failed list and the next attempt.
 	listedAgainAfter = time.Hour
 )
 
@@ -68,9 +68,10 @@ type ListInvoicesResult struct {
 }
 
 // ListInvoices reads the invoices of customers with an open reconciliation, and then reconciles
-// their closed periods. It reads them once a day, even if no event about them has arrived. If it
-// fails for one customer, it continues with the next and tries the customer again later. If the
-// provider is unavailable for two customers in a row, ListInvoices returns an error.
+// their closed periods. It reads each customer's invoices once a day, even if no event about an
+// invoice has arrived. If the list fails for one customer, it continues with the next customer, and
+// a later run retries the failed customer. It returns an error if the provider is unavailable for
+// two customers in a row, or refuses a call for a reason that affects all customers.
 func (a *Activities) ListInvoices(ctx context.Context, in TenantInput) (result ListInvoicesResult, err error) {
 	defer alive(ctx)()
 	active, err := a.store.Providers.Active(ctx, in.TenantID)

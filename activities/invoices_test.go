@@ -25,8 +25,8 @@ func (s *subscriber) closes() {
 	require.Equal(s, "open 0", s.reconciled())
 }
 
-// reconciled returns the reconciliation of the meter delta in the first period: its state, the quantity or amount that
-// counts as billed, and the reason.
+// reconciled returns the reconciliation of the meter delta in the first period: its state, the billed
+// quantity or amount, and the reason.
 func (s *subscriber) reconciled() (text string) {
 	s.Helper()
 	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, ledger.ReconciliationFilter{}, 100))

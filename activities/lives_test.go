@@ -40,10 +40,11 @@ import (
 // customer is out of sync after each step. At the end, it checks all reports and periods, and the last statements at
 // receivers.
 //
-// Recorded lives exclude steps that no real component can do to one customer alone: a connection that ends without
-// another, and retention. At the fake, counts are never behind, and items begin and end with their subscription. An
-// invoice is final when the simulator finalizes it, and its event arrives at once. The totals of invoices are compared
-// only through the usage that counts as billed. Concurrent calls of workers occur only at receivers.
+// Recorded lives exclude steps that the real components cannot perform for one customer alone: the end of a
+// connection without a successor, and retention. The fake's counts are always up to date, and its items begin
+// and end with their subscription. An invoice is final when the simulator finalizes it, and its event arrives
+// at once. The totals of invoices are compared only through the usage that is treated as billed. Only
+// receivers get concurrent calls of workers.
 func TestSimulatedLivesAreLivedByTheRealParts(t *testing.T) {
 	t.Parallel()
 	all, err := lives.Load("../billing/testdata/lives")
@@ -230,8 +231,8 @@ func (l *life) work(a lives.Action) {
 	}
 }
 
-// make creates a meter. Before a meter that needs a backfill, another customer sends usage, so that there are past
-// events to count.
+// make creates a meter. If the meter needs a backfill, another customer sends usage first, so that past
+// events exist.
 func (l *life) make(a lives.Action) {
 	if a.Backfilling {
 		l.use("a neighbour", slug(a.Meter), l.recorded.Born, metering.Whole(1), nil)

@@ -92,7 +92,7 @@ func (p *pass) plan(do *activities.Activities, a lives.Action) {
 	p.Helper()
 	in := activities.PlanReportsInput{CustomerInput: p.who(), After: p.begun.After}
 	for _, meter := range a.Excluded {
-		excluded := -meter // not an ID of a meter: the life has no such meter yet
+		excluded := -meter // the ID of no meter, because the life has not created the meter yet
 		if int(meter) <= len(p.meters) {
 			excluded = p.meters[meter-1].ID
 		}
@@ -134,7 +134,8 @@ func (p *pass) die() {
 	p.leave()
 }
 
-// leave lets the goroutine that sends a report end, without a call if none was made yet.
+// leave lets the goroutine that sends a report end. If the goroutine has not called the receiver
+// yet, leave cancels the context of the call, so that the receiver gets no call.
 func (p *pass) leave() {
 	if p.sent == nil {
 		return
@@ -145,7 +146,7 @@ func (p *pass) leave() {
 	p.settle()
 }
 
-// end lets the goroutines end that still wait at the end of the life.
+// end lets all goroutines end that still wait when the life is over.
 func (l *life) end() {
 	for _, p := range l.passes {
 		p.leave()
@@ -184,7 +185,8 @@ func caller() *webhook.Client { return webhook.New(providers.Guard{AllowLoopback
 
 const receiverSecret = "whsec_b2RvbWV0ZXIgaW4gYSBzaW11bGF0ZWQgbGlmZSE="
 
-// receiver accepts statements at any path, and keeps the number of the last one for each connection and period.
+// receiver accepts statements at any path, and stores the number of the last statement for each connection
+// and period.
 type receiver struct {
 	webhook *standardwebhooks.Webhook
 
@@ -249,7 +251,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// again delivers a report that was sent before once more.
+// again delivers a sent report a second time.
 func (l *life) again(report uuid.UUID) {
 	var account string
 	var body []byte

@@ -17,7 +17,7 @@ func (a *Activities) MakeChunks(ctx context.Context) error {
 // sweptAtOnce is the number of rows that one statement deletes.
 const sweptAtOnce = 10_000
 
-// inParts calls do with a part's size until it returns less than that size.
+// inParts calls do with most, the maximum size of a part, until do returns a smaller number.
 func inParts[N int | int64](most int, do func(most int) (N, error)) error {
 	for {
 		n, err := do(most)
@@ -36,15 +36,19 @@ func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 // reportedAtOnce is the number of credentials of a kind that one transaction reports.
 const reportedAtOnce = 100
 
-// countsKept is how long counts of events and references to uncounted events are kept.
+// countsKept is the retention of counts of events and of references to uncounted events.
 const countsKept = 90 * 24 * time.Hour
 
-// firingsKept is how long firings of alerts are kept: longer than a yearly billing period.
+// firingsKept is the retention of alert firings and exceeded quotas. It is longer than a yearly
+// billing period.
 const firingsKept = 400 * 24 * time.Hour
 
-// SweepEventCounts deletes old counts of events and old references to uncounted events. It also deletes
-// firings of deleted alerts, these alerts, firings and exceeded quotas of periods that ended more than
-// firingsKept ago, and reservations that expired more than metering.ReservationsKept ago.
+// SweepEventCounts deletes the following rows:
+//   - counts of events and references to uncounted events, countsKept after their time
+//   - firings of deleted alerts, and the deleted alerts without firings
+//   - firings, firingsKept after the end of their period and after they fired
+//   - exceeded quotas, firingsKept after the end of their window
+//   - reservations, metering.ReservationsKept after they expired
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
 	now := a.now()
@@ -67,7 +71,7 @@ func (a *Activities) ReportExpiringCredentials(ctx context.Context) error {
 	return inParts(reportedAtOnce, func(most int) (int, error) { return a.store.Credentials.ReportExpiring(ctx, a.now(), most) })
 }
 
-// RefreshDaily updates the independent count of usage and compresses old events. Both require
+// RefreshDaily updates the independent daily count of usage and compresses old events. Both require
 // TimescaleDB's Community edition.
 func (a *Activities) RefreshDaily(ctx context.Context) error {
 	defer alive(ctx)()

@@ -8,11 +8,10 @@ import (
 )
 
 // Steps are the steps of a pass over a customer's billing. A workflow runs each step as an
-// activity; a batch calls the steps directly. A step returns an error only if the answer to a sync
-// request cannot explain it.
+// activity; a batch calls the steps directly. A failure of a step is a message for operators and
+// becomes the answer to the sync requests. An error ends the pass without such a message.
 type Steps interface {
 	// Read reads the customer's state at the provider. Without again, it may reuse a recent read.
-	// failure is a message for operators.
 	Read(again bool) (failure string, err error)
 	// Plan plans and stores the next reports.
 	Plan() (plan PlanReportsResult, failure string, err error)
@@ -26,7 +25,7 @@ type Steps interface {
 type Ending struct {
 	Accepted bool
 	Left     bool   // the report was skipped, because its meter is excluded
-	Refused  bool   // the customer's state at the provider may have changed: it is read and planned again
+	Refused  bool   // the customer's state at the provider may have changed: the pass reads the state and plans again
 	Stop     bool   // the provider does not answer: the pass ends
 	Failure  string // message for operators
 }
@@ -45,7 +44,7 @@ const readsAtMost = 3
 // Pass reports a customer's usage to the provider. It reads the customer's state if reads is set,
 // and then plans and sends until the plan contains no new report. It reports each series at most
 // once, so that a steady flow of events does not keep the pass going. A refused report does not
-// delay the others.
+// delay other reports.
 func Pass(s Steps, reads bool) (p Passed, err error) {
 	var tried []uuid.UUID
 	for again, unread := false, 0; ; {

@@ -121,8 +121,8 @@ func TestEventsThatNeverCameAreFoundInPages(t *testing.T) {
 	require.Contains(t, missed, activities.MissedEvent{RowID: again.Row, CustomerID: s.customer}, "it came after all, and is the same row")
 }
 
-// TestAWalkThatIsCutShortLosesNothing checks that an interrupted walk continues at its position. Then it lists the
-// events that happened in the meantime.
+// TestAWalkThatIsCutShortLosesNothing checks that an interrupted read of the provider's list of events
+// continues at its position. The next read lists the events that happened in the meantime.
 func TestAWalkThatIsCutShortLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newUnheard(t)

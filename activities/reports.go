@@ -60,9 +60,10 @@ type attempt struct {
 	newKey  bool  // after an error: a retry needs another idempotency key, or the provider repeats its answer
 }
 
-// send makes one attempt to send a report that the caller has leased. Providers recognize a repeat
-// only for a limited time. If the first attempt is older, send first checks whether a report that
-// adds to a total has arrived. After an error, the report is undecided and has to be sent again.
+// send makes one attempt to send a report that the caller has leased. Providers recognize a
+// repeated report only for a limited time. If the first attempt is older and the provider would add
+// the report to a total again, send first checks whether the report has arrived. After an error,
+// the report is undecided and has to be sent again.
 func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledger.Leased) (attempt, error) {
 	now := a.now()
 	ctx, cancel := context.WithTimeout(ctx, a.lease()-time.Second)
@@ -107,10 +108,9 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l ledge
 	return attempt{newKey: outcome.NewKey && unread == nil}, outcome.Err
 }
 
-// refused returns the result for a report that the provider refused. A refusal does not apply to
-// earlier attempts: if one of them may have arrived, the outcome is unknown until the provider is
-// found to have the report. The outcome of a refused statement is known, because the next statement
-// overwrites it.
+// refused returns the result for a report that the provider refused. A refusal applies only to the
+// refused attempt. If an earlier attempt may have arrived, the outcome is unknown, unless find
+// determines it. A refused statement is always rejected, because the next statement overwrites it.
 func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, number int, refusal error) attempt {
 	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
 	inDoubt := attempt{SendReportResult{State: billing.InDoubt, Response: "refused, but an earlier attempt may have arrived: " + failureText(refusal)}, refusal, false}
@@ -160,7 +160,8 @@ type ReadProviderInput struct {
 	Counts bool `json:"counts,omitempty"` // read only the counts
 }
 
-// ReadProviderResult contains the numbers of meter targets, by the result of reading their counts.
+// ReadProviderResult contains the number of meter targets for each result of comparing the
+// provider's count with the reports.
 type ReadProviderResult struct {
 	Counted int `json:"counted"` // the provider has counted the reports
 	Behind  int `json:"behind"`  // the provider has not counted all reports yet
@@ -170,8 +171,8 @@ type ReadProviderResult struct {
 // ReadProvider reads the customer's state at the provider, stores the destination of each meter's
 // usage, and checks which accepted reports the provider has counted. Some providers validate a
 // report only after they have accepted it. Therefore, a report that is not counted within
-// Description.CountsWithin counts as dropped, unless Description.Invoices is set. A provider that
-// takes statements has no state to read.
+// Description.CountsWithin is treated as dropped, unless Description.Invoices is set. A provider
+// that takes statements has no state to read.
 func (a *Activities) ReadProvider(ctx context.Context, in ReadProviderInput) (ReadProviderResult, error) {
 	defer alive(ctx)()
 	return a.readProvider(ctx, in)
@@ -255,8 +256,8 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 }
 
 // recordCount compares the provider's count of a meter target with the accepted reports, and records their
-// state. A recent report may or may not be part of the count, and equal sums cannot be told apart.
-// If the provider has invoices, a report is never taken for dropped, because the invoices show the
+// state. The count may or may not include a recent report, and reports with equal sums cannot be
+// distinguished. If the provider has invoices, no report is treated as dropped, because the invoices show the
 // billed usage.
 func (a *Activities) recordCount(ctx context.Context, tenant metering.TenantID, by providers.Description, place ledger.Counted, counted metering.Decimal, result *ReadProviderResult) error {
 	who, withoutOld := by.Name, !by.Invoices && (counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old)))

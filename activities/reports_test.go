@@ -160,9 +160,9 @@ func TestWhatWasAcceptedAndNotRecordedIsSentAgainAsItWas(t *testing.T) {
 	require.Equal(t, b.far.ids[0], b.far.ids[1])
 }
 
-// TestAReplacedConnectionLeavesNothingOnItsWay checks that an undecided report to a replaced connection is not sent to
-// the new one. Its outcome is unknown if it may have arrived; otherwise it is rejected. It does not delay reports to
-// the new connection.
+// TestAReplacedConnectionLeavesNothingOnItsWay checks that an undecided report to a replaced connection is
+// not sent to the new one. Its outcome is unknown if it may have arrived; otherwise it is rejected. The
+// undecided report does not delay reports to the new connection.
 func TestAReplacedConnectionLeavesNothingOnItsWay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 
 // readAddedUp reads the provider's counts and charges of the customer's open periods after the
 // ledger was restored from a backup. The restored ledger lacks the reports that were made after the
-// backup. Nothing was sent since the restore. Therefore, the provider's counts are complete once
-// CountsWithin has passed.
+// backup. No report was sent since the restore. Therefore, the provider's counts are complete once
+// CountsWithin has passed since the restore.
 func (a *Activities) readAddedUp(ctx context.Context, in CustomerInput) error {
 	now := a.now()
 	reading, unread, err := a.store.Restores.Unread(ctx, in.TenantID, in.CustomerID, now)

@@ -15,8 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// drill is a subscriber with a database that is restored from a backup. Stripe keeps its state, and the client keeps
-// the events that it has sent.
+// drill is a subscriber with a database that is restored from a backup. Stripe keeps its state, and the
+// client keeps the events that it has sent, to send them again.
 type drill struct {
 	*subscriber
 	address string // of the database
@@ -78,7 +78,7 @@ func (d *drill) restore(backup string) {
 	require.NoError(d, err)
 }
 
-// useEach ingests an event of each meter, and keeps the events.
+// useEach ingests an event of each meter, and adds the events to kept.
 func (d *drill) useEach(value string) {
 	d.Helper()
 	period := 0
@@ -199,7 +199,8 @@ func (d *drill) readInvoices() {
 	}
 }
 
-// useLate ingests an event of each meter at a time in the first period, and keeps the events.
+// useLate ingests an event of each meter at a time in the first period, and adds the events to
+// kept.
 func (d *drill) useLate(value string) {
 	d.Helper()
 	var events []metering.Event

@@ -39,8 +39,8 @@ func (a *Activities) ReadRotation(ctx context.Context, in RotationInput) (Rotati
 	return rotationResult(r), err
 }
 
-// WarnOfUse records in the audit log that the old credential is still used shortly before its end,
-// if it is.
+// WarnOfUse records a warning in the audit log if the old credential is still used shortly before
+// its end.
 func (a *Activities) WarnOfUse(ctx context.Context, in RotationInput) (RotationResult, error) {
 	defer alive(ctx)()
 	r, err := a.store.Rotations.Warn(ctx, in.TenantID, in.RotationID, a.now())

@@ -84,9 +84,9 @@ func (s *subscriber) hearAll(known int) int {
 	return len(invoices)
 }
 
-// TestASecondSubscriptionIsAStreamOfItsOwn checks that two subscriptions have separate periods. A time can be closed
-// for the meters of one and open for the meters of the other. Each unit is billed by the subscription with an item for
-// its meter.
+// TestASecondSubscriptionIsAStreamOfItsOwn checks that two subscriptions have separate periods. The same time
+// can lie in a closed period of one subscription and in an open period of the other. Each unit is billed by
+// the subscription with an item for its meter.
 func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)
@@ -103,8 +103,8 @@ func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	s.closeAndReport(nil)
 	require.Equal(t, []string{"0: delta 3", "0", "1"}, s.streams())
 
-	s.usedAt(s.first.Start.AddDate(0, 0, 10), "seats", "2") // its period in the meter's schedule is open
-	s.usedAt(s.first.Start.AddDate(0, 0, 10), "delta", "1") // its period in the meter's schedule is closed
+	s.usedAt(s.first.Start.AddDate(0, 0, 10), "seats", "2") // in an open period of the meter's schedule
+	s.usedAt(s.first.Start.AddDate(0, 0, 10), "delta", "1") // in a closed period of the meter's schedule
 	require.Equal(t, []string{"2 and 0 late, final: false", "5 and 0 late, final: false"}, s.windows("seats"))
 	require.Equal(t, []string{"0 and 1 late, final: true", "3 and 0 late, final: true"}, s.windows("delta"))
 	s.quiesce(nil)
@@ -118,7 +118,7 @@ func TestASecondSubscriptionIsAStreamOfItsOwn(t *testing.T) {
 	s.closeAndReport(nil)
 	require.Equal(t, []string{"0: delta 3", "0", "1: seats 7", "1"}, s.streams())
 	s.usedAt(second.End.Add(-time.Hour), "seats", "4")
-	s.usedAt(second.End.Add(-time.Hour), "delta", "6") // its period in the meter's schedule is open
+	s.usedAt(second.End.Add(-time.Hour), "delta", "6") // in an open period of the meter's schedule
 	s.quiesce(nil)
 	require.Equal(t, "6", s.fake.Quantity("si_delta").String())
 	require.Equal(t, []string{"sub_1 1000000", "sub_2 4"}, s.pendingOf())
@@ -396,9 +396,9 @@ func (s *subscriber) sendWithTrouble(random *rand.Rand) {
 	s.fake.Behave(stripetest.Behaviour{})
 }
 
-// TestAReceiverOfStatementsIsSentOneStream checks that a receiver of statements gets one billing schedule after it
-// replaces Stripe. A meter of another schedule joins it at the end of its current period. The meter's reported usage
-// stays with that period.
+// TestAReceiverOfStatementsIsSentOneStream checks that a receiver of statements gets one billing schedule
+// after it replaces Stripe. A meter of another schedule joins that schedule at the end of the meter's current
+// period. The meter's reported usage stays with the meter's current period.
 func TestAReceiverOfStatementsIsSentOneStream(t *testing.T) {
 	t.Parallel()
 	s, second := newBeside(t)

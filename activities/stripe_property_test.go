@@ -34,7 +34,7 @@ import (
 
 const stripeKey = "sk_test_1"
 
-// inAllWays contains a meter for each mechanism with a total at Stripe.
+// inAllWays contains one meter for each method of reporting quantities to Stripe.
 var inAllWays = []string{"record", "delta", "window", "last"}
 
 // trouble contains the possible behaviours of the fake for one call. The empty ones cause no failure.
@@ -266,7 +266,8 @@ func (s *subscriber) dies(report uuid.UUID) bool {
 	return result.State == billing.Accepted
 }
 
-// record completes a report late, as a worker does that was taken for dead and continues.
+// record completes a report late, like a slow worker that continues after Temporal has started
+// another attempt.
 func (s *subscriber) record(t *rapid.T) {
 	if len(s.unknown) == 0 {
 		return

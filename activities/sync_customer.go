@@ -18,8 +18,8 @@ type CustomerInput struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 }
 
-// BeginSyncResult describes a pass. It contains only the number of requests that the pass answers,
-// because that number has no bound.
+// BeginSyncResult describes a pass. It contains the number of requests instead of their ids,
+// because a pass may answer any number of requests.
 type BeginSyncResult struct {
 	PassID   uuid.UUID `json:"pass_id"`
 	Requests int       `json:"requests"`
@@ -93,8 +93,8 @@ type FinishSyncInput struct {
 	Reports []uuid.UUID `json:"reports"`
 }
 
-// FinishSyncResult reports whether other requests are open, and lists closed periods with
-// unresolved reconciliations.
+// FinishSyncResult reports whether more requests are open, and lists unresolved reconciliations of
+// closed periods.
 type FinishSyncResult struct {
 	More       bool         `json:"more"`
 	Unresolved []Unresolved `json:"unresolved,omitempty"`

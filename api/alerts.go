@@ -48,7 +48,7 @@ func (s *server) registerAlerts() {
 			"- A `spend` alert also requires the permission `billing:read`."), s.listFirings)
 }
 
-// reading marks a POST that changes nothing.
+// reading marks a POST operation as read-only, so that its response can be refused for lack of memory.
 func reading(op huma.Operation) huma.Operation {
 	op.Metadata["reads"] = true
 	return op
@@ -140,7 +140,7 @@ func (s *server) requireSpendOfStored(ctx context.Context, id metering.AlertID) 
 	return requireSpend(ctx, a.Type)
 }
 
-// definedAlert returns the alert of a definition. It looks up the customer, the plan and the meter.
+// definedAlert converts a definition to a validated alert. It loads the customer, the plan and the meter.
 func (s *server) definedAlert(ctx context.Context, d alertDefinition) (a metering.Alert, err error) {
 	if err := requireSpend(ctx, d.Type); err != nil {
 		return a, err
@@ -174,7 +174,7 @@ func (s *server) definedAlert(ctx context.Context, d alertDefinition) (a meterin
 	return a, a.Validate()
 }
 
-// resolveScope sets the customer or the plan of a new alert.
+// resolveScope sets the customer or the plan of a new alert. Neither is set if the scope is all customers.
 func (s *server) resolveScope(ctx context.Context, d alertDefinition, a *metering.Alert) error {
 	scopes := 0
 	for _, given := range []bool{d.Customer != "", d.Plan != "", d.All} {
@@ -218,7 +218,7 @@ type AlertPath struct {
 }
 
 func (p AlertPath) alert() metering.AlertID {
-	id, _ := metering.ParseAlertID(p.ID) // on error 0, which is no alert's id
+	id, _ := metering.ParseAlertID(p.ID) // 0 on error; no alert has the id 0
 	return id
 }
 

@@ -147,7 +147,7 @@ func (b *bundle) serve(t testing.TB) {
 	server.Start()
 	t.Cleanup(func() {
 		server.Close()
-		server.Config.Handler = nil // testing keeps this function until all tests of the package have ended
+		server.Config.Handler = nil // the testing package retains this function until all tests of the package have ended
 	})
 }
 

@@ -44,7 +44,7 @@ func (s *server) registerArchives() {
 		"The plan can be assigned again. Repeating the request changes nothing."), s.archivePlan(false))
 }
 
-// archivedFrom returns the time of archiving: now, or the zero time to unarchive.
+// archivedFrom returns the value of ArchivedAt to store: now to archive, or the zero time to unarchive.
 func (s *server) archivedFrom(archive bool) time.Time {
 	if archive {
 		return s.Now()
@@ -106,8 +106,8 @@ func (s *server) unarchiveMeter(ctx context.Context, in *archiveMeterInput) (*me
 	return shown, err
 }
 
-// setMeterArchived archives or unarchives a meter. If this changes the charges of begun billing periods, it
-// needs a confirmation.
+// setMeterArchived archives or unarchives a meter. The request must be confirmed if it changes the charges of
+// begun billing periods.
 func (s *server) setMeterArchived(ctx context.Context, in *archiveMeterInput, archive bool, write func(within db.Catalog, slug string) error) (*meterOutput, error) {
 	m, err := s.meter(ctx, in.Slug)
 	if err != nil {

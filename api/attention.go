@@ -35,7 +35,7 @@ type attentionItem struct {
 	Kind      db.AttentionKind   `json:"kind"`
 	ID        string             `json:"id" doc:"Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise '<period>/<meter>' for a reconciliation, '<day>/<customer>/<meter>' for a discrepancy, '<alert>/<firing>' for an alert, and '<reason>/<currency>' for unrated usage" example:"hld_42"`
 	Reference string             `json:"reference" doc:"Invoice at the provider, slug of the meter, URL of the webhook, threshold of the alert with its unit, or number of customers or events. Empty for a sync"`
-	Customer  *attentionCustomer `json:"customer,omitempty"` // absent if the entry concerns no customer
+	Customer  *attentionCustomer `json:"customer,omitempty"` // absent if the item concerns no customer
 	Cause     string             `json:"cause" example:"the webhook answered 400"`
 	Amounts   []money            `json:"amounts" doc:"Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge. For an alert on charges, the estimated charge of the period when it fired"`
 	Since     time.Time          `json:"since" doc:"Time since which the item exists. For a failed sync, the customer's first sync in the unbroken series of failures"`
@@ -135,7 +135,8 @@ type retriedSyncs struct {
 
 type retryFailedOutput struct{ Body retriedSyncs }
 
-// retryFailed requests the syncs and starts the first workflow runs. The workers start the other runs.
+// retryFailed requests a sync for each selected customer with a failed last sync. It starts up to begunAtOnce
+// workflow runs itself. The workers start the other runs.
 func (s *server) retryFailed(ctx context.Context, in *retryFailedInput) (*retryFailedOutput, error) {
 	if !storable(in.Body.Cause) {
 		return nil, metering.Invalid("body.cause", "must be UTF-8 without NUL")
@@ -159,7 +160,7 @@ func (s *server) retryFailed(ctx context.Context, in *retryFailedInput) (*retryF
 }
 
 const (
-	// begunAtOnce is the maximum number of runs that a request starts itself.
+	// begunAtOnce is the maximum number of workflow runs that the API process starts for one request.
 	begunAtOnce = 100
 	beginFor    = 2 * time.Second
 )

@@ -24,7 +24,7 @@ type Principal struct {
 	Scope  metering.Scope
 	Role   metering.Role
 
-	// Only for a member.
+	// Member and Session are set only if the caller is a member.
 	Member  metering.Member
 	Session metering.Session
 }
@@ -58,8 +58,8 @@ const (
 	randomLength = 32
 )
 
-// Keys creates API keys and their hashes. The hashes need a secret, so the database alone suffices neither to
-// recognize a key nor to create one.
+// Keys creates API keys and their hashes. The hashes are keyed with a secret that is not in the database. With
+// a copy of the database alone, a key can be neither verified nor created.
 type Keys struct {
 	prefix string
 	pepper []byte
@@ -110,7 +110,8 @@ func (k Keys) hash(key string) []byte {
 	return mac.Sum(nil)
 }
 
-// wellFormed reports whether a text has the form of a key. Other texts are refused without a database query.
+// wellFormed reports whether a text has the form of an API key. byKey rejects other texts without a database
+// query.
 func (k Keys) wellFormed(key string) bool {
 	for scope := range scopePrefixes {
 		if random, ok := strings.CutPrefix(key, k.Prefix(scope)); ok {
@@ -139,7 +140,7 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 // strangers is the tenant ID under which unauthenticated requests share database connections.
 const strangers metering.TenantID = 0
 
-// on returns a context in which the operation uses the tenant's share of database connections.
+// on returns a context for database queries that use the tenant's share of the connections.
 func on(ctx huma.Context, tenant metering.TenantID) huma.Context {
 	return huma.WithContext(ctx, pg.For(ctx.Context(), tenant))
 }
@@ -202,7 +203,7 @@ func (s *server) authenticate(ctx huma.Context) (Principal, error) {
 	return s.byKey(ctx.Context(), credential)
 }
 
-// byKey authenticates an API key. The use of a revoked or expired key is audited.
+// byKey authenticates an API key. The audit log records the use of a revoked or expired key.
 func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
 	if !s.Keys.wellFormed(key) {
 		return Principal{}, errUnauthorized
@@ -220,7 +221,8 @@ func (s *server) byKey(ctx context.Context, key string) (Principal, error) {
 		return Principal{}, errUnauthorized
 	}
 	if used := found.Key.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		s.uses.board(ctx, access.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID}) // not awaited
+		// The request does not wait for the write.
+		s.uses.board(ctx, access.KeyUse{Tenant: found.Tenant.ID, Key: found.Key.ID})
 	}
 	return Principal{Tenant: found.Tenant, Actor: metering.Actor(found.Key.ID.String()), Scope: found.Key.Scope}, nil
 }

@@ -93,7 +93,7 @@ func (b *bundle) calls(t *testing.T) []call {
 	return all
 }
 
-// namesOfOurs creates resources of the tenant, and returns a replacer of path parameters.
+// namesOfOurs creates resources of the tenant, and returns a replacer that sets the path parameters to their names.
 func (b *bundle) namesOfOurs(t *testing.T) *strings.Replacer {
 	t.Helper()
 	b.meter(t, "calls", "call")
@@ -195,8 +195,8 @@ func TestWithoutCredentialsNothingIsDone(t *testing.T) {
 	}
 }
 
-// TestAnotherTenantsAdminFindsNothingOfOurs checks that calls for resources of this tenant return 404 to an admin
-// of another tenant. If the body is validated first, they return 422.
+// TestAnotherTenantsAdminFindsNothingOfOurs checks that calls for resources of this tenant return 404 to an admin of
+// another tenant. A call with a body that is validated first may return 422.
 func TestAnotherTenantsAdminFindsNothingOfOurs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -20,8 +20,8 @@ type autoSync struct {
 	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Latest runs, newest first"`
 }
 
-// autoSyncRun is a run of Auto-Sync. Status is empty if Temporal does not return it. Outcome is set if the
-// run has succeeded.
+// autoSyncRun is a run of Auto-Sync. Status is empty if Temporal does not return the status. Outcome is set if
+// the run has succeeded.
 type autoSyncRun struct {
 	WorkflowID string              `json:"workflow_id"`
 	StartedAt  time.Time           `json:"started_at"`
@@ -66,8 +66,8 @@ func (s *server) getAutoSync(ctx context.Context, _ *struct{}) (*autoSyncOutput,
 	return s.showAutoSync(ctx, settings), nil
 }
 
-// showAutoSync returns the settings with the state in Temporal. If Temporal does not respond, it returns the
-// settings alone.
+// showAutoSync returns the stored settings with the pause, the next runs and the last runs in Temporal. If
+// Temporal does not respond, it returns the stored settings alone.
 func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *autoSyncOutput {
 	out := &autoSyncOutput{autoSync{
 		Enabled: settings.Enabled, Schedule: settings.Schedule, Paused: settings.Paused, AppliedAt: settings.AppliedAt,
@@ -97,8 +97,8 @@ type saveAutoSyncInput struct {
 	}
 }
 
-// saveAutoSync stores the settings, which take effect at once. The schedule in Temporal is updated now, or as
-// soon as Temporal responds.
+// saveAutoSync stores the settings and updates the schedule in Temporal immediately. If Temporal does not respond,
+// a worker updates the schedule later.
 func (s *server) saveAutoSync(ctx context.Context, in *saveAutoSyncInput) (*autoSyncOutput, error) {
 	if err := in.Body.Schedule.Validate("body.schedule"); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type previewItem struct {
 	ProviderPrice   string              `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
 	PriceDifference *priceDifference    `json:"price_difference,omitempty"`
 
-	// LateFor is the closed period of late usage.
+	// LateFor is the closed billing period of late usage. It is set only on items for late usage.
 	LateFor *usagePeriod `json:"late_for,omitempty"`
 
 	Steps []step `json:"steps,omitempty" doc:"Steps from the usage to the amount to report, as in GET /v1/billing/explain. The step exact_charge or provider_charge is 'amount' before a trial; later steps round it and deduct reported amounts. Absent if no price applies"`

@@ -16,8 +16,9 @@ import (
 // Limits of the memory for all request bodies in the process, in bytes. Each purpose has its own limit, so
 // that one purpose cannot use up the memory of another.
 const (
-	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*eventCharge) // one tenant alone can send a signed body of any allowed size
-	signedBytes        = maxSignedBytes + maxSignedBytes/2            // signed bodies that are not verified yet
+	// One tenant alone gets half of tenantsBytes, which fits a signed body of any allowed size.
+	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*eventCharge)
+	signedBytes        = maxSignedBytes + maxSignedBytes/2 // signed bodies before their signature is verified
 	providerEventBytes = 4 << 20
 )
 
@@ -27,19 +28,19 @@ const (
 	maxProviderEventBytes = maxProviderEvent + leastCharge
 )
 
-// smallBody is the size up to which bodies are not counted for an address prefix, because the number of
-// connections bounds them. Requests without a credential, such as sign-ins, accept only bodies of this size.
-// Provider events are the exception.
+// smallBody is the size in bytes up to which a body is not charged to its address prefix. The number of
+// connections bounds the memory for such bodies. Requests without a credential, such as sign-ins, accept only
+// bodies up to this size, except for provider events.
 const smallBody = 8 << 10
 
-// A body is charged for the bytes that have arrived and for the reader's buffers.
+// Charges in bytes. A body is charged for the bytes that have arrived and for the buffers of its reader.
 const (
-	leastCharge = 16 << 10 // minimum for a tenant's request, until its response
+	leastCharge = 16 << 10 // minimum charge of an authenticated body, until the response
 	eventCharge = 512      // for each event in addition to its bytes, until it is stored
 	mostAhead   = 64 << 10
 )
 
-// Bounds of the unread rest of a body after the response.
+// Limits in bytes for the rest of a body that is unread when the response is sent.
 const (
 	readByServer = 256 << 10 // net/http reads up to this size itself
 	mostDrained  = 8 * maxEventsBody
@@ -51,8 +52,9 @@ const (
 	slowestBytes = 16 << 10
 )
 
-// bodies counts the bytes of request bodies. The body of an authenticated sender is charged to its tenant.
-// Before authentication it is charged to the address prefix, the only property that a sender cannot choose.
+// bodies limits the memory for request bodies. The body of an authenticated sender is charged to the sender's
+// tenant. Before authentication, a body is charged to the address prefix, the only property that a sender
+// cannot choose.
 type bodies struct {
 	tenants        *fair.Shares[string]
 	signed         *prefixBudget
@@ -81,11 +83,11 @@ type bodyBudget interface {
 	name() string
 	// fits reports whether a body of n bytes can start.
 	fits(n int64) bool
-	// tryTake reserves n more bytes for a body, or reports false if there is no room.
+	// tryTake reserves n more bytes for a body. It returns false if too little memory is free.
 	tryTake(b *body, n int64) bool
-	// take is tryTake, except that it can wait for room.
+	// take is like tryTake, but can wait until memory is free.
 	take(b *body, n int64) bool
-	// arrived is called after the last byte of a body.
+	// arrived is called after the last byte of a body has been read.
 	arrived(b *body)
 	// give releases the bytes that are reserved for a body.
 	give(b *body)
@@ -104,7 +106,7 @@ func (t tenantShare) take(b *body, n int64) bool    { return t.tryTake(b, n) }
 func (t tenantShare) arrived(*body)                 {}
 func (t tenantShare) give(b *body)                  { t.shares.Give(t.tenant, b.paid) }
 
-// body is a request body that is charged as it arrives. A declared length alone is not charged.
+// body is a request body that is charged as its bytes arrive. Its Content-Length alone is not charged.
 type body struct {
 	io.ReadCloser
 	connection *http.ResponseController
@@ -117,13 +119,13 @@ type body struct {
 	read       int64
 	paid       int64
 	complete   bool
-	waited     time.Duration // time spent waiting for room
+	waited     time.Duration // time spent waiting for memory
 	began      time.Time
 	time       time.Duration
 	refused    *refusedBodies
 
 	mu    sync.Mutex // guards the connection's deadline
-	ended bool       // ended to make room for another body
+	ended bool       // end was called, to free memory for another body
 }
 
 // receive wraps the request's body. The body is charged to the sender's address prefix.
@@ -138,7 +140,7 @@ func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *
 	if r.Body == nil || r.Body == http.NoBody {
 		return received
 	}
-	received.keepPace() // also for an unread body, because the server waits for its end
+	received.keepPace() // also for a body that no handler reads, because net/http waits for its end
 	r.Body = received
 	return received
 }
@@ -148,9 +150,10 @@ var (
 	errEnded = metering.Errorf(metering.CodeOverloaded, "the body arrived too slowly while memory was short; try again")
 )
 
-// Read reads the bytes that have arrived, and reserves memory for them before it returns them.
+// Read returns bytes that have arrived, after it has reserved memory for these bytes.
 func (b *body) Read(p []byte) (int, error) {
-	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) { // a larger body is refused for its size
+	// A body above maxEventsBody is not refused here, because it gets the error for its size.
+	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) {
 		return 0, b.refuse("full", errFull)
 	}
 	if err := b.pay(); err != nil {
@@ -179,7 +182,7 @@ func (b *body) refuse(reason string, err error) error {
 	return err
 }
 
-// arrive reads from the connection and extends the deadline for the bytes that have arrived.
+// arrive reads from the connection. Each byte that arrives extends the deadline of the body.
 func (b *body) arrive(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
@@ -192,7 +195,7 @@ func (b *body) arrive(p []byte) (int, error) {
 	return n, err
 }
 
-// keepPace sets the deadline for the bytes that have arrived so far.
+// keepPace sets the read deadline that results from the number of bytes that have arrived.
 func (b *body) keepPace() {
 	b.setDeadline(b.began.Add(b.time + time.Duration(b.read)*time.Second/slowestBytes))
 }
@@ -205,7 +208,7 @@ func (b *body) setDeadline(t time.Time) {
 	}
 }
 
-// end makes the goroutine that reads the body fail with a timeout.
+// end sets a read deadline in the past, so that reading the body fails with a timeout.
 func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,11 +222,12 @@ func (b *body) hasEnded() bool {
 	return b.ended
 }
 
-// Close does nothing: drain reads the rest, and the server closes its own body.
+// Close does nothing: drain reads the rest of the body, and net/http closes the original body.
 func (b *body) Close() error { return nil }
 
 // drain discards up to mostDrained bytes of a body after an early response. Otherwise a client that sends its
-// whole body before it reads would get a connection error. A client that waits for 100 Continue is skipped.
+// whole body before it reads would get a connection error. For a client that waits for 100 Continue, drain
+// does nothing.
 func (b *body) drain(r *http.Request) {
 	waits := b.read == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue")
 	rest := b.declared - b.read
@@ -234,13 +238,13 @@ func (b *body) drain(r *http.Request) {
 	_, _ = io.CopyN(io.Discard, arriving{b}, mostDrained) // beyond mostDrained, the connection is closed
 }
 
-// arriving reads a body without storing it, so without a charge.
+// arriving reads a body to discard the bytes. It therefore reserves no memory.
 type arriving struct{ body *body }
 
 func (a arriving) Read(p []byte) (int, error) { return a.body.arrive(p) }
 
-// pay reserves memory for the bytes that have arrived. It reserves as much again ahead, so that not every
-// packet needs a reservation.
+// pay reserves memory for the bytes that have arrived. If enough memory is free, it also reserves up to the
+// same amount for later bytes, so that not every packet needs a reservation.
 func (b *body) pay() error {
 	due := max(b.copies*b.read, b.least) + b.decoded
 	isSmall := b.least == 0 && b.read <= smallBody
@@ -265,8 +269,8 @@ func (b *body) pay() error {
 	return b.refuse("full", errFull)
 }
 
-// payByTenant moves the charge of a body to the tenant of its authenticated sender. The bytes that were read
-// ahead count twice, because they stay in memory together with their decoded values.
+// payByTenant moves the charge of a body to the tenant of its authenticated sender. If the body was read before
+// authentication, each byte counts twice, because it stays in memory together with the decoded values.
 func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 	b.giveBack()
 	b.budget, b.least, b.copies = tenantShare{bodies.tenants, tenant.String()}, leastCharge, 1
@@ -277,13 +281,14 @@ func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 	return b.pay()
 }
 
-// payForEvents reserves memory for the number of events that are decoded from the body.
+// payForEvents reserves memory for the given number of decoded events, in addition to the bytes of the body.
 func (b *body) payForEvents(events int) error {
 	b.decoded = int64(events) * eventCharge
 	return b.pay()
 }
 
-// giveBack releases the reserved memory. It is called when no part of the body is in memory.
+// giveBack releases the reserved memory. It is called at the end of the request, and by payByTenant before the
+// body is charged to another budget.
 func (b *body) giveBack() {
 	if b.paid > 0 {
 		b.budget.give(b)
@@ -300,7 +305,8 @@ func timedOut(err error) bool {
 	return errors.As(err, &network) && network.Timeout()
 }
 
-// bodyProblem returns an error for a body that is too large, too slow or beyond a memory limit, or nil.
+// bodyProblem returns the error to report if a body is too large, too slow or beyond a memory limit. Otherwise
+// it returns nil.
 func bodyProblem(err error, most int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Minimum time for a body, even if its budget is full: undisturbedTime, and one more second for each
-// fastBytes that have arrived. A slower body can be ended.
+// Time after which a body is slow: undisturbedTime, and one more second for each fastBytes that are reserved
+// for the body. A slow body can be ended if another body needs its memory.
 const (
 	undisturbedTime = 500 * time.Millisecond
 	fastBytes       = 4 << 20
@@ -16,12 +16,12 @@ const (
 // bodyPoll is the time between two attempts to reserve memory.
 const bodyPoll = 50 * time.Millisecond
 
-// prefixBudget is the memory for the bodies of unauthenticated senders, for one purpose. It has a limit for
-// each address prefix. A body that finds no room ends the oldest slow body. If its prefix has reached the
-// limit, that is a body of the same prefix. If the whole budget is used up, it is a body of any prefix.
+// prefixBudget is the memory for the bodies of unauthenticated senders, for one purpose. Each address prefix
+// has a limit. If a body needs more memory than is free, the oldest slow body is ended. This is a body of the
+// same prefix if the prefix has reached its limit, or of any prefix if the whole budget is used up.
 type prefixBudget struct {
 	purpose string
-	most    int64 // per prefix
+	most    int64 // bytes per address prefix
 
 	mu       sync.Mutex
 	free     int64
@@ -35,7 +35,7 @@ type account struct {
 	body  *body
 	began time.Time
 	bytes int64
-	waits bool // for room
+	waits bool // for free memory
 }
 
 func newPrefixBudget(purpose string, all, most int64) *prefixBudget {
@@ -46,8 +46,8 @@ func (g *prefixBudget) name() string { return g.purpose }
 
 func (g *prefixBudget) fits(n int64) bool { return n <= g.most }
 
-// take retries until there is room, because slow bodies are ended meanwhile. A body waits for at most
-// bodyWait in total. The time that it waits does not make it slow.
+// take retries tryTake until memory is free, because other bodies can end or become slow. A body waits for at
+// most bodyWait in total. Waiting does not make a body slow.
 func (g *prefixBudget) take(b *body, n int64) bool {
 	began := time.Now()
 	g.setWaiting(b, true, 0)
@@ -65,7 +65,8 @@ func (g *prefixBudget) take(b *body, n int64) bool {
 	return true
 }
 
-// setWaiting records whether a body waits for room. It moves the body's start by the time that it has waited.
+// setWaiting records whether a body waits for memory. It adds waited to the start of the body, so that the
+// wait does not make the body slow.
 func (g *prefixBudget) setWaiting(b *body, waits bool, waited time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +99,7 @@ func (g *prefixBudget) tryTake(b *body, n int64) bool {
 	return true
 }
 
-// accountOf returns the account of a body, and opens it if the body has none.
+// accountOf returns the account of a body. It creates the account if the body has none.
 func (g *prefixBudget) accountOf(b *body) *account {
 	if a := g.accounts[b]; a != nil {
 		return a
@@ -108,8 +109,8 @@ func (g *prefixBudget) accountOf(b *body) *account {
 	return a
 }
 
-// endSlow ends the oldest slow body for which mayEnd is true, except the body that needs room. It reports
-// whether it has ended one.
+// endSlow ends the oldest slow body for which mayEnd returns true, except for the body that needs memory. It
+// reports whether it has ended a body.
 func (g *prefixBudget) endSlow(needs *body, mayEnd func(*account) bool) bool {
 	for _, a := range g.arriving {
 		isSlow := time.Since(a.began) >= undisturbedTime+time.Duration(a.bytes)*time.Second/fastBytes
@@ -122,7 +123,7 @@ func (g *prefixBudget) endSlow(needs *body, mayEnd func(*account) bool) bool {
 	return false
 }
 
-// stopArriving protects a body from endSlow.
+// stopArriving removes a body from the candidates of endSlow.
 func (g *prefixBudget) stopArriving(a *account) {
 	g.arriving = slices.DeleteFunc(g.arriving, func(other *account) bool { return other == a })
 }
@@ -144,7 +145,7 @@ func (g *prefixBudget) arrived(b *body) {
 	}
 }
 
-// give releases the memory of a body, unless endSlow has released it.
+// give releases the memory of a body, unless endSlow has already released it.
 func (g *prefixBudget) give(b *body) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

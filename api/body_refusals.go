@@ -8,16 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-const exhaustedFor = 10 * time.Second // after a body found no room
+// exhaustedFor is the time for which GET /readyz reports bodies as exhausted after a body was refused for lack of
+// memory.
+const exhaustedFor = 10 * time.Second
 
-// refusedBodies counts the refused bodies. It logs them at most once a minute for each budget.
+// refusedBodies counts the refused request bodies. It logs them at most once a minute for each budget.
 type refusedBodies struct {
 	total *prometheus.CounterVec
 	log   *slog.Logger
 
 	mu   sync.Mutex
 	logs map[string]*SparseLog // by budget
-	full time.Time             // last time at which a body found no room
+	full time.Time             // last time at which a body was refused for lack of memory
 }
 
 func newRefusedBodies(total *prometheus.CounterVec, log *slog.Logger) *refusedBodies {
@@ -40,7 +42,7 @@ func (r *refusedBodies) count(budget, reason string) {
 	}
 }
 
-// exhausted reports whether a body found no room within the last exhaustedFor.
+// exhausted reports whether a body was refused for lack of memory within the last exhaustedFor.
 func (r *refusedBodies) exhausted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,7 +77,7 @@ func (s *server) calculateCharges(ctx context.Context, in *calculateInput) (*cal
 	return out, nil
 }
 
-// measured returns the usage to charge. at is the location of the quantity in the request.
+// measured returns the usage to charge. at is the location of the quantity in the request, for errors.
 func (q Quantity) measured(at string, by *billing.Dimensions) (of billing.Measured, err error) {
 	if by == nil {
 		switch {

@@ -9,9 +9,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// coalescer combines the database reads of concurrent requests into one statement. A request that arrives
-// during a statement shares the next one. Every statement therefore begins after the requests that it serves,
-// so that a stored revocation applies to every later request.
+// coalescer combines the keys of concurrent requests into one database statement. A request that arrives while
+// a statement runs waits for the next statement. Every statement therefore begins after the requests that it
+// serves have arrived. A stored revocation thus applies to every later request.
 type coalescer[K comparable, V any] struct {
 	run     func(ctx context.Context, keys []K) (map[K]V, error)
 	timeout time.Duration
@@ -28,7 +28,7 @@ type flight[K comparable, V any] struct {
 	err   error
 }
 
-// find returns the value of the key, or the zero value if there is none.
+// find waits for the statement and returns the value of the key, or the zero value if the key is not found.
 func (c *coalescer[K, V]) find(ctx context.Context, key K) (found V, err error) {
 	f := c.board(ctx, key)
 	select {
@@ -39,7 +39,7 @@ func (c *coalescer[K, V]) find(ctx context.Context, key K) (found V, err error) 
 	}
 }
 
-// board adds the key to the next statement. The caller need not wait for it.
+// board adds the key to the next statement and returns its flight. A caller that needs no result ignores the flight.
 func (c *coalescer[K, V]) board(ctx context.Context, key K) *flight[K, V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,13 +49,13 @@ func (c *coalescer[K, V]) board(ctx context.Context, key K) *flight[K, V] {
 	c.next.keys[key] = true
 	if !c.flying {
 		c.flying = true
-		go c.fly(context.WithoutCancel(ctx)) // it also serves other requests, which can outlast this one
+		go c.fly(context.WithoutCancel(ctx)) // fly also serves later requests, so it must outlast this request
 	}
 	return c.next
 }
 
-// fly runs statements until no request waits. Before each statement, it lets runnable requests join. Under
-// load this makes statements fewer and larger. Without load it costs no time.
+// fly runs statements until no request waits. Before each statement, it lets runnable goroutines add their
+// keys. Under load, statements become fewer and larger. Without load, this costs no time.
 func (c *coalescer[K, V]) fly(ctx context.Context) {
 	for {
 		runtime.Gosched()

@@ -42,7 +42,7 @@ type ChangedPeriods struct {
 	Customers int       `json:"customers"`
 }
 
-// confirmationError is the refusal of a write that needs a confirmation.
+// confirmationError is the error of a write that is refused until the caller confirms it.
 type confirmationError struct {
 	problem      *metering.Error
 	confirmation Confirmation
@@ -53,19 +53,19 @@ func (e *confirmationError) Unwrap() error { return e.problem }
 
 // catalogWrite is a write that can change the charges of begun billing periods.
 type catalogWrite struct {
-	change  any    // the operation and all its inputs, always in the same order
-	subject string // of the problem's detail
+	change  any    // the operation and all its inputs, in a fixed order: the token covers their JSON
+	subject string // subject of the sentence in the problem's detail
 	confirm string // the token in the request
 	impact  func(now time.Time) (ledger.Impact, error)
 	write   func(within db.Catalog) error
 }
 
-// maxCatalogTries bounds how often a write is tried again after concurrent changes of the catalog.
+// maxCatalogTries bounds the attempts of a write. An attempt fails if the catalog was changed in the meantime.
 const maxCatalogTries = 25
 
-// writeCatalog applies a write if it does not change the charges of begun billing periods, or if it is
-// confirmed. Otherwise it returns a confirmationError. It tries the write in a transaction first, so that an
-// invalid write gets its own error instead of a request to confirm it.
+// writeCatalog applies a write if it does not change the charges of begun billing periods, or if the caller has
+// confirmed it. Otherwise it returns a confirmationError. The transaction runs the write before it checks the
+// confirmation, so that an invalid write returns its own error instead of a confirmationError.
 func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 	tenant := principalOf(ctx).Tenant.ID
 	now := s.Now()
@@ -101,7 +101,7 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 }
 
 // confirmationToken returns a MAC of the change, the tenant, the catalog's revision and the affected billing
-// periods. It does not cover amounts, because usage changes them all the time.
+// periods. The MAC does not cover amounts, because new usage changes the amounts continuously.
 func (s *server) confirmationToken(ctx context.Context, change any, impact ledger.Impact) (string, error) {
 	periods := make([]usagePeriod, len(impact.Ranges))
 	for i, r := range impact.Ranges {
@@ -137,7 +137,7 @@ func confirmationRequired(subject, token string, impact ledger.Impact) error {
 	return &confirmationError{metering.Errorf(codeConfirmation, "%s", message), c}
 }
 
-// changesOf returns a sentence with the amounts of a confirmation.
+// changesOf describes the changed amounts of a confirmation in words, for the problem's detail.
 func changesOf(c Confirmation) string {
 	var each []string
 	for _, i := range c.Changes {

@@ -11,7 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// registerConflicts registers the operations on events with an idempotency key that belongs to another event.
+// registerConflicts registers the operations on event conflicts. In a conflict, the idempotency key of an event
+// was already used for another event.
 func (s *server) registerConflicts() {
 	const path = eventsPath + "/conflicts"
 	huma.Register(s.api, get("list-event-conflicts", path, EventsRead, "List events that were not counted because of their idempotency key",
@@ -25,7 +26,7 @@ func (s *server) registerConflicts() {
 		"Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again."), s.dismissConflict)
 }
 
-// eventConflict is an event with the fields of its request.
+// eventConflict is an accepted event that was not counted, with the fields of its request.
 type eventConflict struct {
 	ExportedEvent
 
@@ -68,7 +69,7 @@ func (s *server) dismissConflict(ctx context.Context, in *dismissConflictInput) 
 	if err != nil {
 		return nil, err
 	}
-	id, _ := uuid.Parse(in.ID) // on error the zero UUID, which is no conflict's id
+	id, _ := uuid.Parse(in.ID) // the zero UUID on error; no conflict has this id
 	who := principalOf(ctx)
 	return nil, naming("path.id", s.Store.Conflicts.Dismiss(ctx, who.Tenant.ID, who.Actor, id, reason))
 }

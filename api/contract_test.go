@@ -17,7 +17,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// contractOf returns a function that returns the router of the document of an API with these providers.
+// contractOf returns a function that creates the OpenAPI document of an API with these providers once, and returns its
+// router.
 func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 	return sync.OnceValues(func() (routers.Router, error) {
 		_, text, err := api.Documents(kinds)
@@ -25,8 +26,8 @@ func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 	})
 }
 
-// routerOf returns the router of a document. It closes the schemas, so that a field that the document lacks fails
-// the validation.
+// routerOf returns the router of a document. It closes the schemas, so that validation fails for a field that the
+// document lacks.
 func routerOf(text []byte, err error) (routers.Router, error) {
 	if err != nil {
 		return nil, err

@@ -35,8 +35,8 @@ func operationPaths(t *testing.T) map[string][]string {
 	return methods
 }
 
-// shadows returns the segment of a fixed path that could also be a caller's name in another path, or "" if there
-// is none.
+// shadows returns the segment of a fixed path that hides the same name, chosen by a caller, in another path. It returns
+// "" if the fixed path hides no name.
 func shadows(fixed, path string) (segment string) {
 	theirs, ours := strings.Split(fixed, "/"), strings.Split(path, "/")
 	if len(theirs) != len(ours) {

@@ -61,7 +61,7 @@ type setCustomerPricingInput struct {
 	Body struct{ NewPrice }
 }
 
-// newCustomerPrice returns the price in the request, with its customer and meter.
+// newCustomerPrice returns the meter, the price in the request with EffectiveFrom set, and the customer as owner.
 func (s *server) newCustomerPrice(ctx context.Context, in *setCustomerPricingInput) (m metering.Meter, price NewPrice, of catalog.PriceOwner, err error) {
 	c, m, err := s.ofCustomer(ctx, in.CustomerMeter)
 	if err != nil {

@@ -24,7 +24,7 @@ type customer struct {
 	ErasedAt          *time.Time      `json:"erased_at" doc:"Time at which personal data was erased. Null if the customer is not erased"`
 	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time at which the customer was archived. Null if the customer is not archived"`
 
-	// PriceComparison is set if the customer is linked to a provider with prices of its own.
+	// PriceComparison is set if the customer is linked to a provider that has its own prices.
 	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
 }
 
@@ -123,7 +123,7 @@ func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*
 	return &customerOutput{http.StatusCreated, shown}, nil
 }
 
-// byExternalID is the path segment for requests with the external ID in the query.
+// byExternalID is the path segment of requests that send the external ID in the query instead of the path.
 const byExternalID = "by-external-id"
 
 // CustomerPath identifies a customer in a path.
@@ -180,8 +180,8 @@ func (s *server) getCustomer(ctx context.Context, in *getCustomerInput) (*custom
 	return s.customerByExternalID(ctx, &customerByExternalIDInput{in.ExternalID})
 }
 
-// customer returns the tenant's customer with this external ID. Invalid texts are not looked up, because the
-// database refuses NUL.
+// customer returns the tenant's customer with this external ID. A text that the database cannot store returns
+// CodeNotFound without a query.
 func (s *server) customer(ctx context.Context, externalID string) (metering.Customer, error) {
 	if !storable(externalID) {
 		return metering.Customer{}, metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")

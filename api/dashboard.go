@@ -11,12 +11,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// dashboardPolicy allows connections to this API only. Scripts that create styles need the nonce of the
-// response.
+// dashboardPolicy is the Content-Security-Policy of the dashboard. It allows connections to this API only. %s is
+// the nonce of the response, which scripts need to create styles.
 const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// registerDashboard registers the files of the dashboard. The URLs of its screens have no routes: see
-// isScreen.
+// registerDashboard registers the files of the dashboard. Except for /, the URLs of screens have no routes:
+// server.lost serves their page if isScreen returns true.
 func (s *server) registerDashboard() {
 	files, built := dashboard.Files()
 	if !built {
@@ -28,21 +28,22 @@ func (s *server) registerDashboard() {
 	s.mux.HandleFunc("GET /{$}", s.screen)
 	s.mux.HandleFunc("GET /icon.svg", s.fileOf(files, "max-age=3600"))
 	s.mux.HandleFunc("GET /scheme.js", s.fileOf(files, "max-age=3600"))
-	s.mux.HandleFunc("GET /assets/{file}", s.fileOf(files, "public, max-age=31536000, immutable")) // their names change with their content
+	// The name of an asset changes with its content.
+	s.mux.HandleFunc("GET /assets/{file}", s.fileOf(files, "public, max-age=31536000, immutable"))
 }
 
-// isScreen reports whether a browser requests a screen of the dashboard. Other requests for unknown paths get
-// a problem.
+// isScreen reports whether a browser requests a screen of the dashboard. A screen can have any path outside /v1/.
+// Other requests for unknown paths get an error.
 func isScreen(r *http.Request) bool {
 	return isPerson(r) && !strings.HasPrefix(r.URL.Path, "/v1/")
 }
 
-// isPerson reports whether a browser sent the request to show its response as a page.
+// isPerson reports whether a browser requests a page: the request is a GET or HEAD that accepts HTML.
 func isPerson(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// screenOf returns a handler that serves the page of all screens.
+// screenOf returns a handler that serves index.html, the page that contains all screens.
 func (s *server) screenOf(files fs.FS) http.HandlerFunc {
 	page, err := fs.ReadFile(files, "index.html")
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -33,8 +33,8 @@ func (s *server) registerDiscrepancies() {
 		"Lists the differences that the daily audit found. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 }
 
-// listDiscrepancies lists the differences between totals and events that the daily audit has found. Without a
-// fault in the service, the list is empty.
+// listDiscrepancies lists the differences that the daily audit has found between the totals of meters and the
+// stored events. The list is empty unless the service has a fault.
 func (s *server) listDiscrepancies(ctx context.Context, in *listDiscrepanciesInput) (*listDiscrepanciesOutput, error) {
 	var after *db.DiscrepancyKey
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {

@@ -23,7 +23,8 @@ var docsHTML []byte
 //go:embed docs.js
 var docsScript []byte
 
-// docsPolicy allows connections to this API only. Swagger UI loads its arrows and its logo from data: URLs.
+// docsPolicy is the Content-Security-Policy of the API reference. It allows connections to this API only.
+// Swagger UI loads its arrows and its logo from data: URLs.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 func (s *server) registerDocs() {

@@ -49,8 +49,8 @@ func document() huma.Config {
 // declaration.
 var noCredential = []map[string][]string{}
 
-// describeRefusals documents the error response for the range 4XX too. Generators and linters expect client
-// errors there.
+// describeRefusals documents the default error response also under 4XX, because client generators and linters
+// expect client errors there.
 func (s *server) describeRefusals() {
 	for _, op := range operationsIn(s.api.OpenAPI()) {
 		if failure := op.Responses["default"]; failure != nil {
@@ -62,8 +62,8 @@ func (s *server) describeRefusals() {
 const numbersDescription = "Decimals are JSON numbers of any length. If your JSON reader has only floats, send the header `" + numbersHeader + ": " + asStrings +
 	"`. The decimals of the response are then strings with every digit, as `/openapi-strings.json` describes."
 
-// describeEmptyParameters documents that refuseUnknownQuery refuses empty texts. group_by is the exception,
-// because an empty value has a meaning.
+// describeEmptyParameters documents that query parameters must not be empty, because refuseUnknownQuery refuses
+// empty values. The exception is group_by, because an empty group_by has a meaning.
 func (s *server) describeEmptyParameters() {
 	for _, op := range operationsIn(s.api.OpenAPI()) {
 		for _, p := range op.Parameters {
@@ -99,8 +99,8 @@ const cookieDescription = "The session cookie that `POST /v1/auth/login` sets in
 	"For every method except GET, send the session's `csrf_token` in X-CSRF-Token. " +
 	"`POST /v1/auth/login` and `GET /v1/auth/session` return it."
 
-// schemaName returns the name of a schema. It drops the suffixes InputBody and OutputBody, so the body of
-// createMeterInput is CreateMeter.
+// schemaName returns the name of a schema without the suffixes InputBody and OutputBody. The schema of the body
+// of createMeterInput is therefore CreateMeter.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for _, suffix := range []string{"InputBody", "OutputBody"} {
@@ -117,7 +117,8 @@ func (decimalSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Format: decimalFormat, Description: "An exact decimal number"}
 }
 
-// codeSchema is the schema of error codes. It lists the known codes, but allows others.
+// codeSchema is the schema of error codes. It lists the known codes and allows other codes, so that a later
+// version can add codes.
 type codeSchema struct{}
 
 func (codeSchema) Schema(huma.Registry) *huma.Schema {
@@ -132,21 +133,21 @@ func (codeSchema) Schema(huma.Registry) *huma.Schema {
 	}
 }
 
-// SentDecimal is a decimal in a request. It keeps the broken rule for Resolve, because an error of
-// UnmarshalJSON has no location in the body.
+// SentDecimal is a decimal in a request. UnmarshalJSON cannot report the location of an error in the body, so
+// broken retains the error until Resolve reports it.
 type SentDecimal struct {
 	metering.Decimal
 	broken error
 	sent   bool
 }
 
-// UnmarshalJSON reads a JSON number. Resolve reports its errors.
+// UnmarshalJSON reads a JSON number. It always returns nil, and Resolve reports the error.
 func (d *SentDecimal) UnmarshalJSON(literal []byte) error {
 	d.broken, d.sent = d.Decimal.UnmarshalJSON(literal), true
 	return nil
 }
 
-// Resolve returns an error with the location of a decimal that breaks a rule.
+// Resolve returns the error of UnmarshalJSON with the location of the decimal in the body.
 func (d *SentDecimal) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	if d.broken == nil {
 		return nil
@@ -154,7 +155,7 @@ func (d *SentDecimal) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: place.String(), Message: d.broken.Error()}}
 }
 
-// SentText is a text in a request. It distinguishes null from an absent text.
+// SentText is a text in a request. Sent distinguishes null from an absent field.
 type SentText struct {
 	Text *string
 	Sent bool
@@ -172,8 +173,8 @@ func (SentText) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Nullable: true, MaxLength: &most}
 }
 
-// filterValueSchema declares no type, because client generators create a type for each of several
-// alternatives.
+// filterValueSchema is the schema of filter values. It declares no type, because client generators would create
+// one type for each alternative.
 type filterValueSchema struct{}
 
 func (filterValueSchema) Schema(huma.Registry) *huma.Schema {
@@ -196,8 +197,8 @@ func (s *server) describeStatus(path, status, description string) {
 	op.Responses[status] = &huma.Response{Description: description, Content: op.Responses["200"].Content}
 }
 
-// documents has the three forms of the OpenAPI document: 3.1, 3.0, and 3.1 with decimals as strings. Each is
-// built at its first request and cached. The 3.0 form takes three times as long to build as the 3.1 form.
+// documents has the three forms of the OpenAPI document: 3.1, 3.0, and 3.1 with decimals as strings. Each form
+// is built at its first request and cached. The 3.0 form takes three times as long to build as the 3.1 form.
 type documents struct{ v31, v30, strings func() ([]byte, error) }
 
 func (s *server) registerDocuments() {
@@ -239,7 +240,7 @@ func (s *server) documents() documents {
 	}
 }
 
-// serveDocument serves a document that does not change while the process runs.
+// serveDocument returns a handler for a document that does not change while the process runs.
 func (s *server) serveDocument(document func() ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, err := document()
@@ -282,7 +283,7 @@ func indented(text []byte) []byte {
 	return pretty.Bytes()
 }
 
-// operationsIn returns the operations and the webhook messages of a document.
+// operationsIn returns the operations of all paths and webhooks in a document.
 func operationsIn(document *huma.OpenAPI) (all []*huma.Operation) {
 	for _, items := range []map[string]*huma.PathItem{document.Paths, document.Webhooks} {
 		for _, item := range items {

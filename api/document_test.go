@@ -55,8 +55,8 @@ func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 	}
 }
 
-// TestTheDocumentSaysWhatGeneratorsAskFor checks the elements that client generators and linters require. With
-// them, the recommended rules of redocly report no problem.
+// TestTheDocumentSaysWhatGeneratorsAskFor checks the elements that client generators and linters require. If a document
+// has these elements, the recommended rules of redocly report no problem.
 func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()
@@ -86,8 +86,8 @@ func TestTheDocumentSaysWhatGeneratorsAskFor(t *testing.T) {
 	}
 }
 
-// TestNoSchemaIsNamedAsTheConstructorOfAnother checks that no schema is named New and the name of another schema.
-// In Go, openapi-generator gives this name to the constructor of a schema.
+// TestNoSchemaIsNamedAsTheConstructorOfAnother checks that no schema name is New followed by the name of another
+// schema. In Go, openapi-generator uses this name for the constructor of the other schema.
 func TestNoSchemaIsNamedAsTheConstructorOfAnother(t *testing.T) {
 	t.Parallel()
 	v31, _, err := documents()

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// earlyWarnings returns one warning per meter for events before the first billing period of their customer,
-// which are not billed.
+// earlyWarnings returns one warning per meter for events that are not billed, because they are older than their
+// customer's first billing period.
 func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []usage.Outcome) (warnings []string) {
 	early := make(map[string]bool)
 	for i, outcome := range outcomes {

@@ -27,8 +27,8 @@ func (s *server) registerErasures() {
 			"billed or an invoice is held. The error names the cause.")), s.eraseCustomer)
 }
 
-// eraseCustomer renames the customer immediately. A workflow run erases the other data. If Temporal does not
-// respond, a worker starts the run.
+// eraseCustomer renames the customer immediately. A workflow run erases the customer's other data. If Temporal
+// does not respond, a worker starts the run later.
 func (s *server) eraseCustomer(ctx context.Context, in *eraseCustomerInput) (*eraseCustomerOutput, error) {
 	reason, err := in.Body.reason()
 	if err != nil {

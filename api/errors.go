@@ -31,11 +31,11 @@ const (
 type kind struct {
 	status     int
 	title      string
-	advice     string // shown on the page behind the problem's type
+	advice     string // shown on the page at the URL in the problem's type
 	retryAfter int    // seconds; 0: repeating the request unchanged does not help
 }
 
-// kinds is the only table of error codes.
+// kinds defines all error codes.
 var kinds = map[metering.Code]kind{
 	metering.CodeInvalid:        {422, "Validation failed", "Each item of errors names a field and the rule that it breaks. Correct the fields and send the request again.", 0},
 	codeMalformed:               {400, "Malformed request", "The body must be valid JSON. detail names the position of the error.", 0},
@@ -81,7 +81,7 @@ func ErrorCodes() []ErrorCode {
 	return all
 }
 
-// codes maps the statuses that the framework sets to error codes.
+// codes maps the HTTP statuses that huma sets to error codes.
 var codes = map[int]metering.Code{
 	http.StatusBadRequest:            codeMalformed,
 	http.StatusNotFound:              metering.CodeNotFound,
@@ -121,7 +121,8 @@ func (p *Problem) Error() string             { return p.Detail }
 func (p *Problem) GetStatus() int            { return p.Status }
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// problemOf returns the public part of err.
+// problemOf returns the part of err that the response may contain. Unknown errors become CodeInternal without
+// details.
 func problemOf(err error) *Problem {
 	code := metering.CodeOf(err)
 	k, known := kinds[code]
@@ -147,8 +148,8 @@ func problemOf(err error) *Problem {
 	return p
 }
 
-// frameworkProblem converts errors of huma to a problem. Their texts can repeat request data, so only the
-// texts of validation rules are used.
+// frameworkProblem converts errors of huma to a problem. Texts of these errors can repeat request data, so the
+// problem contains only the texts of validation rules.
 func frameworkProblem(status int, errs []error) *Problem {
 	if status == http.StatusInternalServerError && len(errs) > 0 {
 		return problemOf(errs[0])
@@ -158,7 +159,7 @@ func frameworkProblem(status int, errs []error) *Problem {
 		code = metering.CodeInternal
 	}
 	if code == codeMediaType {
-		errs = nil // huma's text repeats the header
+		errs = nil // huma's text repeats the Content-Type header
 	}
 	found := metering.Error{Code: code, Message: kinds[code].title}
 	for _, err := range errs {
@@ -178,8 +179,8 @@ func plain(message string) string {
 	return strings.TrimPrefix(message, "invalid value: ")
 }
 
-// shortened bounds a location to 120 bytes, because it can contain a property name that the caller chose.
-// Below body.mapping all names are chosen by the caller, so they are removed.
+// shortened bounds a location to 120 bytes, because the location can contain a property name that the caller
+// chose. Below body.mapping, the caller chooses all names, so shortened removes them.
 func shortened(location string) string {
 	const most = 120
 	if strings.HasPrefix(location, "body.mapping.") {
@@ -217,8 +218,8 @@ var adaptHuma = sync.OnceFunc(func() {
 	}
 })
 
-// unclearBody returns the rule that a JSON body breaks, or nil. huma keeps only the text of unmarshal's
-// error, so the body is checked again.
+// unclearBody returns the error of a JSON body that breaks a rule of unclearRule, or nil. It checks the body
+// again, because huma retains only the text of the error that unmarshal returned.
 func unclearBody(errs []error) error {
 	for _, err := range errs {
 		var detail *huma.ErrorDetail
@@ -242,7 +243,8 @@ func (x *exchange) problem(ctx huma.Context, p *Problem) *Problem {
 	return p
 }
 
-// address sets the problem's URL and request id, and the headers that belong to the problem.
+// address sets the problem's type and request id, and the headers Retry-After and WWW-Authenticate if they
+// apply.
 func (x *exchange) address(p *Problem, setHeader func(name, value string)) {
 	p.Type = x.errorDocs + "/" + string(p.Code)
 	p.RequestID = x.id

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// maxCounted is the longest range of a query. It covers the time for which counts are kept.
+// maxCounted is the maximum range of a query. It covers the 90 days for which counts are kept.
 const maxCounted = 92 * 24 * time.Hour
 
 func (s *server) registerEventCounts() {

@@ -16,15 +16,16 @@ import (
 // event rejects only itself.
 type eventDecoder struct {
 	*jsontext.Decoder
-	texts map[string]string // event types and customers, which the events of a batch share
-	seen  uint8             // fields of the current event, a bit for each of eventFields
+	texts map[string]string // decoded event types and customer ids by JSON literal, shared by the events of a batch
+	seen  uint8             // fields that the current event has had so far: one bit for each of eventFields
 	pay   func(events int) error
 }
 
-// paidAtOnce is the number of events for which memory is reserved at once, before they are read.
+// paidAtOnce is the number of events of a batch for which memory is reserved before they are read.
 const paidAtOnce = 20
 
-// newEventDecoder returns a decoder of a body. It reserves no memory for events unless pay is set.
+// newEventDecoder returns a decoder that reads events from a body. The caller can set pay to reserve memory for
+// the decoded events.
 func newEventDecoder(body io.Reader) *eventDecoder {
 	return &eventDecoder{
 		pay:     func(int) error { return nil },
@@ -33,13 +34,14 @@ func newEventDecoder(body io.Reader) *eventDecoder {
 	}
 }
 
-// maxShared is the maximum length of a text that is reused for other events, in bytes.
+// maxShared is the maximum length in bytes of a JSON string in texts.
 const maxShared = 255
 
 // notAnObject is the rejection of a value that is not an object.
 var notAnObject = metering.Rejection{Code: "invalid_event", Field: "event", Message: "must be an object"}
 
-// event reads the next value. A value of the wrong kind rejects the event, without an error.
+// event reads the next value as an event. If the value is not an object, event sets the rejection and returns
+// no error. null is read as an event without fields.
 func (d *eventDecoder) event() (e sentEvent, err error) {
 	switch d.PeekKind() {
 	case 'n':
@@ -66,7 +68,7 @@ func (d *eventDecoder) event() (e sentEvent, err error) {
 	return e, err
 }
 
-// field reads the value of a field. name is the field's name as a JSON string.
+// field reads the value of a field into the event. name is the field's name as a JSON string.
 func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 	switch string(name) {
 	case `"event_type"`:
@@ -92,7 +94,7 @@ func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 	switch {
 	case !ok:
 		e.reject("invalid_event", "event", "must have field names that are "+validUTF8)
-	case slices.Contains(eventFields, written): // written with escapes
+	case slices.Contains(eventFields, written): // the name contains escape sequences
 		return d.field(e, jsontext.Value(`"`+written+`"`))
 	case slices.Contains(e.ignored, written):
 		e.reject(codeDuplicateName, metering.ShortName(written), givenTwice)
@@ -118,14 +120,15 @@ func (d *eventDecoder) once(e *sentEvent, field int) {
 	d.seen |= 1 << field
 }
 
-// reject sets the rejection of the event, unless an earlier rule has set it.
+// reject sets the rejection of the event, unless the event already has a rejection.
 func (e *sentEvent) reject(code, field, message string) {
 	if e.rejection == nil {
 		e.rejection = &metering.Rejection{Code: code, Field: field, Message: message}
 	}
 }
 
-// text reads a text that other events probably have too. null changes nothing.
+// text reads a text that is often equal in several events. Equal texts share their memory. null leaves the field
+// unchanged.
 func (d *eventDecoder) text(e *sentEvent, field string, into *string) error {
 	literal, err := d.literal(e, field)
 	if literal == nil {
@@ -139,7 +142,7 @@ func (d *eventDecoder) text(e *sentEvent, field string, into *string) error {
 	return err
 }
 
-// optional reads an optional text. null counts as absent.
+// optional reads an optional text. It treats null as an absent field.
 func (d *eventDecoder) optional(e *sentEvent, field string, into **string) error {
 	literal, err := d.literal(e, field)
 	if literal == nil {
@@ -153,8 +156,8 @@ func (d *eventDecoder) optional(e *sentEvent, field string, into **string) error
 	return err
 }
 
-// literal reads a JSON string. It returns nil for null, and for a value of another kind, which rejects the
-// event.
+// literal reads a JSON string. It returns nil for null. For a value of another kind, it rejects the event and
+// also returns nil.
 func (d *eventDecoder) literal(e *sentEvent, field string) (jsontext.Value, error) {
 	switch d.PeekKind() {
 	case 'n':
@@ -166,7 +169,7 @@ func (d *eventDecoder) literal(e *sentEvent, field string) (jsontext.Value, erro
 	return nil, d.SkipValue()
 }
 
-// raw reads a value without decoding it.
+// raw copies a JSON value without decoding it.
 func (d *eventDecoder) raw(into *json.RawMessage) error {
 	value, err := d.ReadValue()
 	if err == nil {
@@ -187,7 +190,7 @@ func (d *eventDecoder) shared(literal jsontext.Value) (text string, ok bool) {
 	return text, ok
 }
 
-// unquote returns the text of a JSON string. ok is false unless the text is UTF-8 without lone surrogates.
+// unquote returns the text of a JSON string. ok reports whether the text is UTF-8 without lone surrogates.
 func unquote(literal jsontext.Value) (text string, ok bool) {
 	within := literal[1 : len(literal)-1]
 	if !slices.Contains(within, '\\') && utf8.Valid(within) {
@@ -197,8 +200,8 @@ func unquote(literal jsontext.Value) (text string, ok bool) {
 	return string(unquoted), err == nil
 }
 
-// batch reads {"events": […]}. It stops at the first event beyond the limit. It skips other fields and
-// returns their names.
+// batch reads {"events": […]}. It returns an error at the first event beyond maxBatch. It skips other fields
+// and returns their names.
 func (d *eventDecoder) batch() (batch sentEvents, err error) {
 	if token, err := d.ReadToken(); err != nil {
 		return batch, d.malformed(err)
@@ -278,8 +281,8 @@ func (d *eventDecoder) atEnd() error {
 	return d.malformed(err)
 }
 
-// malformed returns the error of a body that cannot be read. It contains the position, but no part of the
-// body.
+// malformed returns the error to report if a body cannot be decoded. The error contains the position of the
+// fault, but no part of the body.
 func (d *eventDecoder) malformed(err error) error {
 	if problem := bodyProblem(err, maxEventsBody); problem != nil {
 		return problem

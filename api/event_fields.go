@@ -11,7 +11,7 @@ import (
 // eventFields is the names of an event's fields.
 var eventFields = []string{"event_type", "customer_id", "timestamp", "value", "properties", "idempotency_key"}
 
-// unknownField returns the rejection of an event with an unknown field.
+// unknownField returns the rejection of an event with an unknown field, for a strict tenant.
 func unknownField(name string) *metering.Rejection {
 	rule := "the fields of an event are " + strings.Join(eventFields, ", ")
 	if nearest := nearestField(name); nearest != "" {
@@ -20,10 +20,11 @@ func unknownField(name string) *metering.Rejection {
 	return &metering.Rejection{Code: "unknown_field", Field: shortened(name), Message: "is not a field of an event, and the tenant is strict; " + rule}
 }
 
-// maxFieldName is longer than the name of every field of an event.
+// maxFieldName is the maximum length of a name in bytes for which nearestField searches. The names of all event
+// fields are shorter.
 const maxFieldName = 64
 
-// farthestTypo is the edit distance up to which a misspelled field is recognized.
+// farthestTypo is the maximum edit distance at which nearestField suggests a field.
 const farthestTypo = 2
 
 // nearestField returns the event field with the most similar name, or "" if none is similar.
@@ -41,7 +42,7 @@ func nearestField(name string) (nearest string) {
 	return nearest
 }
 
-// editDistance returns the number of bytes to insert, delete or replace to convert one text to the other.
+// editDistance returns the minimum number of bytes to insert, delete or replace to convert a to b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -61,27 +62,29 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// maxUnknownFields bounds the warnings about unknown fields, for each request and for each event.
+// maxUnknownFields is the maximum number of unknown fields that are recorded for an event, and the maximum number
+// of warnings about unknown fields for a request.
 const maxUnknownFields = 20
 
-// maxBlanks is the number of consecutive white-space bytes to keep. Indentation never needs more.
+// maxBlanks is the maximum number of consecutive white-space bytes that trimmer retains. Indentation never needs
+// more.
 const maxBlanks = 1 << 10
 
-// maxNesting is the nesting depth above which the decoder fails.
+// maxNesting is the nesting depth above which jsontext.Decoder fails.
 const maxNesting = 10_000
 
-// trimmer removes white space beyond maxBlanks in a row, which the decoder would keep in memory. It also
-// removes the content of values at the depth maxNesting, which would make the decoder fail. Such a value
-// breaks a rule of its event, or its field is ignored.
+// trimmer removes white space beyond maxBlanks in a row, because the decoder would retain it in memory. It also
+// removes the content of values at the depth maxNesting, because the decoder would fail. The content is not
+// needed: such a value breaks a rule of its event, or its field is ignored.
 type trimmer struct {
 	from     io.Reader
-	blanks   int // consecutive, up to here
+	blanks   int // number of consecutive white-space bytes before the current byte
 	depth    int
 	inString bool
 	escaped  bool
 }
 
-// Read reads again if it has removed all bytes.
+// Read implements io.Reader. It reads again if trim has removed all bytes.
 func (b *trimmer) Read(p []byte) (n int, err error) {
 	for n == 0 && err == nil {
 		n, err = b.from.Read(p)
@@ -90,7 +93,7 @@ func (b *trimmer) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// trim moves the remaining bytes to the beginning of text and returns their number.
+// trim removes bytes from text. It moves the other bytes to the beginning of text and returns their number.
 func (b *trimmer) trim(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		if b.inString {
@@ -146,7 +149,7 @@ func (b *trimmer) restOfString(text []byte) int {
 	return len(text)
 }
 
-// fieldWarnings collects one warning for each unknown field, with the place of its first occurrence.
+// fieldWarnings collects one warning for each unknown field, with the location of its first occurrence.
 type fieldWarnings struct {
 	seen  map[string]bool
 	texts []string

@@ -27,7 +27,8 @@ type listEventsInput struct {
 	End            SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 }
 
-// startsAtRetention reports whether the search begins with the first stored event.
+// startsAtRetention reports whether the range starts at the instant from which events are stored. This is the
+// default if the request has an idempotency_key.
 func (in *listEventsInput) startsAtRetention() bool { return in.IdempotencyKey != "" && !in.Start.sent }
 
 // StoredEvent is a stored event with the meters that count it.
@@ -45,8 +46,8 @@ type eventCounter struct {
 	Period *eventPeriod `json:"period,omitempty"`
 }
 
-// eventPeriod is the billing period of an event's timestamp. It is absent until the period is stored, by a
-// sync or in the background.
+// eventPeriod is the billing period that contains an event's timestamp. The field period is absent until a sync
+// or a background task has stored the billing period.
 type eventPeriod struct {
 	ID    string    `json:"id" example:"per_3"`
 	Start time.Time `json:"start"`
@@ -92,7 +93,7 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 		return nil, err
 	}
 	if in.startsAtRetention() {
-		at.Range.Start = filter.Start // it can be later than on the previous page
+		at.Range.Start = filter.Start // can be later than for the previous page, because old events are dropped
 	}
 	filter.Range = at.Range
 	found, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize, usage.Search{Now: s.Now, Budget: s.SearchTime})
@@ -115,14 +116,15 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 	return &listEventsOutput{page}, nil
 }
 
-// listings has the time at which each listing was last recorded in the audit log.
+// listings caches the time at which each listing was last recorded in the audit log.
 type listings struct {
 	sync.Mutex
 
 	recorded *simplelru.LRU[listing, time.Time]
 }
 
-// listing is an actor and the customer of the listed events, or customer 0 for all customers.
+// listing identifies lists of events that share one audit entry per hour: lists of the same actor and customer.
+// Customer 0 means all customers.
 type listing struct {
 	tenant   metering.TenantID
 	actor    metering.Actor
@@ -131,7 +133,7 @@ type listing struct {
 
 const (
 	listingsPeriod = time.Hour
-	maxListings    = 100_000 // cached; an evicted listing is recorded again within its hour
+	maxListings    = 100_000 // cached; a listing that the cache has evicted is recorded again within the hour
 )
 
 // auditListing records that the caller lists events, at most once an hour for each listing.

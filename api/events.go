@@ -31,7 +31,7 @@ type ingestResult struct {
 	Warnings   []string      `json:"warnings" doc:"Hints about accepted and rejected events, such as unknown fields or event types without a meter"`
 	Errors     []ingestError `json:"errors"`
 
-	rejections []metering.Rejection     // complete rejections of the entries in Errors
+	rejections []metering.Rejection     // rejection of each entry in Errors, with its field
 	uncounted  map[metering.Verdict]int // accepted events that a meter could not count
 }
 
@@ -52,7 +52,7 @@ func (s *server) registerEvents() {
 	s.describeEvents()
 }
 
-// ingestEvent stores one event. If the event is rejected, the request fails.
+// ingestEvent stores one event. If the event is rejected, the request returns an error.
 func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
 		decoder := newEventDecoder(body)
@@ -92,14 +92,14 @@ func (s *server) rejected(ctx context.Context, r *metering.Rejection) error {
 	return refusal(r)
 }
 
-// refusal returns the error of a rejected single event. Its field has the same code as in the errors of a
-// batch.
+// refusal returns the error of a rejected single event. The field in the error has the same code as an entry
+// in the errors of a batch.
 func refusal(r *metering.Rejection) error {
 	return refusalIn("body", r)
 }
 
-// refusalIn returns the error of a request that fails because of one event. event is the location of the
-// event.
+// refusalIn returns the error of a request that fails because of one event. The parameter event is the location
+// of the event in the request.
 func refusalIn(event string, r *metering.Rejection) error {
 	if r.Code == notAnObject.Code {
 		return refusalAt(event, r.Code, r.Message)
@@ -161,8 +161,8 @@ func (s *server) readBatch(ctx context.Context, body io.Reader) (sentEvents, err
 	return batch, nil
 }
 
-// withEventsBody passes the body to store. It refuses a body with a wrong size or media type before it is
-// read.
+// withEventsBody passes the request body to store. It rejects a Content-Length above maxEventsBody and a wrong
+// Content-Type before the body is read.
 func (s *server) withEventsBody(ctx context.Context, store func(body io.Reader) (ingestResult, error)) (*ingestOutput, error) {
 	x := exchangeOf(ctx)
 	if x.request.ContentLength > maxEventsBody {
@@ -211,7 +211,8 @@ func (s *server) reportIngest(ctx context.Context, events []metering.Event, inde
 	return result
 }
 
-// refused returns the rejections that only the database could decide.
+// refused returns the rejections that only the database could decide: events that are older than the stored
+// idempotency keys, and conflicts that the tenant rejects.
 func refused(outcomes []usage.Outcome, indexes []int) (rejections []metering.Rejection) {
 	for i, outcome := range outcomes {
 		var r metering.Rejection
@@ -288,7 +289,7 @@ func report(events []metering.Event, indexes []int, outcomes []usage.Outcome, re
 	return result
 }
 
-// countUncounted counts an event that meters could not count, once for each rule.
+// countUncounted adds an event that meters could not count to r.uncounted, once for each broken rule.
 func (r *ingestResult) countUncounted(values []usage.UnusableValue) {
 	for i, u := range values {
 		if slices.ContainsFunc(values[:i], func(earlier usage.UnusableValue) bool { return earlier.Rule == u.Rule }) {
@@ -322,8 +323,8 @@ type sentEvents struct {
 	ignored []string // unknown fields of the batch
 }
 
-// unknown returns warnings about unknown fields. For a strict tenant it returns none, because the events are
-// rejected.
+// unknown returns warnings about unknown fields. It returns none for a strict tenant, because events with
+// unknown fields are then rejected.
 func (s sentEvents) unknown(ctx context.Context) []string {
 	if principalOf(ctx).Tenant.Strict {
 		return nil
@@ -352,8 +353,8 @@ func (e sentEvent) judge(now time.Time, retention metering.Retention) (metering.
 	return event, nil
 }
 
-// describeEvents documents the bodies with events. These operations decode their bodies themselves, so huma
-// does not know the schemas.
+// describeEvents documents the request bodies of the operations that ingest events. These operations decode
+// their bodies themselves, so huma does not know the schemas.
 func (s *server) describeEvents() {
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	schemas["Event"], schemas["EventBatch"] = eventSchema(), batchSchema()

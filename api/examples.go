@@ -11,14 +11,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// examplesText contains the example values of the document: those of each field under "fields", and
-// additional or different values of a schema under its name.
+// examplesText contains the example values of the OpenAPI document. "fields" maps each field to its example.
+// The name of a schema maps to additional or different values for that schema.
 //
 //go:embed examples.json
 var examplesText []byte
 
 // examples builds the examples of schemas. An example has the schema's required fields and the fields in the
-// schema's entry.
+// schema's entry of examplesText.
 type examples struct {
 	schemas map[string]*huma.Schema
 	told    map[string]map[string]any
@@ -31,8 +31,8 @@ var toldExamples = sync.OnceValues(func() (told map[string]map[string]any, err e
 	return told, nil
 })
 
-// exemplify gives each JSON body of the document an example. Each example is stored once, under the name of
-// its schema.
+// exemplify adds an example to each JSON body of the document, one for each alternative of its schema. Each
+// example is stored once, and bodies refer to the example by its name.
 func exemplify(document *huma.OpenAPI) error {
 	told, err := toldExamples()
 	if err != nil {
@@ -79,7 +79,8 @@ func alternatives(schema *huma.Schema) []*huma.Schema {
 	return []*huma.Schema{schema}
 }
 
-// exampleName returns the name of the schema, or the operation's id if the schema has no name.
+// exampleName returns the name of an example: the name of the schema, or the operation's id if the schema has no
+// name.
 func exampleName(op *huma.Operation, schema *huma.Schema) string {
 	if schema.Ref == "" {
 		return op.OperationID
@@ -89,7 +90,7 @@ func exampleName(op *huma.Operation, schema *huma.Schema) string {
 
 func schemaOf(schema *huma.Schema) string { return path.Base(schema.Ref) }
 
-// of returns an example of a schema, or nil if there is none.
+// of returns an example of a schema, or nil if the schema has no example.
 func (e examples) of(schema *huma.Schema) any {
 	switch {
 	case schema.Ref != "":

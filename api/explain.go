@@ -34,7 +34,7 @@ type step struct {
 	Steps         []step            `json:"steps,omitempty" doc:"Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation"`
 }
 
-// stepSeries is the series of reports in which an amount was sent.
+// stepSeries identifies the series of reports that sent an amount to the provider.
 type stepSeries struct {
 	Kind             lineKind    `json:"kind"`
 	ConnectionID     string      `json:"connection_id" example:"con_1"`
@@ -96,7 +96,7 @@ func (s *server) registerExplanations() {
 		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)
 }
 
-// explain returns the breakdown of a meter's amount in a period.
+// explain returns the breakdown of a meter's amount in a billing period.
 func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
 	asked, err := in.period(s.Now())
 	if err != nil {
@@ -139,7 +139,8 @@ var (
 	errOtherStream = metering.Errorf(metering.CodeNotFound, "the meter is billed in the customer's other billing periods")
 )
 
-// askedPeriod selects the requested period. parameter is the query parameter that names it.
+// askedPeriod selects the requested billing period. parameter is the query parameter to which errors about the
+// period refer.
 type askedPeriod struct {
 	parameter string
 	is        func(billing.Period) bool

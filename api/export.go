@@ -23,7 +23,7 @@ const (
 	exportAll    = "/v1/events/export"
 	exportWindow = 30 * 24 * time.Hour
 	exportLead   = time.Hour // after now, because clocks of clients can be ahead
-	firstRows    = 100       // rows read at once; the connection is released while they are written
+	firstRows    = 100       // rows in the first read; the database connection is released while rows are written
 	mostRows     = 2_000
 	maxExports   = 8 // in progress in this process, some three megabytes each; one tenant gets at most half of them
 	exportRetry  = 10 * time.Second
@@ -79,7 +79,7 @@ type export struct {
 	file     string              // name without the extension
 	customer metering.CustomerID // WholeTenant: all customers
 	at       exportCursor
-	chunk    int                // number of rows to read next
+	chunk    int                // maximum number of rows of the next read
 	next     *usage.EventCursor // last event of the page; nil: the page ends with the range
 	first    []metering.Event   // read before the response begins, so that a failure is still reported as a problem
 }
@@ -109,7 +109,8 @@ func (s *server) exportEvents(ctx context.Context, in *ExportedRange) (*huma.Str
 	return s.exportOf(ctx, "events-export", metering.WholeTenant, principalOf(ctx).Tenant.ID.String(), *in)
 }
 
-// exportOf exports the events of a customer to a file. resource is the resource in the audit log.
+// exportOf exports the events of a customer, or of all customers if customer is metering.WholeTenant. file is the
+// file name without the extension. resource is the resource in the audit log.
 func (s *server) exportOf(ctx context.Context, file string, customer metering.CustomerID, resource string, in ExportedRange) (_ *huma.StreamResponse, err error) {
 	tenant := principalOf(ctx).Tenant.ID
 	if err := s.beginExport(ctx, tenant); err != nil {
@@ -136,8 +137,8 @@ func (s *server) exportOf(ctx context.Context, file string, customer metering.Cu
 	return &huma.StreamResponse{Body: func(hc huma.Context) { stream(ctx, hc, write) }}, nil
 }
 
-// rangeBefore completes a span. An absent end is the lead after now. An absent start is the window before the
-// end, or before now if both are absent.
+// rangeBefore completes a span. The default end is now plus lead. The default start is the end minus window, or now
+// minus window if the end is absent too.
 func (s *server) rangeBefore(span Span, window, lead time.Duration) (metering.Range, error) {
 	now := metering.Instant(s.Now())
 	whole := metering.Range{Start: now.Add(-window), End: now.Add(lead)}
@@ -150,14 +151,14 @@ func (s *server) rangeBefore(span Span, window, lead time.Duration) (metering.Ra
 	return span.within(whole)
 }
 
-// read returns the next rows of the page. The page ends at an event, not after a number of rows. Events that
-// arrive while it is read are therefore added to it, and no event falls between two pages.
+// read returns the next rows of the page. The page ends at the event e.next, not after a number of rows. Events
+// that arrive while the page is read are therefore added to the page, and no event falls between two pages.
 func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 	events, err := e.server.Store.Events.Page(ctx, principalOf(ctx).Tenant.ID, e.customer, e.at.Range, e.at.After, e.next, e.chunk)
 	if err != nil {
 		return nil, err
 	}
-	e.chunk = min(2*len(events), mostRows) // large rows: fewer were read than requested
+	e.chunk = min(2*len(events), mostRows) // fewer rows than requested were read if the rows are large
 	if len(events) > 0 {
 		last := events[len(events)-1]
 		e.at.After = &usage.EventCursor{At: last.At, ID: last.ID, Customer: last.CustomerID}
@@ -187,7 +188,8 @@ func (e *export) each(ctx context.Context, flush func() error, write func(Export
 // writeExport writes an export and calls flush from time to time.
 type writeExport func(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error
 
-// stream writes an export. After it has begun, a failure can be reported only by closing the connection.
+// stream writes an export. After the response has begun, a failure can be reported only by closing the
+// connection.
 func stream(ctx context.Context, hc huma.Context, write writeExport) {
 	x := exchangeOf(ctx)
 	x.writer.streams = true
@@ -204,7 +206,8 @@ func stream(ctx context.Context, hc huma.Context, write writeExport) {
 	}
 }
 
-// beginExport reserves an export of the tenant's share, or returns an error if the share is used up.
+// beginExport reserves one export of the tenant's share of concurrent exports until the request ends. It returns an
+// error if the share is used up.
 func (s *server) beginExport(ctx context.Context, tenant metering.TenantID) error {
 	if !s.exports.Take(tenant, 1) {
 		err := metering.Errorf(metering.CodeRateLimited, "the tenant has too many exports in progress; try again when one has ended")
@@ -271,8 +274,8 @@ func (e *export) writeLines(ctx context.Context, hc huma.Context, out *bufio.Wri
 	return flush()
 }
 
-// linesMedia is the media type of JSON Lines. It does not begin with application/json, so decimals stay
-// numbers.
+// linesMedia is the media type of JSON Lines. It does not begin with application/json, so the response writer
+// does not convert its decimals to strings.
 const linesMedia = "application/x-jsonlines"
 
 func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
@@ -304,10 +307,10 @@ func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Write
 	return flushRows()
 }
 
-// textCell keeps spreadsheets from running a text as a formula. It guards the beginning of the text and each
-// part after a character that a spreadsheet can take as a separator
-// (https://owasp.org/www-community/attacks/CSV_Injection). A ' in the place of a guard is guarded too, so
-// that removing the guards restores the text.
+// textCell prevents spreadsheets from running a text as a formula. It inserts a ' before a character that can
+// begin a formula. It does so at the beginning of the text, and after each character that a spreadsheet can read
+// as a separator (https://owasp.org/www-community/attacks/CSV_Injection). A ' at such a position also gets a ', so
+// that removing the inserted characters restores the text.
 func textCell(text string) string {
 	var cell strings.Builder
 	begins := true
@@ -321,7 +324,7 @@ func textCell(text string) string {
 	return cell.String()
 }
 
-// nextPage returns the path and query of this request with another page token.
+// nextPage returns the path and query of the current request with another page token.
 func nextPage(ctx context.Context, token string) string {
 	u := *exchangeOf(ctx).request.URL
 	query := u.Query()
@@ -330,7 +333,7 @@ func nextPage(ctx context.Context, token string) string {
 	return u.RequestURI()
 }
 
-// describeExports documents the responses of the exports.
+// describeExports documents the responses of the export operations.
 func (s *server) describeExports() {
 	schemas := s.api.OpenAPI().Components.Schemas
 	for _, path := range []string{exportPath, exportAll} {

@@ -22,7 +22,8 @@ func TestNoPartOfATextIsAFormula(t *testing.T) {
 	}
 }
 
-// guard matches the text that a reader replaces by $1, as docs/api/usage.md describes.
+// guard matches a quote that a reader of an export removes, as docs/api/usage.md describes. $1 is the separator before
+// the quote, or empty at the beginning of the cell.
 var guard = regexp.MustCompile(`(^|[;|\t\r\n])'`)
 
 func TestPropertyTheGuardsOfACellCanBeRemoved(t *testing.T) {

@@ -17,11 +17,12 @@ import (
 // defaultFailures is the number of invalid credentials that an address can send per minute.
 const defaultFailures = 100
 
-// maxProven bounds the number of remembered valid credentials.
+// maxProven is the maximum number of valid credentials in the cache failures.proven.
 const maxProven = 10_000
 
 // failures limits invalid credentials by address. Beyond the limit, an address can use only credentials that
-// were valid there before. Its other users can therefore continue, and guesses cost no database query.
+// were valid at this address before. Users with such credentials can therefore continue, and guesses cost no
+// database query.
 type failures struct {
 	limit   int
 	counts  limiter
@@ -52,8 +53,8 @@ func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(hu
 	return principal, f.note(ctx.Context(), address, name, err)
 }
 
-// refuse returns an error if the address has sent too many invalid credentials and this credential was not
-// valid there before.
+// refuse returns an error if the address has sent too many invalid credentials, unless this credential was valid
+// at the address before.
 func (f *failures) refuse(address string, name credentialName) error {
 	if a := f.counts.peek(failuresOf(address), f.limit); !a.allowed && !f.proven.Contains(name) {
 		return tooManyFailures(a)
@@ -61,8 +62,8 @@ func (f *failures) refuse(address string, name credentialName) error {
 	return nil
 }
 
-// note remembers a valid credential and counts an invalid credential. A body that was ended because it was
-// slow counts too, because its credential is never verified.
+// note caches a valid credential and counts an invalid credential. A request also counts if endSlow has ended its
+// body, because the credential of such a request is never verified.
 func (f *failures) note(ctx context.Context, address string, name credentialName, err error) error {
 	switch {
 	case err == nil:
@@ -83,8 +84,8 @@ func tooManyFailures(a allowance) error {
 	return tooMany(a, "too many invalid credentials from this address")
 }
 
-// nameOf returns the name of a credential at an address. A signature differs for each request, so its tenant
-// stands for it.
+// nameOf returns the name of a credential at an address. A signature differs for each request, so the tenant id
+// identifies an HMAC credential instead.
 func nameOf(address string, header http.Header) credentialName {
 	authorization := header.Get("Authorization")
 	if scheme, _, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "HMAC") {

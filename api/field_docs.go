@@ -7,8 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// fieldDocs has the descriptions of fields without one in their tag, by field name or by schema and field
-// name.
+// fieldDocs contains the descriptions of fields without a description in the struct tag. The key is the field
+// name, or the schema and the field name joined by a dot, which takes precedence.
 var fieldDocs = map[string]string{
 	"action":               "The action, such as api_key.create",
 	"aggregation":          "'sum' adds the values of the events. 'count' adds 1 for each event",
@@ -140,13 +140,13 @@ var fieldDocs = map[string]string{
 	"UsageDiscrepancy.customer_external_id": "The customer's external ID; null: the sum of all customers",
 }
 
-// pathNouns has the nouns of path segments with a noun other than their singular.
+// pathNouns maps a path segment to the noun for its resource, if the noun is not the singular of the segment.
 var pathNouns = map[string]string{
 	"api-keys": "API key", "hmac-secrets": "HMAC secret", "holds": "invoice hold", "oidc": "tenant",
 }
 
-// paramDocs has the descriptions of parameters without one in their tag, by name. pathDoc describes the
-// others.
+// paramDocs contains the descriptions of parameters without a description in the struct tag, by name. pathDoc
+// describes the ids and slugs in paths that are not listed here.
 var paramDocs = map[string]string{
 	"actor":       "Only entries of this actor",
 	"event_type":  "Only events of this type",
@@ -161,7 +161,7 @@ var paramDocs = map[string]string{
 	"version":     "The number of the version",
 }
 
-// describeFields sets the descriptions of all fields and parameters without one.
+// describeFields sets the description of each field and parameter that has none.
 func (s *server) describeFields() {
 	for name, schema := range s.api.OpenAPI().Components.Schemas.Map() {
 		for field, property := range schema.Properties {
@@ -184,7 +184,7 @@ func (s *server) describeFields() {
 	}
 }
 
-// pathDoc returns the description of an id or slug in a path. It names the resource of the preceding segment.
+// pathDoc returns the description of an id or slug in a path. The preceding path segment provides the noun.
 func pathDoc(path string, p *huma.Param) string {
 	before, _, found := strings.Cut(path, "/{"+p.Name+"}")
 	segment := before[strings.LastIndexByte(before, '/')+1:]

@@ -60,8 +60,8 @@ func describeDefaults(document *huma.OpenAPI) {
 	}
 }
 
-// requireText documents that required texts of paths and queries are not empty, because an empty text counts
-// as missing.
+// requireText documents that required texts of paths and queries must not be empty, because the API treats an
+// empty text as missing.
 func requireText(document *huma.OpenAPI) {
 	for _, op := range operationsIn(document) {
 		for _, p := range op.Parameters {
@@ -73,7 +73,7 @@ func requireText(document *huma.OpenAPI) {
 	}
 }
 
-// walkBodies calls visit once for each schema of the bodies, referenced schemas included.
+// walkBodies calls visit for each schema of the bodies, referenced schemas included. It skips schemas in seen.
 func walkBodies(document *huma.OpenAPI, content map[string]*huma.MediaType, seen map[*huma.Schema]bool, visit func(*huma.Schema)) {
 	for _, body := range content {
 		if body.Schema != nil {

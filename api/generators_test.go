@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// objectsOf calls visit for a schema and each schema that it contains or refers to, with the place of each.
+// objectsOf calls visit for a schema and each schema that it contains or refers to. It also passes the location of each
+// schema.
 func objectsOf(place string, schema *openapi3.SchemaRef, seen map[*openapi3.Schema]bool, visit func(string, *openapi3.Schema)) {
 	if schema == nil || seen[schema.Value] {
 		return

@@ -96,7 +96,7 @@ func (s *server) checkBodies(context.Context) (string, error) {
 	return healthy, nil
 }
 
-// Readiness is public, so the checks run at most once a second.
+// GET /readyz needs no credential, so the checks run at most once a second.
 const (
 	checkEvery   = time.Second
 	checkTimeout = 3 * time.Second
@@ -139,7 +139,7 @@ type readinessOutput struct {
 	Body   Readiness
 }
 
-// readiness returns 503 if events cannot be stored or usage cannot be read.
+// readiness returns 503 if a required check fails: the check of the database or of the clock.
 func (s *server) readiness(context.Context, *struct{}) (*readinessOutput, error) {
 	out := &readinessOutput{Status: http.StatusOK, Body: s.check()}
 	if out.Body.Status != healthy {
@@ -148,7 +148,8 @@ func (s *server) readiness(context.Context, *struct{}) (*readinessOutput, error)
 	return out, nil
 }
 
-// checkMetrics is a Prometheus collector of the failing checks. It runs the checks itself.
+// checkMetrics is a Prometheus collector of the failing checks. Collect runs the checks, so the metric does not
+// depend on requests to GET /readyz.
 type checkMetrics struct{ *server }
 
 var checkFailing = prometheus.NewDesc("odometer_check_failing", "1 while a check of GET /readyz fails, 0 while it does not.", []string{"check"}, nil)
@@ -166,8 +167,8 @@ func (m checkMetrics) Collect(all chan<- prometheus.Metric) {
 	}
 }
 
-// refuseWrites refuses writes while this process's clock is wrong, because rows are dated, charged and
-// deleted by the clock.
+// refuseWrites refuses operations that can write unless the clocks of this process and the database agree within
+// metering.ClockLimit. Rows are dated, charged and deleted by the clock of the process.
 func (s *server) refuseWrites(ctx huma.Context, next func(huma.Context)) {
 	if op := ctx.Operation(); op.Method == http.MethodGet && op.Metadata["writes"] != true {
 		next(ctx)

@@ -19,8 +19,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// lockCharges blocks reads of all customers' charges until unlock is called, in a database that no other test
-// uses. awaitBlocked waits until this number of statements is blocked.
+// lockCharges locks a table that reads of all customers' charges need, until unlock is called. Other tests must not use
+// the database. awaitBlocked waits until the given number of statements is blocked.
 func lockCharges(t *testing.T, address string) (awaitBlocked func(int), unlock func()) {
 	t.Helper()
 	owner, err := pgx.Connect(t.Context(), address)
@@ -47,7 +47,8 @@ func lockCharges(t *testing.T, address string) (awaitBlocked func(int), unlock f
 	return awaitBlocked, func() { require.NoError(t, lock.Rollback(t.Context())) }
 }
 
-// TestHeavyOperationsTakeTurns blocks heavy operations in the database and counts them there.
+// TestHeavyOperationsTakeTurns checks that one heavy operation of a tenant runs at a time, and two of all tenants.
+// Other operations do not wait.
 func TestHeavyOperationsTakeTurns(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -67,7 +68,7 @@ func TestHeavyOperationsTakeTurns(t *testing.T) {
 	read(ours) // waits for the first one
 	read(b.keyOf(t, dbtest.Tenant(t, store).ID, metering.ScopeAdmin))
 	awaitBlocked(2)
-	read(b.keyOf(t, dbtest.Tenant(t, store).ID, metering.ScopeAdmin)) // waits for either
+	read(b.keyOf(t, dbtest.Tenant(t, store).ID, metering.ScopeAdmin)) // waits for one of the two
 	b.ingest(t, "/v1/events", hello)
 	require.Equal(t, http.StatusOK, b.send(t, "GET", "/v1/usage/total?customer=acme", "").status)
 	awaitBlocked(2)

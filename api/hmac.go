@@ -24,13 +24,13 @@ import (
 // Bounds of signed requests.
 const (
 	maxSkew = 300 * time.Second
-	maxBody = 1 << 20 // of a request without events
+	maxBody = 1 << 20 // bytes of a body, except at eventsPath and below it
 
-	firstPiece = 4 << 10 // of a body that is read ahead
+	firstPiece = 4 << 10 // bytes of the first buffer for a body
 )
 
-// Expired request ids are deleted 10 minutes after their expiry, so that a replica with a late clock still
-// recognizes them. One of 100 claims starts a sweep, which deletes up to 200 ids.
+// Request ids are deleted 10 minutes after their expiry or later, so that a replica with a late clock still
+// detects a repeated id. Every 100th claim of a request id starts a sweep, which deletes up to 200 ids.
 const (
 	claimsPerSweep = 100
 	idsPerSweep    = 200
@@ -60,8 +60,8 @@ const (
 
 var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}$`)
 
-// readSignature parses the signature headers of a request. Its errors may be precise, because they name only
-// rules that are public.
+// readSignature parses the signature headers of a request. Its errors can name the broken rule, because these
+// rules are public.
 func readSignature(r *http.Request, credential string, now time.Time) (s signature, err error) {
 	header := r.Header
 	version, encoded, _ := strings.Cut(credential, ":")
@@ -95,7 +95,7 @@ func unauthorizedf(format string, args ...any) error {
 	return metering.Errorf(metering.CodeUnauthorized, format, args...)
 }
 
-// by reports whether the secret made the signature over this body.
+// by reports whether the signature was made with the secret over this body.
 func (s signature) by(secret []byte, body pieces) bool {
 	mac := hmac.New(sha256.New, secret)
 	if s.version == v2 {
@@ -109,8 +109,8 @@ func (s signature) by(secret []byte, body pieces) bool {
 	return hmac.Equal(mac.Sum(nil), s.mac)
 }
 
-// linesOver returns the text that a v2 signature covers. It begins with a letter and the text of v1 with a
-// digit, so a signature of one version is never valid for the other.
+// linesOver returns the text that a v2 signature covers. The text of v2 begins with a letter and the text of v1
+// with a digit, so a signature of one version is never valid for the other version.
 func (s signature) linesOver(body pieces) []byte {
 	digest := sha256.New()
 	for _, piece := range body {
@@ -120,15 +120,16 @@ func (s signature) linesOver(body pieces) []byte {
 }
 
 var (
-	// errSignature does not reveal its cause. It is the same for an unknown tenant, a tenant without secrets,
-	// a wrong secret and an altered request.
+	// errSignature does not reveal the cause. An unknown tenant, a tenant without secrets, a wrong secret and
+	// an altered request return the same error.
 	errSignature = metering.Errorf(metering.CodeUnauthorized, "the signature does not match this request and a valid secret of this tenant")
 	errOnlyV2    = metering.Errorf(metering.CodeUnauthorized, "this secret accepts only signatures of version v2")
 	errBodyless  = metering.Errorf(metering.CodeForbidden, "a request without a body that is signed in v1 can only read: sign it in v2, which covers the method and the path")
 	errRepeated  = metering.Errorf(metering.CodeUnauthorized, "this X-Request-Id was already used: send a new one with every attempt")
 )
 
-// bySignature authenticates a signed request. It reads the body and makes it readable again.
+// bySignature authenticates a signed request. It reads the body, because the signature covers the body, and makes
+// the body readable again.
 func (s *server) bySignature(ctx context.Context, credential string) (Principal, error) {
 	x, now := exchangeOf(ctx), s.Now()
 	signed, err := readSignature(x.request, credential, now)
@@ -160,10 +161,11 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 		return Principal{}, errRepeated
 	}
 	if s.claims.Add(1)%claimsPerSweep == 0 {
-		s.sweeps.board(ctx, struct{}{}) // not awaited
+		s.sweeps.board(ctx, struct{}{}) // the request does not wait for the sweep
 	}
 	if used := secret.LastUsedAt; used == nil || now.Sub(*used) >= time.Minute {
-		s.secretUses.board(ctx, access.SecretUse{Tenant: signed.tenant, Secret: secret.ID}) // not awaited
+		// The request does not wait for the write.
+		s.secretUses.board(ctx, access.SecretUse{Tenant: signed.tenant, Secret: secret.ID})
 	}
 	return who, nil
 }
@@ -176,12 +178,12 @@ func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{
 	return nil, err
 }
 
-// signerOf returns the live secret that made the signature. It tries every secret, so that the time does not
-// depend on which secret matches. The use of a revoked or expired secret is audited.
+// signerOf returns the live secret that made the signature. It tries every secret, so that the duration does not
+// depend on which secret matches. The audit log records the use of a revoked or expired secret.
 func (s *server) signerOf(ctx context.Context, signed signature, body pieces, signers access.Signers) (signer metering.HMACSecret, err error) {
 	err = errSignature
 	if len(signers.Secrets) == 0 {
-		signed.by(nil, body) // so that an unknown tenant cannot be told by the duration
+		signed.by(nil, body) // so that the duration does not reveal an unknown tenant
 	}
 	for _, secret := range signers.Secrets {
 		opened, openErr := s.Keyring.Open(secret.TenantID, seal.SigningSecret, secret.Sealed)
@@ -201,8 +203,8 @@ func (s *server) signerOf(ctx context.Context, signed signature, body pieces, si
 	return signer, err
 }
 
-// readAhead returns the body of a request and makes it readable again. It drops the body of a GET or HEAD,
-// because the signature of these does not cover a body.
+// readAhead returns the body of a request and makes the body readable again. It discards the body of a GET or
+// HEAD, because the signature of a GET or HEAD does not cover a body.
 func (s *server) readAhead(x *exchange) (pieces, error) {
 	r := x.request
 	if reads(r.Method) {
@@ -230,7 +232,8 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 // reads reports whether the method is GET or HEAD, which change nothing.
 func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// pieces is a body in pieces. Its memory grows with the bytes that have arrived, not with Content-Length.
+// pieces is a request body as a list of buffers. The buffers grow with the bytes that have arrived, not with
+// Content-Length.
 type pieces [][]byte
 
 func readPieces(from io.Reader) (read pieces, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Secrets have at least the entropy of 32 random bytes.
+// Form of a secret: the prefix and random characters with at least the entropy of 32 random bytes.
 const (
 	secretPrefix = "hms_"
 	secretLength = 43 // 62^43 > 2^256

@@ -49,7 +49,7 @@ type invoiceHold struct {
 	CreatedAt    time.Time         `json:"created_at"`
 }
 
-// heldPeriod is the subscription's period with the usage that the invoice bills.
+// heldPeriod is the subscription period with the usage that the held invoice bills.
 type heldPeriod struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -132,7 +132,7 @@ type getHoldInput struct {
 type holdOutput struct{ Body invoiceHold }
 
 func (s *server) getHold(ctx context.Context, in *getHoldInput) (*holdOutput, error) {
-	id, _ := metering.ParseHoldID(in.ID) // else 0, which no hold has
+	id, _ := metering.ParseHoldID(in.ID) // 0 on error; no hold has the id 0
 	hold, err := s.Store.Holds.Get(ctx, principalOf(ctx).Tenant.ID, id)
 	if err != nil {
 		return nil, naming("path.id", err)
@@ -145,8 +145,9 @@ type releaseHoldInput struct {
 	Body Because
 }
 
-// releaseHold stores an operator's request to release the invoice, and signals the workflow run. The stored
-// request suffices, because a later run reads it.
+// releaseHold stores an operator's request to release the invoice and sends the release to the workflow run. If
+// Temporal or the worker does not respond, releaseHold returns an error. The invoice is then released later,
+// because a later run reads the stored request.
 func (s *server) releaseHold(ctx context.Context, in *releaseHoldInput) (*holdOutput, error) {
 	reason, err := in.Body.reason()
 	if err != nil {

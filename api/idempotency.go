@@ -18,8 +18,8 @@ type Repeatable struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if the first response contained a secret"`
 }
 
-// once creates a resource and returns its response. If a request with the same Idempotency-Key has succeeded
-// before, nothing is created, the response is the earlier one, and repeated is true.
+// once creates a resource and returns the response. If a request with the same Idempotency-Key has succeeded
+// before, once creates nothing and returns the earlier response with repeated set.
 func once[Shown any](ctx context.Context, s *server, in Repeatable, operation string, body any, create func(db.Creators) (Shown, error)) (shown Shown, repeated bool, err error) {
 	if in.IdempotencyKey == "" {
 		shown, err = create(s.Store.Creators())
@@ -50,8 +50,8 @@ func once[Shown any](ctx context.Context, s *server, in Repeatable, operation st
 	return shown, true, nil
 }
 
-// alreadyMade returns the error of a repeat that would have to show a secret again. It identifies the
-// resource.
+// alreadyMade returns the error of a repeated request if the first response contained a secret. The error
+// identifies the created resource.
 func alreadyMade(id, lastFour string) error {
 	return metering.Errorf(metering.CodeConflict, "this Idempotency-Key has already created %s, which ends in %s; its secret cannot be shown again", id, lastFour)
 }

@@ -39,8 +39,8 @@ var badJSON = []string{
 	`"9999-12-31T23:59:59Z"`, `"0001-01-01T00:00:00Z"`,
 }
 
-// TestBadInputIsNeverOurFault sends invalid input to every operation of the document: each parameter and each
-// place of its body is made invalid in turn.
+// TestBadInputIsNeverOurFault sends invalid input to every operation of the document. It makes each parameter and each
+// value of the body invalid in turn.
 func TestBadInputIsNeverOurFault(t *testing.T) {
 	t.Parallel()
 	server := setup(t)
@@ -169,7 +169,7 @@ func goodJSON(schema *openapi3.Schema, without ...string) string {
 	return `1`
 }
 
-// spoilt returns values for the schema, each with one invalid place.
+// spoilt returns values for the schema, each of which is invalid in one field or item.
 func spoilt(schema *openapi3.Schema) []string {
 	bad := slices.Clone(badJSON)
 	if most := schema.MaxLength; most != nil {

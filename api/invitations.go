@@ -45,7 +45,7 @@ type createdInvitation struct {
 
 type createdInvitationOutput struct{ Body createdInvitation }
 
-const invitationPage = "/invitation" // of the dashboard
+const invitationPage = "/invitation" // path of the dashboard's page
 
 func (s *server) registerInvitations() {
 	huma.Register(s.api, post("find-invitation", "/v1/invitations/find", Public, "Get an invitation by its token",
@@ -105,11 +105,11 @@ type createMemberInput struct {
 	}
 }
 
-// invitationsOfTenant is the number of invitation tokens that a tenant can create per minute. Each sends a
-// message to up to metering.MaxEndpoints webhooks.
+// invitationsOfTenant is the number of invitation tokens that a tenant can create per minute. Each token sends
+// a message to up to metering.MaxEndpoints webhooks.
 const invitationsOfTenant = 20
 
-// countInvitation charges a new token to the tenant's limit.
+// countInvitation counts a new token against invitationsOfTenant. It returns an error if the limit is reached.
 func (s *server) countInvitation(ctx context.Context) error {
 	if a := s.minutes.take(ctx, "invitations:"+principalOf(ctx).Tenant.ID.String(), invitationsOfTenant); !a.allowed {
 		return tooMany(a, "a tenant can create or renew invitations and reset members at most %d times a minute", invitationsOfTenant)
@@ -117,8 +117,8 @@ func (s *server) countInvitation(ctx context.Context) error {
 	return nil
 }
 
-// createMember invites a person. The response does not depend on the e-mail's memberships in other tenants,
-// which are not read.
+// createMember invites a person to become a member. It does not read other tenants, so the response does not
+// reveal whether the e-mail belongs to a member of another tenant.
 func (s *server) createMember(ctx context.Context, in *createMemberInput) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
 	if err := mayGive(who, in.Body.Role); err != nil {
@@ -161,7 +161,7 @@ func (s *server) listInvitations(ctx context.Context, in *struct{ Paging }) (*li
 	return &listInvitationsOutput{listOf(ctx, s, invitations, showInvitation, cursorOf)}, nil
 }
 
-// InvitationPath names an invitation in a path.
+// InvitationPath identifies an invitation in a path.
 type InvitationPath struct {
 	ID string `path:"id" example:"inv_5"`
 }
@@ -174,7 +174,7 @@ func (in InvitationPath) invitation() (metering.InvitationID, error) {
 	return id, nil
 }
 
-// renewInvitation returns a new token. A service that sends the links needs it, because the message
+// renewInvitation returns a new token. A service that sends invitation links calls it, because the message
 // member.invited does not contain the token.
 func (s *server) renewInvitation(ctx context.Context, in *InvitationPath) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
@@ -221,7 +221,8 @@ func (s *server) revokeInvitation(ctx context.Context, in *InvitationPath) (*rev
 	return out, nil
 }
 
-// resetMember invites a member to set a new password or to sign in at the issuer, for this tenant only.
+// resetMember invites a member to set a new password, or to sign in at the tenant's OIDC issuer. The reset applies
+// to this tenant only.
 func (s *server) resetMember(ctx context.Context, in *MemberPath) (*createdInvitationOutput, error) {
 	who := principalOf(ctx)
 	id, err := in.member()
@@ -257,8 +258,8 @@ type foundInvitation struct {
 
 type findInvitationOutput struct{ Body foundInvitation }
 
-// findInvitation returns the details of an invitation to the holder of its token. An unknown token costs one
-// query and gets the same response as an expired invitation.
+// findInvitation returns the details of an invitation by its token. An unknown token costs one query and returns
+// the same error as an expired invitation.
 func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*findInvitationOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -289,9 +290,9 @@ type acceptInvitationInput struct {
 	}
 }
 
-// acceptInvitation makes the holder of the token a member. Result and duration do not reveal whether the
-// e-mail is known in other tenants. The password identifies the person: if no person with this e-mail has it,
-// a new person is created.
+// acceptInvitation creates a member. If the invitation is a reset, it sets the password of the existing member
+// instead. The password selects the person: if no person with this e-mail has the password, a new person is
+// created. The result and the duration do not reveal whether the e-mail is known in other tenants.
 func (s *server) acceptInvitation(ctx context.Context, in *acceptInvitationInput) (*signedInOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -332,8 +333,8 @@ type resetAskedOutput struct {
 	}
 }
 
-// askForReset publishes a message to every tenant with a member of this e-mail. The search runs in the
-// background, so neither the response nor its duration reveals whether there is such a member.
+// askForReset publishes a message to every tenant that has a member with this e-mail. The members are searched in
+// the background, so neither the response nor its duration reveals whether such a member exists.
 func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetAskedOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
@@ -347,7 +348,7 @@ func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetA
 	return out, nil
 }
 
-// noteResets publishes the requested password resets.
+// noteResets publishes messages about the requested password resets.
 func (s *server) noteResets(ctx context.Context, emails []string) (map[string]struct{}, error) {
 	err := s.Store.Members.AskForReset(ctx, emails, s.Now())
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 
 const maxIssuerBody = 1 << 20
 
-// maxIssuerCalls bounds the concurrent calls to issuers. One host gets at most half of them, so that an
-// issuer that never responds leaves room for others.
+// maxIssuerCalls is the maximum number of concurrent calls to OIDC issuers. One host gets at most half of them, so
+// that an issuer that never responds leaves capacity for other issuers.
 const maxIssuerCalls = 32
 
-// issuerCalls bounds the concurrent calls to issuers and the size of responses, which are read into memory.
+// issuerCalls limits the concurrent calls to issuers. It also limits the size of responses, because responses are
+// read into memory.
 type issuerCalls struct {
 	http.RoundTripper
 	shares *fair.Shares[string] // by host
@@ -39,7 +40,7 @@ func (c issuerCalls) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// issuerAnswer is the body of a response. Close ends the call.
+// issuerAnswer is the body of an issuer's response. The call counts as concurrent until Close.
 type issuerAnswer struct {
 	io.Reader
 	body io.Closer

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// numbersKept decodes a JSON value with its numbers as json.Number. Validation can then name the location of
+// numbersKept decodes a JSON value with its numbers as json.Number. Validation can then report the location of
 // a number that does not fit a float.
 type numbersKept struct{ into *any }
 
@@ -25,8 +25,8 @@ func decodeKeepingNumbers(text []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-// unmarshal is json.Unmarshal with errors that do not repeat request data. huma first calls it with the whole
-// body.
+// unmarshal is json.Unmarshal with errors that do not repeat request data. huma first decodes the whole body into
+// an *any. In this call, unmarshal also checks unclearRule and decodes numbers as json.Number.
 func unmarshal(data []byte, into any) error {
 	if tree, whole := into.(*any); whole {
 		if err := unclearRule(data); err != nil {
@@ -52,8 +52,8 @@ func unmarshal(data []byte, into any) error {
 	return err
 }
 
-// unclearRule returns an error for a body that JSON parsers read in different ways: with a repeated name, or
-// with text that is not UTF-8. Syntax errors are reported by encoding/json.
+// unclearRule returns an error for a body that JSON parsers interpret in different ways: a body with a repeated
+// name, or with text that is not UTF-8. It returns nil for syntax errors, which encoding/json reports.
 func unclearRule(body []byte) error {
 	decoder := jsontext.NewDecoder(bytes.NewBuffer(body))
 	_, err := decoder.ReadValue()

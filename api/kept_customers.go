@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// customersKeptFor is the time for which data of customers is cached for the warnings about events.
-	// Reading the data for each request would take too long.
+	// customersKeptFor is the time for which keptCustomers caches data of a customer. The warnings about
+	// events need this data, and reading it for each request would take too long.
 	customersKeptFor = time.Minute
 	maxKeptCustomers = 10_000
 )
@@ -27,7 +27,7 @@ type keptOf[T any] struct {
 	readAt time.Time
 }
 
-// keptCustomers is a cache of data of customers.
+// keptCustomers caches one value of type T per customer, such as the start of the first billing period.
 type keptCustomers[T any] struct {
 	cache *lru.Cache[customerName, keptOf[T]]
 }
@@ -37,8 +37,8 @@ func keepCustomers[T any]() (k keptCustomers[T], err error) {
 	return k, err
 }
 
-// get returns the data of customers by external ID. It reads the data that is missing or older than
-// customersKeptFor. If reading fails or takes too long, it returns the cached data and the error.
+// get returns the values of customers by external ID. It reads values that are missing in the cache or older
+// than customersKeptFor. If reading fails or takes too long, get returns the cached values and the error.
 func (k keptCustomers[T]) get(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time,
 	read func(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (map[string]T, error),
 ) (map[string]T, error) {

@@ -79,7 +79,7 @@ func TestLengthsAreCountedInCharacters(t *testing.T) {
 	}
 }
 
-// wide returns a text with this number of characters, and with as many bytes as the place allows.
+// wide returns a text with this number of characters, and with as many bytes as the location allows.
 func wide(location string, characters int) string {
 	if strings.HasSuffix(location, ".email") {
 		return strings.Repeat("é", characters-len("@example.com")) + "@example.com"

@@ -14,10 +14,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// limitWindow is the length of a window, which begins with its first request.
+// limitWindow is the length of a rate-limit window. A window begins with its first request.
 const limitWindow = time.Minute
 
-// maxWindows bounds the windows in memory, some hundred bytes each. If there are more, the least recently
+// maxWindows is the maximum number of windows in memory, some hundred bytes each. Beyond that, the least recently
 // used window is dropped, so its count restarts at 0.
 const maxWindows = 100_000
 
@@ -31,12 +31,13 @@ type allowance struct {
 // limiter counts the requests of each key in fixed windows.
 type limiter interface {
 	take(ctx context.Context, key string, limit int) allowance
-	// look returns the result that take would have, as far as this process knows.
+	// peek returns the result that take would have, as far as this process knows. It counts no request.
 	peek(key string, limit int) allowance
 }
 
-// newLimiters returns the limiters of tenants and of unauthenticated requests. Both count in Redis if it is
-// configured. In memory each has its own windows, so unauthenticated requests never evict a tenant's.
+// newLimiters returns the limiters of tenants and of unauthenticated requests. Both count in Redis if Redis is
+// configured. In memory, each limiter has its own windows, so unauthenticated requests never evict the windows of
+// tenants.
 func newLimiters(deps Deps) (tenants, strangers limiter, err error) {
 	local, err := newWindows(deps.Now, maxWindows)
 	if err != nil {
@@ -53,7 +54,7 @@ func newLimiters(deps Deps) (tenants, strangers limiter, err error) {
 	return shared, shared.beside(apart), nil
 }
 
-// windows counts in the memory of this process.
+// windows is a limiter that counts in the memory of this process.
 type windows struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -88,7 +89,7 @@ func (w *windows) take(_ context.Context, key string, limit int) allowance {
 	return a
 }
 
-// follow replaces a window's state by the result of another limiter.
+// follow sets the state of a window to the result that another limiter has returned.
 func (w *windows) follow(key string, limit int, a allowance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,22 +120,24 @@ func (w *window) allowance(limit int, now time.Time) allowance {
 	return allowance{left > 0, left, w.ends.Sub(now)}
 }
 
-// limited charges an operation to the tenant's limit of requests with events.
+// limited marks an operation that accepts events. Its requests count against the tenant's limit of requests with
+// events.
 func limited(op huma.Operation) huma.Operation {
 	op.Metadata["limited"] = true
 	op.Extensions["x-rate-limit"] = "events"
 	return op
 }
 
-// charge counts a request against its limits: one for requests with events, two for other calls. It sets the
-// headers X-RateLimit-Limit and X-RateLimit-Remaining.
+// charge counts a request against its rate limits and sets the headers X-RateLimit-Limit and
+// X-RateLimit-Remaining. A request with events counts against one limit of the tenant. Other calls count against
+// a limit of the credential and a limit of the tenant.
 func (s *server) charge(ctx huma.Context, who Principal) error {
 	if ctx.Operation().Metadata["limited"] == true {
 		return s.chargeTo(ctx, "events:"+who.Tenant.ID.String(), min(who.Tenant.RequestsPerMinute, s.MaxRequestsPerMinute), "the tenant may send %d requests with events a minute")
 	}
 	calls := "calls:" + who.Tenant.ID.String()
-	// A single credential gets at most half of the tenant's calls, so it cannot exhaust the limit of the
-	// others.
+	// A single credential gets at most half of the tenant's calls, so it cannot use up the tenant's limit
+	// alone.
 	err := s.chargeTo(ctx, calls+":"+string(who.Actor), max(1, s.CallsPerMinute/2), "a credential may make %d calls a minute")
 	if err != nil {
 		return err
@@ -160,7 +163,7 @@ func (s *server) chargeTo(ctx huma.Context, key string, limit int, format string
 // defaultCalls is the default number of calls per minute. It suffices for a tenant's scripts and dashboards.
 const defaultCalls = 6_000
 
-// tooMany returns a 429 error. Its Retry-After is the time until the window ends, at least one second.
+// tooMany returns a 429 error. Retry-After is the time until the window ends, at least one second.
 func tooMany(a allowance, format string, args ...any) error {
 	err := metering.Errorf(metering.CodeRateLimited, format, args...)
 	err.RetryAfter = max(a.reset, time.Second)

@@ -17,8 +17,8 @@ import (
 // redisRetry is the time between attempts to reach Redis during an outage.
 const redisRetry = time.Second
 
-// OpenRedis returns a client with the timeout read_timeout of the URL, or redisTimeout. The client connects
-// on first use.
+// OpenRedis returns a Redis client. The timeout is read_timeout in the URL, or redisTimeout by default. The client
+// connects on first use.
 func OpenRedis(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -35,7 +35,7 @@ func OpenRedis(url string) (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// takeScript is windows.take as a Redis script. It uses the clock of Redis only.
+// takeScript implements windows.take as a Redis script. It uses only the clock of Redis, which all replicas share.
 var takeScript = redis.NewScript(`
 local used = tonumber(redis.call('GET', KEYS[1]) or '0')
 local allowed = 0
@@ -51,12 +51,12 @@ end
 return {allowed, used, left}
 `)
 
-// sharedWindows counts in Redis for all replicas. During an outage of Redis, each replica counts alone and
-// continues from the last responses of Redis.
+// sharedWindows is a limiter that counts in Redis for all replicas. During an outage of Redis, each replica counts
+// in its memory and continues from the last responses of Redis.
 type sharedWindows struct {
 	redis   *redis.Client
 	timeout time.Duration
-	space   string // prefix of every key, because services with other secrets can share a Redis
+	space   string // prefix of every key, because services with different secrets can share one Redis
 	local   *windows
 	log     *slog.Logger
 	outage  *outage
@@ -93,7 +93,7 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	}
 	a, err := w.ask(ctx, key, limit)
 	if ctx.Err() != nil {
-		return w.local.take(ctx, key, limit) // the client has disconnected, which is no sign of an outage
+		return w.local.take(ctx, key, limit) // the HTTP client has disconnected: this is no sign of an outage
 	}
 	w.learn(again, err)
 	if err != nil {
@@ -103,12 +103,12 @@ func (w *sharedWindows) take(ctx context.Context, key string, limit int) allowan
 	return a
 }
 
-// peek returns the result of take from the last response of Redis to this replica, without a request to
-// Redis.
+// peek returns the result that take would have, from the local windows. These contain the last responses of Redis
+// to this replica.
 func (w *sharedWindows) peek(key string, limit int) allowance { return w.local.peek(key, limit) }
 
-// due reports whether to ask Redis: always, or once per redisRetry during an outage. again reports whether
-// this is a retry during an outage.
+// due reports whether take calls Redis: always, except during an outage, when it calls Redis once per redisRetry.
+// again reports whether the call is a retry during an outage.
 func (w *sharedWindows) due() (due, again bool) {
 	w.outage.mu.Lock()
 	defer w.outage.mu.Unlock()
@@ -123,8 +123,8 @@ func (w *sharedWindows) due() (due, again bool) {
 	return true, true
 }
 
-// learn records the start or end of an outage. Only a retry ends an outage, because a response to an earlier
-// request can predate it.
+// learn records the start or end of an outage. Only a successful retry ends an outage, because a response to an
+// earlier request can predate the outage.
 func (w *sharedWindows) learn(again bool, err error) {
 	w.outage.mu.Lock()
 	defer w.outage.mu.Unlock()

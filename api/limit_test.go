@@ -68,7 +68,7 @@ type subject struct {
 	exact   bool // the clock moves only by advance
 }
 
-// requireReset checks that the window ends after most, or sooner if the limiter has a real clock.
+// requireReset checks that the window ends after the duration most. With a real clock, it may end sooner.
 func (s subject) requireReset(t *testing.T, most time.Duration, a allowance) {
 	t.Helper()
 	require.Positive(t, a.reset)
@@ -216,8 +216,8 @@ func TestPropertyLimitersKeepTheRule(t *testing.T) {
 	}
 }
 
-// TestManyAtOnceGetExactlyTheLimit checks the number of allowed concurrent requests, in one process and over
-// several.
+// TestManyAtOnceGetExactlyTheLimit checks the number of concurrent requests that the limiters allow, in one process and
+// in several.
 func TestManyAtOnceGetExactlyTheLimit(t *testing.T) {
 	t.Parallel()
 	local := localWindows(t, time.Now, maxWindows)

@@ -2,11 +2,11 @@ package api
 
 import "net"
 
-// socketBytes is the size of a connection's send buffer. The kernel's buffer for a slow client is memory that
-// no share bounds. Without a limit, it grows to megabytes on a fast network.
+// socketBytes is the size of a connection's send buffer. The kernel's buffer for a slow client uses memory that
+// no limit of this package covers. Without socketBytes, the buffer grows to megabytes on a fast network.
 const socketBytes = 64 << 10
 
-// listener gives the connections that it accepts small send buffers.
+// listener sets a send buffer of socketBytes on the connections that it accepts.
 type listener struct{ net.Listener }
 
 // Listener returns a listener that accepts connections with small send buffers. A write to a slow client

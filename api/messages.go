@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// messages documents the messages to tenants: to their webhooks, and to the receiver of statements if it is
-// the billing provider.
+// messages documents the messages that Odometer sends to tenants: to webhooks, and to the receiver of statements
+// if a tenant uses that receiver as billing provider.
 func (s *server) messages() {
 	document := s.api.OpenAPI()
 	document.Webhooks = map[string]*huma.PathItem{}
@@ -74,8 +74,8 @@ func registerUnion(schemas huma.Registry, name, field string, alternatives map[s
 	return &huma.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// callback describes messages of these kinds as one schema, for the operation that sets their URL. OpenAPI
-// 3.0 has no webhooks, and some generators create only types that an operation refers to.
+// callback describes messages of these kinds as one callback of the operation that sets their URL. OpenAPI 3.0
+// has no webhooks, and some client generators create only the types that an operation refers to.
 func callback(document *huma.OpenAPI, id, schema string, kinds ...metering.MessageKind) map[string]map[string]*huma.PathItem {
 	alternatives := map[string]*huma.Schema{}
 	for _, kind := range kinds {
@@ -87,7 +87,7 @@ func callback(document *huma.OpenAPI, id, schema string, kinds ...metering.Messa
 	return map[string]map[string]*huma.PathItem{"message": {"{$request.body#/url}": {Post: &one}}}
 }
 
-// describeMessage adds a kind of message to the document.
+// describeMessage adds a kind of message to the webhooks of the document.
 func describeMessage[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, description string) {
 	schemas := document.Components.Schemas
 	reference := schemas.Schema(reflect.TypeFor[metering.MessageOf[Data]](), true, "")

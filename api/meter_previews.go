@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// previewTime bounds how long a preview reads the events of a range.
+// previewTime is the maximum time for which a preview with a start reads events.
 const previewTime = time.Minute
 
 // PreviewSpan is the range of a preview.
@@ -63,7 +63,7 @@ type previewedCustomer struct {
 	PreviewedUsage
 }
 
-// previewedEvent is an event with its measurement.
+// previewedEvent is an event with the result of counting it under the definition.
 type previewedEvent struct {
 	ID         string            `json:"id"`
 	CustomerID string            `json:"customer_id" doc:"The customer's external ID"`
@@ -89,8 +89,8 @@ func (s *server) registerMeterPreviews() {
 			"- An archived meter is previewed as if it were unarchived. `current_value` excludes the events that the archived meter did not count.")), s.previewMeterChange)
 }
 
-// previewing marks an operation that changes nothing. It is heavy only if its body has a start, so preview
-// itself waits for the turn.
+// previewing marks an operation as read-only and documents it as heavy. A request is heavy only if its body has
+// a start, so preview waits for the turn after the body is decoded.
 func previewing(op huma.Operation) huma.Operation {
 	op.Metadata["reads"] = true
 	op.Extensions["x-heavy"] = true

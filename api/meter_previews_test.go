@@ -81,7 +81,7 @@ func TestAPreviewOfNothingIsEmpty(t *testing.T) {
 	b.send(t, "POST", "/v1/meters/unknown/preview", `{}`).problem(t, 404, "not_found")
 }
 
-// TestAPreviewIsOfOneTenant checks that the events and meters of another tenant do not exist for a preview.
+// TestAPreviewIsOfOneTenant checks that a preview reads no events and no meter of another tenant.
 func TestAPreviewIsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -33,7 +33,7 @@ type meter struct {
 	CreatedAt   time.Time   `json:"created_at"`
 	ArchivedAt  *time.Time  `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if the meter is not archived"`
 
-	// Current is the present way of counting. It is set while the new way is being backfilled.
+	// Current is the definition in force. It is set while a changed definition is being backfilled.
 	Current *counting `json:"current,omitempty"`
 
 	// Backfill is the progress of counting the stored events.
@@ -45,7 +45,7 @@ type backfill struct {
 	Days        int `json:"days" doc:"Number of days that can contain earlier events. 0 until a worker has started"`
 }
 
-// counting is a way of counting usage.
+// counting is the part of a meter's definition that determines how usage is counted.
 type counting struct {
 	Aggregation metering.Aggregation `json:"aggregation"`
 
@@ -90,8 +90,8 @@ func filtersOf(sent []SentFilter) []metering.Filter {
 	return filters
 }
 
-// backfills is the running backfills of a tenant: the future version of each meter, and the progress of each
-// version.
+// backfills contains the running backfills of a tenant. next has the version that a meter will use after its
+// backfill. progress has the progress of each version.
 type backfills struct {
 	next     map[metering.MeterID]metering.MeterVersion
 	progress map[metering.MeterVersionID]usage.BackfillProgress
@@ -121,7 +121,8 @@ func (s *server) backfills(ctx context.Context) (b backfills, err error) {
 	return b, err
 }
 
-// show shows a meter with its future version if a backfill is running. Current then has the present version.
+// show converts a meter to its JSON form. While a change is backfilled, the fields describe the next version, and
+// Current describes the version in force.
 func (b backfills) show(m metering.Meter) meter {
 	current := m.Version
 	if to, changes := b.next[m.ID]; changes {
@@ -222,7 +223,8 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 	return &meterOutput{shown}, nil
 }
 
-// startBackfill starts the workflow of a backfill. If Temporal does not respond, a worker starts it.
+// startBackfill starts the workflow of a backfill. If Temporal does not respond, a worker starts the workflow
+// later.
 func (s *server) startBackfill(ctx context.Context, version metering.MeterVersionID) {
 	if err := workflows.StartBackfillMeter(ctx, s.Temporal, principalOf(ctx).Tenant.ID, version); err != nil {
 		s.Log.WarnContext(ctx, "the API could not start the backfill; the worker starts it", "meter_version", version, "error", err)
@@ -253,11 +255,11 @@ func (s *server) meter(ctx context.Context, slug string) (metering.Meter, error)
 	return s.Store.Meters.Get(ctx, principalOf(ctx).Tenant.ID, slug)
 }
 
-// storable reports whether the database can store a text, and so can have it: UTF-8 without NUL.
+// storable reports whether the database can store a text: UTF-8 without NUL. No stored value equals a text that
+// is not storable.
 func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// MeterChange is the fields of a meter that a request changes, as UpdateMeter and previews accept
-// them.
+// MeterChange contains the fields of a meter that a request changes. UpdateMeter and previews accept it.
 type MeterChange struct {
 	Name        *string               `json:"name,omitempty" maxLength:"255"`
 	Unit        *string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display"`
@@ -288,14 +290,14 @@ type updateMeterInput struct {
 	}
 }
 
-// meterWrite identifies a write of a meter in the change of a catalogWrite.
+// meterWrite identifies the operation and the meter in the field change of a catalogWrite.
 type meterWrite struct {
 	Operation string
 	Meter     metering.MeterID
 }
 
-// updateMeter changes a meter. A new way of counting applies after the stored events have been counted. Until
-// then, usage is counted in the previous way.
+// updateMeter changes a meter. If the change affects counting, it applies after the stored events have been
+// counted. Until then, usage is read under the previous definition.
 func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterOutput, error) {
 	who := principalOf(ctx)
 	m, err := s.meter(ctx, in.Slug)

@@ -11,8 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// numbersHeader is the request header that selects the form of decimals in the response: JSON numbers, or
-// JSON strings with the same digits. Many generated clients read JSON numbers into floats.
+// numbersHeader is the request header that selects how the response writes decimals: as JSON numbers, or as
+// JSON strings with the same digits. Strings exist because many generated clients read JSON numbers into
+// floats.
 const numbersHeader = "Odometer-Numbers"
 
 const (
@@ -39,8 +40,8 @@ func (s *server) chooseNumbers(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// decimalPlan describes where a JSON value contains decimals. It is nil for free-form values, such as
-// metadata.
+// decimalPlan describes where a JSON value contains decimals. A nil plan means that the value contains none.
+// For example, the values in free-form metadata have a nil plan.
 type decimalPlan struct {
 	decimal bool
 	fields  map[string]*decimalPlan // of an object
@@ -48,7 +49,7 @@ type decimalPlan struct {
 	items   *decimalPlan            // of an array
 }
 
-// decimalsOf returns the plans of the JSON responses with decimals, by operation and status.
+// decimalsOf returns the plans of the JSON responses that contain decimals, by operation ID and status.
 func decimalsOf(document *huma.OpenAPI) map[string]map[string]*decimalPlan {
 	plans := planner{document.Components.Schemas.Map(), map[*huma.Schema]*decimalPlan{}}
 	found := map[string]map[string]*decimalPlan{}
@@ -104,12 +105,12 @@ func (p planner) of(schema *huma.Schema) *decimalPlan {
 	return plan
 }
 
-// decimalQuoter puts quotes around the decimals of a JSON text. The text can arrive in parts of any size. All
-// other bytes stay unchanged.
+// decimalQuoter puts quotes around the decimals of a JSON text and keeps all other bytes unchanged. The text
+// can arrive in parts of any size.
 type decimalQuoter struct {
 	plan    *decimalPlan // of the whole text
 	open    []container
-	field   *decimalPlan // of the value that follows
+	field   *decimalPlan // of the value after the current field name
 	name    []byte       // of the current field
 	named   bool         // the next string is the value of a field, not its name
 	within  token
@@ -132,7 +133,8 @@ const (
 	withinDecimal
 )
 
-// quote returns the converted part of the text. The bytes are valid until the next call.
+// quote returns the next part of the text with its decimals in quotes. The returned slice is valid until the
+// next call.
 func (q *decimalQuoter) quote(part []byte) []byte {
 	q.quoted = q.quoted[:0]
 	for _, c := range part {
@@ -213,7 +215,7 @@ func (q *decimalQuoter) begin(c byte) {
 	}
 }
 
-// value returns the plan of the value that begins.
+// value returns the plan of the JSON value that begins at the current byte.
 func (q *decimalQuoter) value() *decimalPlan {
 	if len(q.open) == 0 {
 		return q.plan
@@ -228,8 +230,9 @@ func (q *decimalQuoter) value() *decimalPlan {
 	return q.field
 }
 
-// stringsDocument returns the OpenAPI document for clients that choose strings. The decimals of its responses
-// are strings, and operations that return decimals require the header. decimals is the result of decimalsOf.
+// stringsDocument returns the OpenAPI document for clients that send the header numbersHeader with the value
+// asStrings. In this document, the decimals of responses are strings, and each operation that returns
+// decimals requires the header. decimals is the result of decimalsOf.
 func stringsDocument(document *huma.OpenAPI, decimals map[string]map[string]*decimalPlan) ([]byte, error) {
 	text, err := document.MarshalJSON()
 	if err != nil {
@@ -266,7 +269,7 @@ func stringsDocument(document *huma.OpenAPI, decimals map[string]map[string]*dec
 
 type node = map[string]any
 
-// inside returns the object at the end of the names, or nil.
+// inside returns the nested object at the path names, or nil if there is none.
 func inside(of node, names ...string) node {
 	for _, name := range names {
 		of, _ = of[name].(node)
@@ -300,8 +303,8 @@ func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
 	return nil
 }
 
-// decimalPattern is the pattern of decimals as strings. They have no format, because some generators read a
-// string with the format decimal into a float.
+// decimalPattern is the JSON Schema pattern of a decimal in a string. The schema has no format, because some
+// generators read a string with the format decimal into a float.
 const decimalPattern = `^-?[0-9]+(\.[0-9]+)?$`
 
 func asText(schema node) {

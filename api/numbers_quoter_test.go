@@ -36,8 +36,8 @@ func TestDecimalsAloneAreQuoted(t *testing.T) {
 				`{"each":[1,2.5],"prices":{"a\"b":1,"c":2},"properties":{"each":[1]},"total":7}],"name":"total\":1,"}`))))
 }
 
-// TestPropertyQuotingDoesNotDependOnTheParts checks that quoting adds only quotes to a JSON value, regardless of
-// the parts in which the value is written.
+// TestPropertyQuotingDoesNotDependOnTheParts checks that quoting adds only quotes to a JSON value, however the value is
+// split into writes.
 func TestPropertyQuotingDoesNotDependOnTheParts(t *testing.T) {
 	t.Parallel()
 	names := rapid.SampledFrom([]string{"data", "total", "count", "properties", "more", "each", "prices", `a"\`, "é{"})
@@ -88,8 +88,8 @@ var decimalsOfAll = sync.OnceValue(func() map[string]map[string]*decimalPlan {
 	return newServer(Deps{Providers: registry.New(providers.Guard{}, "")}).decimals
 })
 
-// Quoted returns the body of a response with its decimals as strings, or nil if the response has no place for
-// decimals.
+// Quoted returns the body of a response with its decimals as strings. It returns nil if the body is not JSON, or if the
+// response has no field for decimals.
 func Quoted(operation string, status int, body []byte) []byte {
 	plan := decimalsOfAll()[operation][strconv.Itoa(status)]
 	if plan == nil || !json.Valid(body) {

@@ -29,7 +29,7 @@ func stringsDocument(t testing.TB) *openapi3.T {
 	return document
 }
 
-// exactly decodes JSON without floats.
+// exactly decodes JSON with every number as json.Number, so that no digit is lost.
 func exactly(t testing.TB, text string) (value any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -61,8 +61,8 @@ func asNumbers(schema *openapi3.Schema, value any) any {
 	return value
 }
 
-// TestTheDocumentsDifferByTheirDecimalsAlone checks that both documents have examples with the same values for
-// each response.
+// TestTheDocumentsDifferByTheirDecimalsAlone checks that the examples of each response have the same values in the
+// document with decimals as strings and in the document with decimals as numbers.
 func TestTheDocumentsDifferByTheirDecimalsAlone(t *testing.T) {
 	t.Parallel()
 	quoted, plain := stringsDocument(t), bothDocuments(t)["3.1"]

@@ -63,7 +63,8 @@ func (s *server) showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSetting
 	return shown
 }
 
-// withoutOIDC returns the settings of a tenant without an issuer: the two URLs to use at an issuer.
+// withoutOIDC returns the settings of a tenant without an issuer. They contain only the redirect URI and the
+// login URL.
 func (s *server) withoutOIDC(tenant metering.TenantID) oidcSettings {
 	return oidcSettings{RedirectURI: s.BaseURL + callbackPath, LoginURL: s.BaseURL + "/v1/auth/oidc/" + tenant.String() + "/login"}
 }
@@ -133,8 +134,8 @@ func (s *server) deleteOIDC(ctx context.Context, _ *struct{}) (*deleteOIDCOutput
 	return out, nil
 }
 
-// discover reads an issuer's discovery document. The issuer chooses the URLs in it, so each URL must pass the
-// same check as a URL of the tenant.
+// discover reads an issuer's discovery document. The issuer chooses the endpoint URLs in the document, so
+// each URL must pass the same check as a URL from the tenant.
 func (s *server) discover(ctx context.Context, issuer string) (*oidc.Provider, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, s.issuers), issuer)
 	if err != nil {
@@ -184,8 +185,8 @@ func (s *server) issuerOf(ctx context.Context, tenant metering.TenantID) (*issue
 
 var errIssuer = metering.Errorf(metering.CodeUnavailable, "the tenant's OIDC issuer did not respond correctly; try again")
 
-// signInSecrets derives the secrets of a sign-in at an issuer from its state and a key, so that the database
-// stores none of them.
+// signInSecrets derives the nonce, the PKCE verifier and the hash of a sign-in from its state and a key. The
+// database stores only the hash.
 type signInSecrets struct{ key []byte }
 
 func newSignInSecrets(secret []byte) (signInSecrets, error) {
@@ -211,8 +212,8 @@ func (s signInSecrets) verifier(state string) string {
 	return base64.RawURLEncoding.EncodeToString(s.of(state, "verifier"))
 }
 
-// startOIDCSignIn starts a sign-in at the tenant's issuer. It returns the URL at the issuer for the browser, and the
-// cookie with the state of the sign-in.
+// startOIDCSignIn starts a sign-in at the tenant's issuer. It returns the issuer's URL to open in the
+// browser, and a cookie that contains the state of the sign-in.
 func (s *server) startOIDCSignIn(ctx context.Context, tenant metering.TenantID, invitation *metering.InvitationID) (location, cookie string, err error) {
 	at, err := s.issuerOf(ctx, tenant)
 	if err != nil {
@@ -224,7 +225,7 @@ func (s *server) startOIDCSignIn(ctx context.Context, tenant metering.TenantID, 
 		return "", "", err
 	}
 	location = at.code.AuthCodeURL(state, oidc.Nonce(s.secrets.nonce(state)), oauth2.S256ChallengeOption(s.secrets.verifier(state)))
-	// Lax, because the redirect back comes from the issuer's site.
+	// SameSite is Lax, because browsers do not send a Strict cookie with the redirect from the issuer's site.
 	return location, s.cookie(signInCookie, state, signInLasts, http.SameSiteLaxMode), nil
 }
 
@@ -232,8 +233,8 @@ type beginOIDCInput struct {
 	TenantID string `path:"tenant_id" example:"ten_42"`
 }
 
-// beginOIDC answers with a page that links to the tenant's issuer. If there is no such page, a browser gets
-// an error page and any other client gets a problem.
+// beginOIDC returns a page that links to the tenant's issuer. If an error occurs, a browser gets an error
+// page, and other clients get Problem Details.
 func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
 	page, err := s.wayOut(ctx, in)
 	if err != nil && isPerson(exchangeOf(ctx).request) {
@@ -309,8 +310,8 @@ func (s *server) leadingOn(op huma.Operation) huma.Operation {
 	return op
 }
 
-// leadOn redirects a browser to the dashboard's sign-in if a query parameter of the callback is too long.
-// Other clients get the validation error of the operation.
+// leadOn redirects a browser to the dashboard's sign-in page if a query parameter of the callback is too
+// long. Otherwise the browser would show the JSON of the validation error. Other clients get that error.
 func (s *server) leadOn(ctx huma.Context, next func(huma.Context)) {
 	tooLong := func(p *huma.Param) bool {
 		return p.Schema.MaxLength != nil && utf8.RuneCountInString(ctx.Query(p.Name)) > *p.Schema.MaxLength
@@ -330,7 +331,8 @@ func (s *server) beginAgain(ctx huma.Context) {
 }
 
 // finishOIDC handles the redirect from the issuer. It signs the member in and redirects the browser to the
-// dashboard. If the sign-in fails, a browser gets a redirect or an error page, and other clients a problem.
+// dashboard. If the sign-in fails, a browser gets a redirect or an error page, and other clients get Problem
+// Details.
 func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackOutput, error) {
 	token, err := s.comeBack(ctx, in)
 	person := isPerson(exchangeOf(ctx).request)
@@ -346,8 +348,8 @@ func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackO
 	return &wayBackOutput{s.BaseURL + "/", cookies, func(ctx huma.Context) { ctx.SetStatus(http.StatusFound) }}, nil
 }
 
-// comeBack starts a session for the member that the issuer confirms. The browser must have the cookie of the
-// sign-in that this service started.
+// comeBack starts a session for the member that the issuer has authenticated. The request must contain the
+// cookie that startOIDCSignIn set in the browser.
 func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token string, err error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return "", err
@@ -388,8 +390,8 @@ func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token strin
 	return token, err
 }
 
-// memberBy returns the tenant's member with this identity. If the sign-in accepts an invitation, it accepts
-// the invitation with the identity and returns the invited member.
+// memberBy returns the tenant's member with this identity. If the sign-in belongs to an invitation, memberBy
+// accepts the invitation with the identity and returns the invited member.
 func (s *server) memberBy(ctx context.Context, begun metering.SignIn, identity metering.Identity) (metering.Member, error) {
 	if begun.InvitationID != nil {
 		return s.Store.Invitations.AcceptAt(ctx, begun.TenantID, *begun.InvitationID, identity, s.Now())

@@ -53,11 +53,11 @@ func newBrowser(t *testing.T) browser {
 	return browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// wayOn matches the link of a page.
+// wayOn matches the link on a page of the sign-in.
 var wayOn = regexp.MustCompile(`<a href="([^"]+)"`)
 
-// open returns the status of a page and the address of its link. Without a link it returns the address of the
-// redirect.
+// open returns the status of a page and the address of the page's link. If the page has no link, open returns the
+// address of the redirect.
 func (b browser) open(t *testing.T, address string) (status int, onTo string) {
 	t.Helper()
 	response, err := b.Get(address)

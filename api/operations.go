@@ -27,7 +27,8 @@ func remove(id, path string, permission Permission, summary, description string)
 	return operation(http.MethodDelete, id, path, permission, summary, description)
 }
 
-// operation returns an operation with the fields that all operations have. Its tag is the noun of its path.
+// operation returns an operation with the fields that all operations have. Its tag is the first segment of
+// the path after /v1/, or health.
 func operation(method, id, path string, permission Permission, summary, description string) huma.Operation {
 	op := huma.Operation{
 		Method: method, OperationID: id, Path: path, Summary: summary, Description: description, DefaultStatus: http.StatusOK,
@@ -46,7 +47,8 @@ func operation(method, id, path string, permission Permission, summary, descript
 	return op
 }
 
-// tag returns the noun of a path: meters for /v1/meters/{slug}.
+// tag returns the first segment of a path after /v1/, such as meters for /v1/meters/{slug}. All other paths
+// have the tag health.
 func tag(path string) string {
 	noun, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {

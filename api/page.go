@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Paging is the query parameters of a list.
+// Paging contains the query parameters of a list.
 type Paging struct {
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of items per page. A page also ends at 1 MiB"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
@@ -26,7 +26,7 @@ type List[T any] struct {
 	NextPageToken *string `json:"next_page_token" doc:"page_token of the next page. Null on the last page"`
 }
 
-// listOf builds a page. cursorOf returns the cursor of the position after an item.
+// listOf converts a page of rows to a List. cursorOf returns the cursor for the page that begins after a row.
 func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page pg.Page[Row], show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
 	list := List[Item]{Data: make([]Item, 0, len(page.Items)), HasMore: page.More}
 	for _, row := range page.Items {
@@ -39,8 +39,8 @@ func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page pg.Page[
 	return list
 }
 
-// pageToken returns a cursor that is signed for the tenant and the query of this request. It is invalid for
-// other queries.
+// pageToken encodes a cursor and signs it for the tenant and the query of this request. The token is invalid
+// for other tenants and queries.
 func (s *server) pageToken(ctx context.Context, cursor any) string {
 	text, err := json.Marshal(cursor)
 	if err != nil {
@@ -51,8 +51,8 @@ func (s *server) pageToken(ctx context.Context, cursor any) string {
 
 var errPageToken = metering.Invalid("query.page_token", "is not a page token of this query")
 
-// readPageToken reads a token of pageToken for the same tenant and query. An empty token leaves the cursor
-// unchanged.
+// readPageToken verifies and decodes a token that pageToken returned for the same tenant and query. An empty
+// token leaves the cursor unchanged.
 func (s *server) readPageToken(ctx context.Context, token string, cursor any) error {
 	if token == "" {
 		return nil
@@ -76,8 +76,8 @@ func (s *server) pageMAC(ctx context.Context, cursor []byte) []byte {
 	return mac.Sum(nil)[:macSize]
 }
 
-// queryOf returns the path and the query without the page. Requests for pages of the same list have the same
-// value.
+// queryOf returns the path and the query without the paging parameters. The value is the same for all pages
+// of a list.
 func queryOf(ctx context.Context) string {
 	r := exchangeOf(ctx).request
 	query := r.URL.Query()

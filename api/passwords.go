@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Parameters of argon2id. OWASP's Password Storage Cheat Sheet lists sets of equal strength. This set needs
-// the least memory, which matters because each hash allocates its own.
+// Parameters of argon2id. OWASP's Password Storage Cheat Sheet lists several sets of parameters with equal
+// strength. This set needs the least memory, which matters because each hash allocates its own memory.
 const (
 	argonTime    = 5
 	argonMemory  = 7 << 10 // KiB
@@ -32,9 +32,10 @@ func NewPasswords(secret []byte) (Passwords, error) {
 	return Passwords{pepper}, err
 }
 
-// Hash returns the hash of a password. The salt depends on the e-mail and the service's secret. One hash is
-// therefore compared with all passwords of this e-mail, and their number changes neither the response nor its
-// duration. The database alone does not suffice to test a password, because the salt needs the secret.
+// Hash returns the hash of a password. The salt depends on the e-mail and on the service's secret. Several
+// stored hashes of one e-mail therefore have the same salt, and one computed hash is compared with all of
+// them. The number of stored hashes changes neither the response nor its duration. The database alone does
+// not suffice to test a password, because the salt needs the secret.
 func (p Passwords) Hash(email, password string) []byte {
 	mac := hmac.New(sha256.New, p.pepper)
 	mac.Write([]byte(metering.FoldEmail(email)))
@@ -42,18 +43,20 @@ func (p Passwords) Hash(email, password string) []byte {
 	return argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonThreads, sha256.Size)
 }
 
-// Bounds of password hashing. A hash occupies a processor and memory for as long as hundreds of other
+// Limits of password hashing. One hash occupies a processor and memory for as long as hundreds of other
 // requests.
 const (
-	hashingPlaces = 4 // an address has at most half of them
+	hashingPlaces = 4 // hashes in progress or in their pause; an address has at most half of them
 	hashingRest   = 2 // pause after a hash, as a multiple of its duration
 )
 
-// hashing computes one hash at a time. Each hash keeps its place during a pause of hashingRest times its
-// duration. Pauses follow one another. Guesses from any number of addresses therefore use at most a third of
-// one processor. A request that gets a free place does not wait for the pauses of others. An account that has
-// signed in from an address before goes first. Other requests wait behind addresses with fewer failed
-// attempts.
+// hashing computes one hash at a time. After a hash, its place stays occupied during a pause of hashingRest
+// times the duration of the hash. Pauses run one after another. Password guesses from any number of addresses
+// therefore use at most a third of one processor.
+//
+// A request that finds a free place does not wait for the pauses of other requests. When a place becomes
+// free, an account that has signed in from the same address before goes first. The next is the address with
+// the fewest failed attempts.
 type hashing struct {
 	Passwords
 	places   *fair.Shares[string]
@@ -61,7 +64,7 @@ type hashing struct {
 	rested   time.Time     // end of the last pause
 	mu       sync.Mutex    // guards changes of attempts
 	attempts *lru.Cache[string, int]
-	proven   *lru.Cache[string, struct{}] // hashes of account and address, after a successful sign-in
+	proven   *lru.Cache[string, struct{}] // results of accountAt that have had a successful sign-in
 }
 
 func newHashing(passwords Passwords) (*hashing, error) {
@@ -83,15 +86,16 @@ func (h *hashing) rank(who string) int {
 	return attempts
 }
 
-// hash computes a hash in the turn of a caller: an address or a proven account.
+// hash computes a hash when it is the turn of a caller. The caller is an address, a proven account at an
+// address, or a tenant.
 func (h *hashing) hash(ctx context.Context, who, email, password string) (hash []byte, err error) {
 	err = h.inTurn(ctx, who, func() { hash = h.Hash(email, password) })
 	return hash, err
 }
 
-// hashAt computes a hash for a sign-in attempt. account is the hash of the e-mail and the address. The
-// attempt counts as failed until succeeded is called. An attempt that got no hash does not count. Otherwise
-// retries during a flood would move an honest address behind the others.
+// hashAt computes a hash for a sign-in attempt. account is a result of accountAt. The attempt is counted as
+// failed until succeeded is called. An attempt that got no hash is not counted. Otherwise, during a flood of
+// attempts, retries would lower the priority of a legitimate address.
 func (h *hashing) hashAt(ctx context.Context, address, account, email, password string) ([]byte, error) {
 	who := address
 	if h.proven.Contains(account) {
@@ -105,7 +109,7 @@ func (h *hashing) hashAt(ctx context.Context, address, account, email, password 
 	return hash, err
 }
 
-// succeeded removes the failed attempt that hashAt has counted, and marks the account as proven.
+// succeeded removes the failed attempt that hashAt counted, and records the account as proven.
 func (h *hashing) succeeded(address, account string) {
 	h.count(address, -1)
 	h.proven.Add(account, struct{}{})
@@ -124,7 +128,7 @@ func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	if err := h.places.Wait(ctx, who); err != nil {
 		return metering.Errorf(metering.CodeOverloaded, "too many sign-ins are in progress; try again").Because(err)
 	}
-	h.one <- struct{}{} // a short wait: there are only hashingPlaces places
+	h.one <- struct{}{} // a short wait, because at most hashingPlaces callers have a place
 	began := time.Now()
 	defer func() {
 		if h.rested.Before(began) {

@@ -66,8 +66,8 @@ func TestEveryCheckHashesInItsTurn(t *testing.T) {
 	})
 }
 
-// TestHashingIsByTurns sends guesses from one address and then a sign-in from another, while one place is free.
-// The sign-in gets the second turn.
+// TestHashingIsByTurns sends three guesses from one address and then a sign-in from another, while only one place is
+// free. The sign-in is hashed second.
 func TestHashingIsByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,8 @@ func (h *hashing) hashes(t *testing.T, began time.Time, addresses ...string) (be
 
 const ms = time.Millisecond
 
-// TestHashingRestsTwiceAsLongAsItTook sends six guesses from one address.
+// TestHashingRestsTwiceAsLongAsItTook sends six guesses from one address. From the third hash on, a hash of 40 ms
+// starts every 120 ms.
 func TestHashingRestsTwiceAsLongAsItTook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,8 @@ func TestHashingRestsTwiceAsLongAsItTook(t *testing.T) {
 	})
 }
 
-// TestWhoHasNotGuessedDoesNotRest signs in from one address while another address sends guesses.
+// TestWhoHasNotGuessedDoesNotRest signs in from one address while another address sends guesses. The sign-in may wait
+// for the hash that is being computed, but not for a pause.
 func TestWhoHasNotGuessedDoesNotRest(t *testing.T) {
 	t.Parallel()
 	for at, begins := range map[time.Duration]time.Duration{
@@ -139,7 +141,8 @@ func TestWhoHasNotGuessedDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestManyWhoGuessTakeAThirdOfAProcessor sends guesses from thirty addresses.
+// TestManyWhoGuessTakeAThirdOfAProcessor sends guesses from thirty addresses. After the first hashingPlaces hashes, at
+// most one hash of 40 ms starts every 120 ms.
 func TestManyWhoGuessTakeAThirdOfAProcessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +189,8 @@ func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
 	})
 }
 
-// TestAnAttemptWithoutAHashDoesNotCount retries a sign-in that got no hash during a flood.
+// TestAnAttemptWithoutAHashDoesNotCount retries a sign-in that got no hash, because all places were occupied. Only the
+// second attempt counts.
 func TestAnAttemptWithoutAHashDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -59,7 +59,7 @@ type listPeriodsOutput struct{ Body List[billingPeriod] }
 
 type periodCursor struct {
 	Before time.Time `json:"before"`
-	Stream int       `json:"stream,omitempty"` // of the periods with this start
+	Stream int       `json:"stream,omitempty"` // billing schedule; orders periods with this start
 }
 
 func (s *server) registerPeriods() {
@@ -92,7 +92,7 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 		func(p billing.Statement) periodCursor { return periodCursor{p.Start, p.Stream} })}, nil
 }
 
-// maxPeriods is the maximum per page, because each period needs several queries.
+// maxPeriods is the maximum number of periods per page. It is low, because each period needs several queries.
 const maxPeriods = 100
 
 func showPeriod(p billing.Statement) billingPeriod {

@@ -92,8 +92,8 @@ func (p Permission) allows(who Principal) bool {
 	return slices.Contains(permissions[p].scopes, who.Scope)
 }
 
-// within reports whether other has every permission of one. A caller can therefore create only credentials
-// and members with at most its own permissions.
+// within reports whether other has every permission that one has. Handlers call within so that a caller can
+// create only credentials and members with at most its own permissions.
 func within(one, other Principal) bool {
 	for p := range permissions {
 		if p.allows(one) && !p.allows(other) {

@@ -188,8 +188,9 @@ func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlan
 	return out, nil
 }
 
-// effectiveFrom returns the time from which a change of a customer's prices applies. The default is the start
-// of the next billing period, or of the current period if the customer was created in it.
+// effectiveFrom returns the time from which a change of a customer's prices applies. If sent is nil, this is
+// the start of the customer's next billing period. If the customer was created during the current period, it
+// is the start of the current period.
 func (s *server) effectiveFrom(ctx context.Context, c metering.Customer, sent *SentTime) (time.Time, error) {
 	if sent != nil {
 		return sent.Time, nil

@@ -12,8 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// priceComparison is the comparison of the saved prices of a customer with the prices that the billing
-// provider charges.
+// priceComparison compares a customer's saved prices with the prices that the billing provider charges.
 type priceComparison struct {
 	ComparedAt  *time.Time        `json:"compared_at" doc:"Time at which the provider's prices were read. Null if the prices are not compared yet"`
 	Reason      string            `json:"reason,omitempty" doc:"Reason why the prices are not compared yet"`
@@ -27,20 +26,20 @@ type priceDifference struct {
 	TheirDifference
 }
 
-// TheirDifference is the difference of a provider's price from Odometer's price.
+// TheirDifference is the difference between a provider's price and Odometer's price.
 type TheirDifference struct {
 	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
 	Difference string `json:"first_difference" doc:"The first difference between the two prices. Base price and included units are compared as parts of the tiers" example:"tier 1: unit_price is 0.02 in Odometer and 0.03 at the provider"`
 }
 
-// providerDifference is a price at the provider that differs from a price that is saved.
+// providerDifference is a provider's price that differs from Odometer's price for the same customers.
 type providerDifference struct {
 	TheirDifference
 	Customers int64 `json:"customers" doc:"Number of customers that the provider's price charges"`
 }
 
-// providerDifferences compares a price with the prices at the provider that charge the same
-// customers.
+// providerDifferences returns the provider's prices that charge the same customers as a price and differ from
+// it.
 func (s *server) providerDifferences(ctx context.Context, m metering.Meter, p billing.Price) ([]providerDifference, error) {
 	prices, err := s.Store.Links.PricesInstead(ctx, principalOf(ctx).Tenant.ID, p, s.Now())
 	if err != nil {
@@ -67,7 +66,7 @@ func priceID(p billing.ProviderPrice) string {
 	return p.ID()
 }
 
-// compareTimeout bounds how long a comparison takes, because the request that links a customer waits for it.
+// compareTimeout bounds the duration of a comparison, because the request that links a customer waits for it.
 const compareTimeout = 3 * time.Second
 
 // linking is the result of the price comparison before a customer is linked.
@@ -79,8 +78,8 @@ type linking struct {
 	readAt     time.Time
 }
 
-// compareBefore reads the provider's data of a customer before the customer is linked, and compares the prices.
-// If the provider cannot be read, the comparison has only a reason.
+// compareBefore reads the provider's data of a customer before the customer is linked, and compares the
+// prices. If the provider cannot be read, the comparison contains only a reason.
 func (s *server) compareBefore(ctx context.Context, externalID string, atProvider *string) (l linking, err error) {
 	if atProvider == nil || *atProvider == "" || !storable(externalID) || !storable(*atProvider) {
 		return linking{}, nil
@@ -139,8 +138,9 @@ func (s *server) storeComparison(ctx context.Context, c metering.CustomerID, l l
 	}
 }
 
-// compared returns the price comparison of a linked customer, as of the last read of the provider. It returns
-// nil if the customer is not linked, or the tenant has no provider or one without prices of its own.
+// compared returns the price comparison of a linked customer, based on the last read from the provider. It
+// returns nil if the customer is not linked or the tenant has no provider. It also returns nil for a provider
+// without prices of its own.
 func (s *server) compared(ctx context.Context, c metering.Customer) (*priceComparison, error) {
 	if c.BillingProviderID == nil || *c.BillingProviderID == "" {
 		return nil, nil

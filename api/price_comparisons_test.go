@@ -28,9 +28,9 @@ func (b *bundle) atStripe(t *testing.T, seed *stripetest.Seed) (r *bundle, strip
 	return b.replica(t, func(d *api.Deps) { d.Providers = registry.New(guard, stripe.URL) }), stripe
 }
 
-// TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked checks that linking a customer compares its prices.
-// The response shows a price that differs from the provider's, and the preview charges the provider's price. A
-// price in another currency refuses the link. A provider that does not respond refuses nothing.
+// TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked checks that linking a customer compares its prices. The
+// response shows a price that differs from the provider's, and the preview charges the provider's price. If the
+// provider's price has another currency, the link is refused. If the provider does not respond, the link is accepted.
 func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -9,14 +9,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// scalarSchema declares no type, for the same reason as filterValueSchema.
+// scalarSchema is the schema of metering.Scalar. It declares no type, because client generators would create
+// a type for each of several alternatives.
 type scalarSchema struct{}
 
 func (scalarSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Description: "A string, a number, a boolean or null"}
 }
 
-// priceDimensions is the prices by the values of event properties in a response.
+// priceDimensions contains the prices by values of event properties in a response.
 type priceDimensions struct {
 	By      []string         `json:"by" doc:"Properties of the meter's 'group_by' that select the price"`
 	Prices  []dimensionPrice `json:"prices" doc:"Prices in order. The first that matches charges the usage. If none matches, 'default' charges it; without 'default', it is unrated"`
@@ -28,7 +29,8 @@ type dimensionPrice struct {
 	DimensionRate
 }
 
-// DimensionRate is the rate of the matching units, which are charged as one quantity.
+// DimensionRate is the rate of one price by dimension, or of the default. The sum of all units with this rate
+// is charged as one quantity.
 type DimensionRate struct {
 	IncludedUnits metering.Decimal  `json:"included_units" doc:"Units that are not charged. They are subtracted from the sum of the matching units"`
 	Model         billing.Model     `json:"model" doc:"How the units beyond the included units are charged"`
@@ -65,20 +67,20 @@ func showRate(t billing.Terms) DimensionRate {
 	return shown
 }
 
-// SentDimensions is the prices by the values of event properties in a request.
+// SentDimensions contains the prices by values of event properties in a request.
 type SentDimensions struct {
 	By      []string             `json:"by" minItems:"1" maxItems:"5" maxLength:"255" doc:"Properties that select the price. Each must be in the meter's 'group_by'; otherwise 409"`
 	Prices  []SentDimensionPrice `json:"prices" minItems:"1" maxItems:"100" doc:"Prices in order. The first that matches charges the usage. If none matches, 'default' charges it; without 'default', it is unrated"`
 	Default *SentDimensionRate   `json:"default,omitempty"` // nil: usage that no price matches is unrated
 }
 
-// SentDimensionPrice is the price of matching usage in a request.
+// SentDimensionPrice is a price in a request, with the property values that it matches.
 type SentDimensionPrice struct {
 	Match map[string][]metering.Scalar `json:"match" doc:"Values by property of 'by', 1 to 100 for each property. Usage matches if it has one of the values of each property"`
 	SentDimensionRate
 }
 
-// SentDimensionRate is the rate of the matching units in a request.
+// SentDimensionRate is the rate of a price in a request.
 type SentDimensionRate struct {
 	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that are not charged. They are subtracted from the sum of the matching units"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false" doc:"Price of each unit beyond the included units. Required with the model 'overage'"`
@@ -96,7 +98,7 @@ func (in SentDimensions) terms(currency string) *billing.Dimensions {
 	return d
 }
 
-// validate returns an error for a field of another model and for a price without an amount.
+// validate returns an error if a rate has a field of another model or has no amount.
 func (in SentDimensions) validate(currency string) error {
 	for n, p := range in.Prices {
 		if err := p.validate(fmt.Sprintf("body.dimensions.prices[%d]", n), currency); err != nil {

@@ -34,8 +34,8 @@ func sendTokens(t *testing.T, b *bundle) {
 	}
 }
 
-// TestPricesByDimensionAreStoredShownAndCharged sets prices by dimension for a meter, for a plan and for a
-// customer. It reads the prices of the responses, the explanation of the charge and a preview.
+// TestPricesByDimensionAreStoredShownAndCharged sets prices by dimension for a meter, for a plan and for a customer. It
+// checks the prices in the responses, the explanation of the charge and a preview.
 func TestPricesByDimensionAreStoredShownAndCharged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -129,8 +129,8 @@ func TestAFieldOfAPriceByDimensionIsRefusedByNameRuleAndFix(t *testing.T) {
 	require.Contains(t, regrouped.body, "group_by must keep model: a price of the meter has it in dimensions.by and charges usage by it, or has charged events that are still stored; withdraw the price if it has not begun, or create another meter")
 }
 
-// TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether checks that each is refused while the other is
-// saved, because a quantity has no dimension values.
+// TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether checks that a price by dimension is refused while the
+// provider bills quantities, and the reverse. A quantity has no dimension values.
 func TestPricesByDimensionAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

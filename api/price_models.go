@@ -5,8 +5,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ModelTerms is the fields of a price in a response, except base_price, included_units, overage_rate and
-// currency.
+// ModelTerms contains the fields of a price in a response, except base_price, included_units, overage_rate
+// and currency.
 type ModelTerms struct {
 	Model         billing.Model     `json:"model,omitempty" doc:"How the units beyond the included units are charged. Absent with 'dimensions'"`
 	UnitPrice     *metering.Decimal `json:"unit_price,omitempty" doc:"Price of each charged unit, or of per_units charged units. Only with the model per_unit"`
@@ -63,7 +63,7 @@ func unlessZero(d metering.Decimal) *metering.Decimal {
 	return &d
 }
 
-// NewModel is the fields of a price in a request, except base_price, included_units, overage_rate and
+// NewModel contains the fields of a price in a request, except base_price, included_units, overage_rate and
 // currency.
 type NewModel struct {
 	NewRate
@@ -71,7 +71,7 @@ type NewModel struct {
 	MaximumCharge SentDecimal `json:"maximum_charge" required:"false" doc:"Greatest charge for each billing period, above 0. Default: none"`
 }
 
-// NewRate is the fields of a model in a request.
+// NewRate contains the fields of a pricing model in a request.
 type NewRate struct {
 	Model        *billing.Model `json:"model,omitempty" doc:"How the units beyond the included units are charged. Default: 'overage'"`
 	UnitPrice    SentDecimal    `json:"unit_price" required:"false" doc:"Price of each charged unit, or of per_units charged units. Required with the model per_unit"`
@@ -90,7 +90,7 @@ type NewTier struct {
 	FlatFee   SentDecimal  `json:"flat_fee" required:"false" doc:"Fee of the tier. With 'graduated', the fees of all tiers that the quantity reaches are charged. With 'volume', only the fee of the last of these tiers is charged. The first tier's fee also applies to a quantity of 0"`
 }
 
-// terms returns the terms in a body. currency is the default currency.
+// terms returns the validated terms of a request body. currency is the default currency.
 func (in NewTerms) terms(currency string) (billing.Terms, error) {
 	t, err := in.unvalidated(currency)
 	if err != nil {
@@ -106,7 +106,8 @@ func (in NewTerms) terms(currency string) (billing.Terms, error) {
 	return t, in.requireAmount(rate, t.PriceModel())
 }
 
-// terms returns the terms in a body, with or without dimensions. currency is the default currency.
+// terms returns the validated terms of a request body, with or without dimensions. currency is the default
+// currency.
 func (in SentTerms) terms(currency string) (billing.Terms, error) {
 	if in.Dimensions == nil {
 		return in.NewTerms.terms(currency)
@@ -141,7 +142,7 @@ func (in NewTerms) rate() SentDimensionRate {
 	return SentDimensionRate{in.IncludedUnits, in.OverageRate, in.NewRate}
 }
 
-// terms returns the terms of a rate. It does not validate them.
+// terms converts a rate to billing.Terms without validating them.
 func (in SentDimensionRate) terms(currency string) billing.Terms {
 	t := billing.Terms{
 		IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: currency,
@@ -166,7 +167,7 @@ func (in SentDimensionRate) terms(currency string) billing.Terms {
 	return t
 }
 
-// sentFields returns the names of the fields in the request.
+// sentFields returns the names of the fields that the request contains.
 func (in SentDimensionRate) sentFields() (names []string) {
 	for _, f := range []struct {
 		name string
@@ -190,7 +191,8 @@ func (in SentDimensionRate) sentFields() (names []string) {
 	return names
 }
 
-// refuseFields returns an error for a field of another model. at is the location of the rate in the request.
+// refuseFields returns an error if the rate has a field that model does not use. at is the location of the
+// rate in the request.
 func (in SentDimensionRate) refuseFields(at string, model billing.Model) error {
 	for _, field := range in.sentFields() {
 		if err := model.RefuseField(field); err != nil {
@@ -200,7 +202,7 @@ func (in SentDimensionRate) refuseFields(at string, model billing.Model) error {
 	return nil
 }
 
-// requireAmount returns an error for a price without an amount, which would be free by mistake.
+// requireAmount returns an error if the price has no amount, because such a price would be free by mistake.
 func (in NewTerms) requireAmount(rate SentDimensionRate, model billing.Model) error {
 	if model != billing.ModelOverage {
 		return rate.requireAmount("body", model)
@@ -211,7 +213,7 @@ func (in NewTerms) requireAmount(rate SentDimensionRate, model billing.Model) er
 	return nil
 }
 
-// requireAmount returns an error for a rate without an amount.
+// requireAmount returns an error if the rate has no amount. at is the location of the rate in the request.
 func (in SentDimensionRate) requireAmount(at string, model billing.Model) error {
 	field, sent := "overage_rate", in.OverageRate.sent
 	switch model {

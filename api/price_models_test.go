@@ -103,8 +103,8 @@ func TestAFieldOfAPriceModelIsRefusedByNameRuleAndFix(t *testing.T) {
 	}
 }
 
-// TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether checks that each is refused while the other is
-// saved, because a quantity has no number of events.
+// TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether checks that a price with a fixed fee is refused while
+// the provider bills quantities, and the reverse. A quantity has no number of events.
 func TestAFeeForEachEventAndAProviderOfQuantitiesAreRefusedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -73,7 +73,7 @@ func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput,
 	return s.pricingOf(ctx, m, catalog.PriceOwner{})
 }
 
-// pricingOf returns the prices of a meter for an owner.
+// pricingOf returns a meter's prices for an owner: a plan, a customer, or the meter itself.
 func (s *server) pricingOf(ctx context.Context, m metering.Meter, of catalog.PriceOwner) (*pricingOutput, error) {
 	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, of)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *server) pricingOf(ctx context.Context, m metering.Meter, of catalog.Pri
 	return &pricingOutput{showPricing(m.ID, m.Slug, versions, period.Start)}, nil
 }
 
-// periodOf returns the current period that an owner's prices charge: the customer's billing period, or the
-// calendar month if the owner is not a customer.
+// periodOf returns the current period that an owner's prices charge. For a customer, this is the billing
+// period. For a plan or a meter, it is the calendar month.
 func (s *server) periodOf(ctx context.Context, of catalog.PriceOwner) (metering.Range, error) {
 	tenant := principalOf(ctx).Tenant
 	if of.Customer != 0 {
@@ -96,8 +96,8 @@ func (s *server) periodOf(ctx context.Context, of catalog.PriceOwner) (metering.
 	return billing.CalendarPeriod(s.Now(), tenant.Location()), nil
 }
 
-// showPricing shows the versions of a price. Current is the version in force at the start of the current
-// period.
+// showPricing converts the versions of a price for a response. Current is the version in force at start, the
+// start of the current period.
 func showPricing(meter metering.MeterID, slug string, versions []billing.Price, start time.Time) pricing {
 	shown := pricing{MeterID: meter.String(), MeterSlug: slug, Versions: []price{}}
 	for _, p := range versions {
@@ -116,7 +116,7 @@ type listPricingInput struct {
 	Customer string `query:"customer" maxLength:"255" doc:"External ID of a customer, to list its own prices instead of the meters' own. Use 'plan' or 'customer', not both"`
 }
 
-// owner returns the plan or the customer of the query. The zero owner stands for the meter's own prices.
+// owner returns the plan or the customer that the query names. The zero owner selects the meters' own prices.
 func (s *server) owner(ctx context.Context, in *listPricingInput) (of catalog.PriceOwner, err error) {
 	if in.Plan != "" && in.Customer != "" {
 		return of, metering.Invalid("query.customer", "must be absent if plan is given")
@@ -158,7 +158,7 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil
 }
 
-// NewTerms is the terms of a price in a request, without dimensions.
+// NewTerms contains the terms of a price in a request, without dimensions.
 type NewTerms struct {
 	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. With the model 'overage', a price needs base_price, overage_rate or both; use 0 for free usage"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false" doc:"Units that the base price includes. They are subtracted before the model is applied"`
@@ -167,10 +167,10 @@ type NewTerms struct {
 	NewModel
 }
 
-// SentTerms is the terms of a price in a request, with or without dimensions.
+// SentTerms contains the terms of a price in a request, with or without dimensions.
 type SentTerms struct {
 	NewTerms
-	Dimensions *SentDimensions `json:"dimensions,omitempty"` // excludes the fields of SentDimensionRate
+	Dimensions *SentDimensions `json:"dimensions,omitempty"` // cannot be combined with the fields of SentDimensionRate
 }
 
 // NewPrice is a new price version.
@@ -209,7 +209,8 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, of catalog.Pric
 	return out, err
 }
 
-// writePrice stores a version of a price after its effect on begun billing periods is confirmed.
+// writePrice stores a version of a price. If the price changes the charges of begun billing periods, the
+// request must contain a confirmation token.
 func (s *server) writePrice(ctx context.Context, operation string, p billing.Price, confirm string) error {
 	who := principalOf(ctx)
 	return s.writeCatalog(ctx, catalogWrite{
@@ -232,7 +233,7 @@ func (s *server) writePrice(ctx context.Context, operation string, p billing.Pri
 	})
 }
 
-// priceIn returns the price in a request body.
+// priceIn returns the price in a request body. If the body omits EffectiveFrom, priceIn sets the default.
 func (s *server) priceIn(ctx context.Context, m metering.Meter, of catalog.PriceOwner, in NewPrice) (p billing.Price, err error) {
 	tenant := principalOf(ctx).Tenant
 	p = billing.Price{MeterID: m.ID, PlanID: of.Plan, CustomerID: of.Customer}

@@ -9,17 +9,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// atOnce is the number of bytes of a body that are decoded without waiting for a turn.
+// atOnce is the number of leading bytes of a body that are decoded without waiting for a processor.
 const atOnce = 16 << 10
 
-// newProcessors shares half of the processors among the tenants' large bodies. The other half stays free for
-// short requests. Otherwise these would wait until the scheduler interrupts the decoding of each large body.
+// newProcessors divides half of the processors among the tenants' large bodies. The other half stays free for
+// short requests. Otherwise a short request would wait until the scheduler interrupts the decoding of each
+// large body.
 func newProcessors() *fair.Shares[metering.TenantID] {
 	return fair.NewShares[metering.TenantID](int64(max(1, runtime.GOMAXPROCS(0)/2)))
 }
 
-// turns is a reader of a request body. After the first atOnce bytes, each read part is decoded in a turn of
-// the tenant. The turn ends before the next read, so that a slow client does not occupy a processor.
+// turns reads a request body and limits the number of processors that decode large bodies. After the first
+// atOnce bytes, Read returns only when the tenant has a processor to decode the returned bytes. The next Read
+// first releases the processor, so that a slow client does not occupy it.
 type turns struct {
 	ctx        context.Context
 	body       io.Reader
@@ -35,7 +37,7 @@ func (s *server) inTurns(ctx context.Context, body io.Reader) *turns {
 
 var errBusy = metering.Errorf(metering.CodeOverloaded, "too many large bodies of the tenant are waiting to be read; try again")
 
-// Read ends the turn, reads, and waits for the next turn.
+// Read releases the tenant's processor, reads, and waits for a processor to decode the bytes.
 func (t *turns) Read(p []byte) (int, error) {
 	t.end()
 	n, err := t.body.Read(p)
@@ -51,7 +53,8 @@ func (t *turns) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end ends the turn. It is called before each read and after the body is decoded or has failed.
+// end releases the tenant's processor. It is called before each read, and after decoding the body succeeds or
+// fails.
 func (t *turns) end() {
 	if t.under {
 		t.processors.Give(t.tenant, 1)

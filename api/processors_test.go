@@ -13,7 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestLargeBodiesAreReadInTurns reads bodies while another tenant occupies the only processor.
+// TestLargeBodiesAreReadInTurns reads bodies while another tenant occupies the only processor. A body of at most atOnce
+// bytes does not wait for the processor.
 func TestLargeBodiesAreReadInTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

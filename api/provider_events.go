@@ -35,7 +35,8 @@ type providerEventInput struct {
 	header func(string) string
 }
 
-// Resolve keeps access to the request's headers, because the header of the signature depends on the provider.
+// Resolve keeps access to the request's headers, because the name of the signature header depends on the
+// provider.
 func (in *providerEventInput) Resolve(ctx huma.Context) []error {
 	in.header = ctx.Header
 	return nil
@@ -64,16 +65,19 @@ func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*pr
 	return out, s.failures.note(ctx, sender, name, err)
 }
 
-// providerCredential returns a hash of the sender's address and the request's path, which names the tenant.
-// sender is the hash in hexadecimal, under which invalid events are counted. The tenant is part of it, because
-// providers send the events of all tenants from a few addresses. Invalid events for one tenant therefore do
-// not block the events of others. The signature cannot be part of it, because it differs for each event.
+// providerCredential returns a hash of the sender's address and the request's path. sender is the same hash
+// in hexadecimal, under which invalid events are counted.
+//
+// The path contains the tenant, because providers send the events of all tenants from a few addresses.
+// Invalid events for one tenant therefore do not block the events of other tenants. The hash excludes the
+// signature, because each event has a different signature.
 func (s *server) providerCredential(r *http.Request) (sender string, name credentialName) {
 	name = hashName(s.failures.addressOf(r), r.URL.Path)
 	return hex.EncodeToString(name[:]), name
 }
 
-// refuseForgers refuses a request before its body is read if its sender has sent too many forged events.
+// refuseForgers refuses a request if its sender has sent too many forged events. It runs before the body is
+// read.
 func (s *server) refuseForgers(ctx huma.Context, next func(huma.Context)) {
 	if err := s.failures.refuse(s.providerCredential(exchangeOf(ctx.Context()).request)); err != nil {
 		s.refuseOperation(ctx, err)
@@ -120,8 +124,8 @@ func (s *server) storeProviderEvent(ctx context.Context, in *providerEventInput)
 
 var errNoEvents = metering.Errorf(metering.CodeNotFound, "providers of this type send no events")
 
-// notSigned returns the error of an event with a wrong signature. It is the same for an unknown tenant and
-// for a tenant with another provider, so that the response does not reveal a tenant's provider.
+// notSigned returns the error for an event with a wrong signature. An unknown tenant and a tenant with
+// another provider get the same error, so that the response does not reveal a tenant's provider.
 func notSigned(events providers.Events, cause error) error {
 	return metering.Errorf(codeMalformed, "the header %s is not a signature of this body with the webhook secret that the tenant has saved", events.Signals().Header).
 		Because(errors.Join(errForged, cause))

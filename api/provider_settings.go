@@ -8,14 +8,14 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Fields of a request in addition to the settings: the type of the provider, and whether its URL belongs to a
-// new receiver.
+// Fields of the request that saves a provider, in addition to the provider's settings. newReceiver states
+// whether the provider's URL belongs to a new receiver.
 const (
 	providerType = "type"
 	newReceiver  = "new_receiver"
 )
 
-// settingsBody sets the body of an operation that saves a provider.
+// settingsBody sets the schema of the request body of an operation that saves a provider.
 func (s *server) settingsBody(op huma.Operation) huma.Operation {
 	schema := &huma.Schema{
 		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
@@ -107,7 +107,7 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 	return schema
 }
 
-// joined returns the JSON of an object with additional fields.
+// joined encodes an object as JSON and adds the fields of more.
 func joined(object any, more map[string]any) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil || len(more) == 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// provider has the fields that all kinds of providers share. The kind's own settings are in settings.
+// provider contains the fields that all kinds of providers share. Its map settings contains the settings of
+// one kind.
 type provider struct {
 	ID             string                `json:"id" example:"con_3"`
 	Type           metering.ProviderKind `json:"type"`
@@ -107,7 +108,8 @@ type connectablesOutput struct {
 	}
 }
 
-// listConnectable lists the kinds of providers, with the endpoint to create at each before it is saved.
+// listConnectable lists the kinds of providers. For a kind that sends events, it adds the endpoint to create
+// at the provider before the provider is saved.
 func (s *server) listConnectable(ctx context.Context, _ *struct{}) (*connectablesOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	active, err := s.Store.Providers.Active(ctx, tenant)
@@ -185,7 +187,7 @@ func show(shown map[string]any, setting providers.Setting, saved metering.Provid
 	}
 }
 
-// saveProviderInput is the settings of one provider, with its kind in `type`.
+// saveProviderInput contains the settings of one provider, with the kind of the provider in `type`.
 type saveProviderInput struct{ Body map[string]any }
 
 // saveProvider stores a provider after the provider has accepted the settings.
@@ -219,13 +221,13 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	return out, err
 }
 
-// given is the settings that a tenant asks to save.
+// given contains the settings in a request that saves a provider.
 type given struct {
 	providers.Settings
 	providers.Secrets
 	anew bool               // save a new receiver instead of updating a saved one
 	made string             // name of the setting for which a secret was created here
-	last *metering.Provider // saved provider of the reused event secret
+	last *metering.Provider // saved provider that supplies the event secret; nil: no event secret is reused
 }
 
 // read returns the settings in a body that has passed schema validation.
@@ -253,7 +255,8 @@ func (s *server) read(about providers.Description, body map[string]any) (in give
 	return in, in.readText(about, body)
 }
 
-// readText reads the settings of invoice lines from a body. They need the setting `bills` in the same body.
+// readText reads the settings of invoice lines from a body. If the body has such a setting, it must also have
+// the setting `bills`.
 func (in *given) readText(about providers.Description, body map[string]any) (err error) {
 	for _, setting := range about.Settings {
 		if !setting.Use.OfLines() || !isGiven(setting, body) {
@@ -287,8 +290,8 @@ func (in *given) readText(about providers.Description, body map[string]any) (err
 	return nil
 }
 
-// addSecrets adds the secrets that the body omits. It reuses the saved secret. If there is none and the kind
-// allows it, a new secret is created.
+// addSecrets adds the secrets that the body omits. It reuses a saved secret. If no secret is saved, it
+// creates one, provided that Odometer may create secrets for this kind of provider.
 func (s *server) addSecrets(ctx context.Context, about providers.Description, body map[string]any, in *given) error {
 	for _, setting := range about.Settings {
 		secret := setting.Use == providers.CallSecret || setting.Use == providers.EventSecret
@@ -309,9 +312,9 @@ func (s *server) addSecrets(ctx context.Context, about providers.Description, bo
 	return nil
 }
 
-// keepSecret reuses the secret of a saved provider of this kind: the one at the address, otherwise the active
-// or the last retired one. A new receiver reuses only the secret of the active provider at its address. It
-// reports whether there is a secret.
+// keepSecret reuses the secret of a saved provider of this kind, and reports whether it found one. It prefers
+// the provider at in.Address, then the active provider, then the last retired one. A new receiver reuses only
+// the secret of the active provider at its address.
 func (s *server) keepSecret(ctx context.Context, about providers.Description, setting providers.Setting, in *given) (kept bool, err error) {
 	tenant := principalOf(ctx).Tenant.ID
 	last, err := s.Store.Providers.Last(ctx, tenant, about.Kind, in.Address, in.anew)
@@ -340,8 +343,8 @@ func (s *server) keepSecret(ctx context.Context, about providers.Description, se
 	return true, nil
 }
 
-// refuseKept returns an error if the reused event secret belongs to another account or mode. Events of this
-// account are then signed with a different secret.
+// refuseKept returns an error if the reused event secret belongs to another account or mode. The events of
+// this account are signed with a different secret.
 func (in given) refuseKept(about providers.Description, identity providers.Identity) error {
 	setting, has := about.Setting(providers.EventSecret)
 	if !has || in.last == nil || in.last.Account == identity.Account && sameMode(in.last.Livemode, livemode(identity.Mode)) {
@@ -364,7 +367,7 @@ func mappingOf(setting providers.Setting, value any) (map[string]string, error) 
 	return mapping, nil
 }
 
-// refuseForeign returns an error that names a setting which only other kinds of providers have.
+// refuseForeign returns an error if the body has a setting that only other kinds of providers have.
 func (s *server) refuseForeign(about providers.Description, body map[string]any) error {
 	if _, has := about.Setting(providers.Address); !has && body[newReceiver] == true {
 		return metering.Invalid("body."+newReceiver, "is only for a provider with a URL; another account or mode is always a separate connection")
@@ -451,9 +454,9 @@ func lastFour(secret string) string {
 	return secret[len(secret)-shown:]
 }
 
-// unvalidated turns an unavailable provider into a refusal, because a provider that cannot be validated is
-// not saved. If Odometer created the secret, because the request has none, the error names
-// the steps: create a secret, install it in the receiver, and save it.
+// unvalidated converts the error of a failed validation. If the provider did not respond, the result is a
+// refusal, because a provider that cannot be validated is not saved. If the provider refused and Odometer had
+// created the secret, the error names three steps: create a secret, install it in the receiver, save it.
 func (in given) unvalidated(err error) error {
 	var refused *metering.Error
 	switch {

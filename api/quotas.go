@@ -115,8 +115,8 @@ func (s *server) setQuota(ctx context.Context, in *setQuotaInput) (*quotaOutput,
 	return &quotaOutput{showQuota(set)}, nil
 }
 
-// customerOrPlan returns the customer or the plan of a quota or an alert. Without both names, it returns
-// neither.
+// customerOrPlan returns the id of the customer or the plan of a quota or an alert. If both names are empty,
+// both ids are 0.
 func (s *server) customerOrPlan(ctx context.Context, externalID, plan string) (metering.CustomerID, metering.PlanID, error) {
 	if externalID != "" {
 		c, err := s.customer(ctx, externalID)

@@ -6,8 +6,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Because is the body of each operator request that changes what is billed, or when. The audit log stores the
-// reason.
+// Because is the body of operator requests that change the billed amounts or the time of billing. The audit
+// log stores the reason.
 type Because struct {
 	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Reason for the audit log" example:"voided by mistake"`
 }
@@ -17,7 +17,7 @@ func (b Because) reason() (string, error) {
 	return reason, metering.ValidReason("body.reason", reason)
 }
 
-// asked returns the actor and the reason of an API request, for a workflow run.
+// asked returns the actor and the reason of an API request, to pass to a workflow run.
 func asked(who metering.Actor, reason string) metering.Asked {
 	return metering.Asked{By: string(who), Reason: reason}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refusalsPerMinute is the number of refusals of a kind that a tenant's audit log records per minute. The
-// rest is only counted, so that a flood of refusals neither fills the log nor hides other entries.
+// refusalsPerMinute is the maximum number of refusals per action and minute in a tenant's audit log.
+// Further refusals are only counted, so that a flood of refusals neither fills the log nor hides other
+// entries.
 const refusalsPerMinute = 20
 
 // auditTimeout bounds how long the response to a refused request waits for the audit log.
@@ -36,8 +37,8 @@ type refusedMinute struct {
 	omitted  int
 }
 
-// count counts a refusal and reports whether to record it. If not, first reports whether it is the first
-// unrecorded refusal of its minute.
+// count counts a refusal and reports whether to record it. Otherwise, first reports whether it is the first
+// unrecorded refusal since the last call of omitted.
 func (r *refusals) count(kind refusedKind, now time.Time) (record, first bool) {
 	r.Lock()
 	defer r.Unlock()
@@ -69,7 +70,8 @@ func (r *refusals) omitted(kind refusedKind) int {
 	return n
 }
 
-// auditRefusal records a refused request in the tenant's audit log, or only counts it.
+// auditRefusal records a refused request in the tenant's audit log. Beyond refusalsPerMinute, it only counts
+// the request.
 func (s *server) auditRefusal(ctx context.Context, tenant metering.TenantID, actor metering.Actor, action, resource string, what map[string]any) {
 	kind := refusedKind{tenant, action}
 	record, first := s.refusals.count(kind, s.Now())
@@ -104,7 +106,7 @@ func (s *server) recordRefusal(ctx context.Context, tenant metering.TenantID, e 
 	}
 }
 
-// auditForbidden records a request that an authenticated caller had no permission for.
+// auditForbidden records a request for which an authenticated caller had no permission.
 func (s *server) auditForbidden(x *exchange, status int) {
 	if status != http.StatusForbidden || x.principal.Tenant.ID == 0 {
 		return
@@ -131,8 +133,8 @@ type refusedSignIn struct {
 	origin audit.Origin
 }
 
-// auditSignIn records a refused sign-in in the background. The response does not wait, because recording
-// takes longer for a member's e-mail and would reveal it. A text that is not an e-mail is not recorded.
+// auditSignIn records a refused sign-in in the background. If the response waited for the record, its delay
+// would reveal whether the e-mail belongs to a member. A text that is not an e-mail is not recorded.
 func (s *server) auditSignIn(ctx context.Context, email string) {
 	if !mayBeAMembers(email) {
 		return

@@ -53,8 +53,8 @@ func TestWhoIsRefusedIsAudited(t *testing.T) {
 	require.Len(t, b.audited(t, "hmac_secret.refuse"), 1, "a guess is nobody's")
 }
 
-// TestRefusalsDoNotFillTheLog checks that the audit log has the first 20 refusals of a kind per minute, and then
-// the number of omitted ones.
+// TestRefusalsDoNotFillTheLog checks that the audit log records the first 20 refusals of a kind per minute. A further
+// entry records the number of omitted refusals.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

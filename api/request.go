@@ -34,8 +34,8 @@ type exchange struct {
 	hold      func(bytes int64) bool      // reserves memory of the tenant for the response; nil: public request
 	held      int64                       // reserved bytes
 	reads     bool                        // the request changes nothing, so its response may be refused
-	yield     func(context.Context) error // lets other heavy requests read; nil: it is not heavy
-	endTurn   func()                      // ends the turn of a heavy request; nil: it is not heavy
+	yield     func(context.Context) error // lets other heavy requests read; nil: the request is not heavy
+	endTurn   func()                      // lets the next heavy request start; nil: the request is not heavy
 	err       error                       // for the log
 }
 
@@ -61,7 +61,8 @@ const (
 
 type connectionKey struct{}
 
-// WithConnection registers a function that the API calls on every change of the connection's state.
+// WithConnection returns a context with a function that the API calls on every change of the connection's
+// state.
 func WithConnection(ctx context.Context, set func(ConnectionState)) context.Context {
 	return context.WithValue(ctx, connectionKey{}, set)
 }
@@ -150,7 +151,7 @@ func (s *server) survive(out *recorder, r *http.Request, failure any) {
 	x.err = err
 }
 
-// refuse writes a problem as the response, outside of huma.
+// refuse writes an error as a Problem Details response, without huma.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	x.err = err
@@ -217,8 +218,8 @@ func (s *server) account(x *exchange, out *recorder, began time.Time) {
 	s.Log.LogAttrs(x.request.Context(), level, "request", attributes...)
 }
 
-// levelOf returns the log level of a response. Errors of clients, and overload, which the metrics count, have
-// the level debug.
+// levelOf returns the log level of a response. Client errors have the level debug. Overload has the level
+// debug too, because the metrics count it.
 func levelOf(status int, err error) slog.Level {
 	switch {
 	case status == http.StatusInternalServerError:
@@ -238,7 +239,8 @@ const (
 	quotedAtOnce = 32 << 10
 )
 
-// recorder records the status of a response. It aborts the response if the client does not accept it in time.
+// recorder records the status of a response. It aborts the response if the client does not accept a part in
+// time.
 type recorder struct {
 	http.ResponseWriter
 
@@ -253,7 +255,7 @@ type recorder struct {
 	refused    bool                 // further writes are dropped
 	status     int
 	began      bool
-	sent       bool // the status
+	sent       bool // the status was sent to the client
 	wrote      bool
 }
 
@@ -267,8 +269,8 @@ func (w *recorder) WriteHeader(status int) {
 	}
 }
 
-// send sends the status. The status waits for the first bytes of the response, because a response that is too
-// large is replaced by an error.
+// send sends the status. Unless the response is a stream, WriteHeader only stores the status, because Write
+// can still replace a response that is too large with an error.
 func (w *recorder) send() {
 	if w.sent || !w.began {
 		return
@@ -329,7 +331,7 @@ func (w *recorder) flush() error {
 	return nil
 }
 
-// limit restarts the client's time for a part.
+// limit restarts the time in which the client must accept the next part of the response.
 func (w *recorder) limit() {
 	_ = w.connection.SetWriteDeadline(time.Now().Add(w.time)) // tests have no connection
 }

@@ -124,7 +124,7 @@ func (s *server) readReserve(in *reserveInput) (request limits.ReserveRequest, e
 // itemAt returns the location of an item in a request.
 func itemAt(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// describeReserve documents the schema of each status of a reservation's response.
+// describeReserve documents the responses of the reserve operation. Each status has a schema of its own.
 func (s *server) describeReserve() {
 	document := s.api.OpenAPI()
 	answer := func(description string, body reflect.Type) *huma.Response {
@@ -228,7 +228,8 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 	now, events := s.Now(), make([]metering.Event, len(sent))
 	for i, e := range sent {
 		if e.rejection == nil && e.IdempotencyKey == nil {
-			e.IdempotencyKey = new("pending") // without a key, judge does not hash the event; the key below needs the time of the grant
+			// judge hashes only events with a key. The final key is set below, because it needs the time of the grant.
+			e.IdempotencyKey = new("pending")
 		}
 		var rejection *metering.Rejection
 		if events[i], rejection = e.judge(now, s.Retention); rejection != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// runWait bounds how long a response waits for the start of the rotation's workflow run. If Temporal does not
-// respond, a worker starts the run.
+// runWait bounds how long a response waits until Temporal starts the workflow run of the rotation. If
+// Temporal does not respond, a worker starts the run.
 const runWait = 2 * time.Second
 
 func (s *server) registerRotations() {
@@ -95,7 +95,8 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }
 
-// rotatableKey returns the key if the caller has all its permissions.
+// rotatableKey returns the API key to rotate. It returns an error if the key has a permission that the caller
+// lacks.
 func (s *server) rotatableKey(ctx context.Context, text string) (metering.APIKey, error) {
 	who := principalOf(ctx)
 	id, ok := parseKeyID(text)
@@ -142,7 +143,8 @@ func (s *server) rotateHMACSecret(ctx context.Context, in *rotateHMACSecretInput
 	return &createHMACSecretOutput{createdHMACSecret{secret, shown}}, nil
 }
 
-// rotatableSecret returns the secret if the caller has all its permissions.
+// rotatableSecret returns the HMAC secret to rotate. It returns an error if the secret has a permission that
+// the caller lacks.
 func (s *server) rotatableSecret(ctx context.Context, text string) (metering.HMACSecret, error) {
 	who := principalOf(ctx)
 	id, ok := metering.ParseHMACSecretID(text)

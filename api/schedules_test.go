@@ -88,8 +88,8 @@ func (h *fakeHandle) Update(_ context.Context, options temporal.ScheduleUpdateOp
 	})
 }
 
-// errForgets is the error of Pause and Unpause, where Temporal returns none. Temporal keeps only the last of
-// concurrent requests to trigger, pause or resume a schedule, so a requested run could be lost.
+// errForgets is the error that Pause and Unpause of the fake return. Temporal itself returns no error, and keeps only
+// the last of concurrent requests to trigger, pause or resume a schedule. So a requested run could be lost.
 var errForgets = errors.New("a run that was asked for at this moment would never begin")
 
 func (h *fakeHandle) Pause(context.Context, temporal.SchedulePauseOptions) error { return errForgets }

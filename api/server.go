@@ -32,7 +32,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// Deps is the dependencies and settings of the API.
+// Deps contains the dependencies and settings of the API.
 type Deps struct {
 	Store         *db.DB
 	Credentials   *db.DB // has its own connections, so that authentication never waits for other queries; nil: Store
@@ -57,10 +57,10 @@ type Deps struct {
 	MaxRequestsPerMinute int
 	CallsPerMinute       int            // per tenant, without requests with events; 0: 6,000
 	TrustedProxies       []netip.Prefix // proxies with a trusted X-Forwarded-For
-	BodyBytes            int64          // maximum memory for tenants' request bodies; 0: 32 MiB
+	BodyBytes            int64          // maximum memory for tenants' request bodies; 0: 33 MiB
 	BodyTime             time.Duration  // for a body's first 16 KiB to arrive; 0: 10 s
 	AnswerTime           time.Duration  // for a client to accept a part of a response; 0: 30 s
-	AnswersBytes         int64          // maximum memory for responses to tenants; 0: 32 MiB
+	AnswersBytes         int64          // maximum memory for responses to tenants; 0: 16 MiB
 	SearchTime           time.Duration  // maximum search time for a page of events; 0: 2 s
 	Now                  func() time.Time
 	ClockOffset          metering.ClockOffset // of Now; beyond metering.ClockLimit, writes are refused
@@ -235,7 +235,7 @@ func (s *server) routes() {
 	s.registerDocs()
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)
 
-	// The following calls need all operations.
+	// The following calls need all operations to be registered.
 	s.describeRefusals()
 	s.describeEmptyParameters()
 	s.messages()

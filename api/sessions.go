@@ -24,9 +24,9 @@ const (
 	csrfHeader    = "X-CSRF-Token"
 )
 
-// Sign-in attempts per minute, for each address and for each account at an address. Failed and successful
-// attempts count before the password is checked, so parallel guesses have the same limit as sequential
-// guesses. Attempts from one address never lock an account at another address.
+// Maximum sign-in attempts per minute, for each address and for each account at an address. Every attempt is
+// counted before its password is checked, so that parallel guesses have the same limit as sequential guesses.
+// Attempts from one address never lock an account at another address.
 const (
 	signInsByAddress = 30
 	signInsByAccount = 10
@@ -144,12 +144,12 @@ func (s *server) signedIn(ctx context.Context, m metering.Member) (*signedInOutp
 	return &signedInOutput{s.sessionCookie(token, sessionLength), body}, nil
 }
 
-// errSignIn is the error of every sign-in with a wrong e-mail or password. It does not name the wrong one, so
-// that the response does not reveal which e-mails are members of which tenants.
+// errSignIn is the error of a sign-in with a wrong e-mail or password. The error does not name the wrong
+// field, so that the response does not reveal which e-mails are members of which tenants.
 var errSignIn = metering.Errorf(metering.CodeUnauthorized, "the e-mail or password is wrong")
 
 // countSignIn charges a sign-in attempt to the limit of the client's address and to the limit of the account
-// at that address. It does so for unknown accounts too.
+// at that address. Attempts for unknown accounts are charged too.
 func (s *server) countSignIn(ctx context.Context, email string) error {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return err
@@ -201,8 +201,8 @@ func (s *server) memberships(ctx context.Context, email string, passwordHash []b
 // contain bytes that the database rejects, such as NUL.
 func mayBeAMembers(text string) bool { return metering.ValidEmail("body.email", text) == nil }
 
-// beginSession starts a session for the member and returns the session and its token. It ends the session of
-// the cookie that the request carries, because the new cookie replaces that cookie.
+// beginSession starts a session for the member and returns the session and its token. If the request has a
+// session cookie, beginSession ends that session, because the new cookie replaces the old one.
 func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.Session, string, error) {
 	now := s.Now()
 	session, err := s.Store.Sessions.Begin(ctx, m, s.replaced(ctx, now), now.Add(sessionLength), now)
@@ -213,8 +213,8 @@ func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.
 	return session, token, err
 }
 
-// replaced returns the session of the request's cookie, or nil. It needs no CSRF token, because the response
-// replaces the cookie of that session too.
+// replaced returns the session in the request's session cookie, or nil. Ending this session needs no CSRF
+// token, because the response replaces the cookie anyway.
 func (s *server) replaced(ctx context.Context, now time.Time) *access.SessionName {
 	cookie, err := exchangeOf(ctx).request.Cookie(s.cookieName(sessionCookie))
 	if err != nil {
@@ -255,8 +255,8 @@ func (s *server) cookieName(name string) string {
 
 func (s *server) secure() bool { return strings.HasPrefix(s.BaseURL, "https://") }
 
-// csrfToken returns the CSRF token of a session. Other sites cannot read it, because they cannot read our
-// responses.
+// csrfToken returns the CSRF token of a session. Other sites do not have the token, because browsers do not
+// let them read responses of this service.
 func (s *server) csrfToken(session uuid.UUID) string {
 	mac := hmac.New(sha256.New, s.csrfKey)
 	mac.Write(session[:])
@@ -264,7 +264,7 @@ func (s *server) csrfToken(session uuid.UUID) string {
 }
 
 // byCookie authenticates the member of the session cookie. Browsers also send cookies with requests that
-// other sites cause. Therefore every method except GET and HEAD needs the session's CSRF token.
+// other sites cause. Every method except GET and HEAD therefore needs the session's CSRF token.
 func (s *server) byCookie(ctx huma.Context) (Principal, error) {
 	cookie, err := huma.ReadCookie(ctx, s.cookieName(sessionCookie))
 	if err != nil {

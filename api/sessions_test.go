@@ -329,8 +329,7 @@ func TestWhatAStrangerGuessesLocksNobodyOut(t *testing.T) {
 	require.Equal(t, 200, logIn(password, "198.51.100.8").status)
 }
 
-// TestReplicasCountSignInsAndFailuresTogether checks that each replica counts the attempts that other replicas
-// refuse.
+// TestReplicasCountSignInsAndFailuresTogether checks that replicas share the counts of sign-ins and of failed attempts.
 func TestReplicasCountSignInsAndFailuresTogether(t *testing.T) {
 	t.Parallel()
 	shared, err := api.OpenRedis(os.Getenv("TEST_REDIS_URL"))
@@ -444,8 +443,8 @@ func TestACookieIsForThisSiteAlone(t *testing.T) {
 	require.Equal(t, 200, https.send(t, "GET", "/v1/auth/session", "", "Authorization: ", "Cookie: "+secure.Name+"="+secure.Value).status)
 }
 
-// TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor signs in with an e-mail that has a NUL. No e-mail has one,
-// and the database rejects a query for it.
+// TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor signs in with an e-mail that contains a NUL. No valid e-mail
+// contains a NUL, and the database rejects a query with one.
 func TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor(t *testing.T) {
 	t.Parallel()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))

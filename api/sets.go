@@ -31,7 +31,8 @@ func describe[T set[T]](schemas huma.Registry) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[oneOf[T]]())
 }
 
-// describeSets registers the schemas of these types. Requests are validated against them.
+// describeSets registers a schema with an enum for each type with a fixed set of values. Requests are
+// validated against these schemas.
 func describeSets(schemas huma.Registry) {
 	describe[billing.Component](schemas)
 	describe[db.AttentionKind](schemas)
@@ -109,8 +110,8 @@ func (stepName) Values() (names []stepName) {
 	return names
 }
 
-// givenRole is a role that a caller can give to a member. The role owner is not one, because only make-owner
-// transfers it.
+// givenRole is a role that a caller can give to a member. The role owner is excluded, because only the
+// operation make-owner transfers it.
 type givenRole metering.Role
 
 func (givenRole) Values() (roles []givenRole) {
@@ -122,7 +123,8 @@ func (givenRole) Values() (roles []givenRole) {
 	return roles
 }
 
-// meterStatus is the status of the version that a meter is shown with. That version is never retired.
+// meterStatus is the status of the meter version that a response shows. A response never shows a retired
+// version.
 type meterStatus metering.MeterVersionStatus
 
 func (meterStatus) Values() []meterStatus {

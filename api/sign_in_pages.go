@@ -36,8 +36,9 @@ func framed(page string) *template.Template {
 	return template.Must(template.Must(template.New("page").Parse(pageFrame)).Parse(page))
 }
 
-// goOn shows the issuer's host and a link to it. It does not redirect, because the tenant chooses the issuer.
-// A redirect would let a link to this service lead to any site, or sign in a browser that only opened the link.
+// goOn is a page with the issuer's host and a link to the issuer. It does not redirect, because the tenant
+// chooses the issuer. A redirect would let a link to this service lead to any site, or sign in a browser that
+// only opened the link.
 var goOn = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
 {{define "content"}}<p>{{.Tenant}} signs its members in at <strong>{{.Host}}</strong>. Continue only if you recognize that site.</p>
 <p><a href="{{.Location}}">Continue to {{.Host}}</a></p>
@@ -83,7 +84,7 @@ func goOnPage(tenant metering.Tenant, location, cookie string) (*signInPageOutpu
 	}}, nil
 }
 
-// notSignedInPage returns a response with the problem of a sign-in as a page.
+// notSignedInPage returns a response that shows the error of a sign-in as an HTML page.
 func notSignedInPage(err error) func(huma.Context) {
 	return func(ctx huma.Context) {
 		x := exchangeOf(ctx.Context())

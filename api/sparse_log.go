@@ -9,11 +9,11 @@ const sparseLogEvery = time.Minute
 // safe for concurrent use.
 type SparseLog struct {
 	logged  time.Time
-	pending int // entries since then
+	pending int // entries since logged
 }
 
-// Add counts an entry and returns the number of entries to log now as one. It returns 0 if entries were
-// logged less than a minute ago.
+// Add counts an entry. It returns the number of entries to log now as one. It returns 0 if the last log entry
+// is less than a minute old.
 func (l *SparseLog) Add(now time.Time) (entries int) {
 	l.pending++
 	if now.Sub(l.logged) < sparseLogEvery {

@@ -131,7 +131,8 @@ type reportCursor struct {
 	Before int64 `json:"before"`
 }
 
-// maxReports is the maximum per page, because a statement has a line for each meter.
+// maxReports is the maximum number of reports per page. It is low, because a report of the kind statement has
+// a line for each meter.
 const maxReports = 100
 
 func (s *server) registerStatements() {
@@ -141,7 +142,7 @@ func (s *server) registerStatements() {
 			"A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes."), s.getStatement)
 }
 
-// getStatement returns the whole bill of a period, with one page of its reports.
+// getStatement returns the complete bill of a period, with one page of its reports.
 func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getStatementOutput, error) {
 	id, _ := metering.ParsePeriodID(in.Period) // on error 0, which is no period's id
 	cursor := reportCursor{math.MaxInt64}

@@ -23,7 +23,7 @@ type exportStatementsInput struct {
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page. The Link header contains it"`
 }
 
-// statementColumns is the columns of the file. The adjustments of a usage line are part of its amount.
+// statementColumns contains the columns of the CSV file. In a row for usage, amount includes the adjustments.
 var statementColumns = []string{
 	"customer_id", "external_id", "customer_name", "period_id", "period_start", "period_end", "state", "closed_at", "line", "meter_slug",
 	"usage", "event_count", "price_version", "price_source", "charge", "adjustments", "amount", "currency", "late_usage", "late_amount",
@@ -32,7 +32,7 @@ var statementColumns = []string{
 // exportedCustomers is the cursor of an export: the last customer of the previous page.
 type exportedCustomers struct{ After metering.CustomerID }
 
-// customerStatements is the bills of one customer.
+// customerStatements contains the bills of one customer.
 type customerStatements struct {
 	metering.Customer
 	statements []billing.Statement
@@ -131,7 +131,8 @@ func monthNamed(text string, zone *time.Location) (metering.Range, error) {
 	return billing.CalendarPeriod(middle, zone), nil
 }
 
-// rows returns one row for each line of the bills, and one for each adjustment that is not part of a line.
+// rows returns one row for each line of the bills. An adjustment that is not part of a line gets a row of its
+// own.
 func (of customerStatements) rows() (rows [][]string) {
 	for _, s := range of.statements {
 		head := of.head(s)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestRowsOfABillAddUpToItsTotals checks that an adjustment has its own row if its meter has no line or a line in
-// another currency. By currency, the amounts add up to the totals of the statement.
+// another currency. In each currency, the amounts add up to the total of the statement.
 func TestRowsOfABillAddUpToItsTotals(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 10, 15, 0, 0, 0, 0, time.UTC)

@@ -70,7 +70,8 @@ type steeredSync struct {
 
 type steerSyncOutput struct{ Body steeredSync }
 
-// steerSync performs the operation and records its actor in the audit log, even if the caller disconnects.
+// steerSync returns the handler of an operation on syncs. The handler performs the operation and records its
+// actor in the audit log, even if the caller disconnects.
 func (s *server) steerSync(verb syncVerb) func(context.Context, *steerSyncInput) (*steerSyncOutput, error) {
 	return func(ctx context.Context, in *steerSyncInput) (*steerSyncOutput, error) {
 		reason, err := in.Body.reason()
@@ -109,7 +110,8 @@ func (s *server) pauseSync(ctx context.Context, by ledger.Steering, _ []uuid.UUI
 }
 
 // resumeSync ends the customer's pause and starts the workflow run. If Temporal does not respond, a worker
-// starts the run. If the customer has no pause, it resumes a run that was paused in the Temporal UI.
+// starts the run. For a customer without a pause, resumeSync resumes a run that was paused in the Temporal
+// UI.
 func (s *server) resumeSync(ctx context.Context, by ledger.Steering, _ []uuid.UUID) error {
 	tenant := principalOf(ctx).Tenant.ID
 	ended, err := s.Store.Syncs.EndPause(ctx, tenant, by, s.Now())
@@ -147,7 +149,8 @@ func (s *server) cancelSync(ctx context.Context, by ledger.Steering, open []uuid
 	return err
 }
 
-// steered records the request to the workflow run in the audit log, unless the run refused it.
+// steered records a request to the workflow run in the audit log, unless the run refused the request. err is
+// the result of the request.
 func (s *server) steered(ctx context.Context, by ledger.Steering, verb string, err error) error {
 	if err != nil && metering.CodeOf(err) != metering.CodeUnavailable {
 		return err

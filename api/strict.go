@@ -8,11 +8,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refuseStrangers returns the rejections of events by index, before the events create customers. A strict
-// tenant rejects unknown fields, customers and event types, and values that a meter cannot count, unless the
-// event repeats a stored event. A tenant that rejects key conflicts rejects conflicts with stored events
-// here. Conflicts between events of one request are found when the events are stored. For other tenants, the
-// function does nothing.
+// refuseStrangers returns the rejections of events by index. It must run before the events are stored,
+// because storing an event creates the event's customer if it is unknown.
+//
+// For a strict tenant, it rejects unknown fields, customers and event types, and values that a meter cannot
+// count. For a tenant that rejects key conflicts, it rejects events that conflict with a stored event.
+// Conflicts between events of one request are found later, when the events are stored. It accepts every event
+// that repeats a stored event. For other tenants, it does nothing.
 func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, sent []sentEvent) (map[int]*metering.Rejection, error) {
 	tenant := principalOf(ctx).Tenant
 	rejectsConflicts := tenant.KeyConflicts == metering.RejectConflicts
@@ -47,8 +49,8 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 	return strangers, nil
 }
 
-// valueProblem returns the rule that the value of an event breaks, as the rest of a sentence after
-// "properties".
+// valueProblem returns the rule that the value of an event breaks. The text completes a sentence that begins
+// with "properties".
 func valueProblem(u usage.UnusableValue) string {
 	if u.Rule == metering.ValueMissing {
 		return fmt.Sprintf("must have %q, the value of meter %q", u.Property, u.MeterSlug)

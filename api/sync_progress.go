@@ -10,7 +10,7 @@ import (
 )
 
 // SyncProgress is the progress of an unfinished sync. One workflow run performs all syncs of a customer, so
-// these have the same progress.
+// all its syncs have the same progress.
 type SyncProgress struct {
 	Attempts       int        `json:"attempts" required:"false" doc:"Number of attempts to send the current report, including one in progress. Only for an unfinished sync" example:"3"`
 	LastError      string     `json:"last_error" required:"false" doc:"Error of the last attempt. Empty if no attempt failed" example:"the webhook answered 503"`
@@ -36,8 +36,8 @@ func progressOf(run metering.Sync, tried ledger.Tried) *SyncProgress {
 	return p
 }
 
-// showOpen is showSync with the progress of an unfinished sync. If Temporal does not respond, the fields that
-// only Temporal knows are absent.
+// showOpen converts a sync for a response. For an unfinished sync, it adds the progress. If Temporal does not
+// respond, the fields that only Temporal knows are absent.
 func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, error) {
 	show, err := s.showTried(ctx, []metering.Sync{run})
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, erro
 	return shown, nil
 }
 
-// add adds the state of the workflow run to the data of the ledger. If no report is being sent, the attempts
-// are those of the run's current step, such as reading the provider's data.
+// add adds the state of the workflow run to the progress from the database. If no report is being sent,
+// Attempts counts the attempts of the run's current step, such as reading the provider's data.
 func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	p.EngineAnswered = &answered
 	if answered && p.Pause == nil {
@@ -71,8 +71,9 @@ func (p *SyncProgress) add(state workflows.SyncState, answered bool) {
 	}
 }
 
-// showTried returns a function like showSync. For unfinished syncs, it adds the attempts and the last error
-// of the current report, which it reads from the ledger.
+// showTried returns a function that converts a sync for a response. For an unfinished sync, the function adds
+// the attempts and the last error of the current report. showTried reads them from the database, for all
+// unfinished runs at once.
 func (s *server) showTried(ctx context.Context, runs []metering.Sync) (func(metering.Sync) syncRun, error) {
 	var open []metering.CustomerID
 	for _, run := range runs {

@@ -144,11 +144,12 @@ type syncOutput struct {
 	Body   syncRun
 }
 
-// joinedNote is the note of a request that joined a waiting request.
+// joinedNote is the note in the response to a request that joined an earlier, waiting request.
 const joinedNote = "This request joined an earlier request for the customer that was still waiting. One sync answers both."
 
-// syncBilling requests a sync of the customer and waits for its result. The request is stored first, so that
-// it survives a crash of this process. It is withdrawn only if its workflow cannot be started.
+// syncBilling requests a sync of the customer and waits for its result. The request is stored before the
+// workflow starts, so that it survives a crash of this process. The request is withdrawn only if its workflow
+// cannot be started.
 func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOutput, error) {
 	who := principalOf(ctx)
 	c, err := s.customer(ctx, in.Body.CustomerExternalID)

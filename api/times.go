@@ -9,12 +9,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// SentTime is an instant in a request. It uses metering.ParseTime, because huma and encoding/json parse
-// time.Time in different ways.
+// SentTime is a time in a request. It uses metering.ParseTime, because huma and encoding/json parse time.Time
+// in different ways.
 type SentTime struct {
 	time.Time
-	sent   bool  // a flag, because every instant is a legal value
-	broken error // only in a body
+	sent   bool  // a flag, because every time is a valid value
+	broken error // error of a time in a body
 }
 
 // UnmarshalText parses a query parameter.
@@ -24,7 +24,7 @@ func (s *SentTime) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// UnmarshalJSON parses a JSON string. Resolve reports its error with the location.
+// UnmarshalJSON parses a JSON string. Resolve reports a parse error later, with the location of the field.
 func (s *SentTime) UnmarshalJSON(literal []byte) error {
 	var text string
 	if err := json.Unmarshal(literal, &text); err != nil {
@@ -35,7 +35,7 @@ func (s *SentTime) UnmarshalJSON(literal []byte) error {
 	return nil
 }
 
-// pointer returns nil if no instant was sent.
+// pointer returns nil if the request contains no time.
 func (s *SentTime) pointer() *time.Time {
 	if s == nil || !s.sent {
 		return nil
@@ -43,7 +43,7 @@ func (s *SentTime) pointer() *time.Time {
 	return &s.Time
 }
 
-// Resolve returns the error of an instant in a body.
+// Resolve returns the parse error of a time in a body.
 func (s *SentTime) Resolve(_ huma.Context, place *huma.PathBuffer) []error {
 	if s.broken == nil {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/api"
 )
 
-// TestEveryTimeIsParsedByOneRule walks the document, so that it also tests new places that accept a time.
+// TestEveryTimeIsParsedByOneRule checks every parameter and field of the document that accepts a time, so that it also
+// covers new ones.
 func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 	t.Parallel()
 	document := olderDocument(t)
@@ -69,7 +70,7 @@ func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 // aTime is the placeholder for a time in the bodies that timesIn returns.
 const aTime = `"<time>"`
 
-// timesIn returns a body for each place of the schema that accepts a time, by its location.
+// timesIn returns a body for each field of the schema that accepts a time, by the location of the field.
 func timesIn(location string, schema *openapi3.Schema) map[string]string {
 	bodies := map[string]string{}
 	switch {
@@ -95,8 +96,8 @@ func timesIn(location string, schema *openapi3.Schema) map[string]string {
 	return bodies
 }
 
-// requireOneRule checks that the place refuses texts that are not RFC 3339, leap seconds and years outside 1 to
-// 9999. The place must not refuse other times because of their form.
+// requireOneRule checks that the location refuses texts that are not RFC 3339, leap seconds and years outside 1 to
+// 9999. The location must not refuse other times because of their form.
 func (b *bundle) requireOneRule(t *testing.T, location string, with func(instant string) badRequest) {
 	t.Helper()
 	const form, leap, year = "must be RFC 3339 with seconds and an offset, such as 2026-11-01T00:00:00Z",

@@ -11,11 +11,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// maxRequests is the number of tenants' requests in progress, some ten kilobytes each. One tenant gets at
-// most half of them.
+// maxRequests is the maximum number of authenticated requests in progress. Each request takes some ten
+// kilobytes. One tenant gets at most half of them.
 const maxRequests = 512
 
-// Bounds of the responses to tenants, which stay in memory until the clients have read them.
+// Limits of the memory for responses to tenants. A response stays in memory until its client has read it.
 const (
 	answersBytes = 16 << 20 // of all responses together
 	pageCopies   = 3        // copies of a page's rows: as read, as items and as JSON
@@ -23,13 +23,13 @@ const (
 	smallAnswer  = 64 << 10 // responses up to this size are not counted, because maxRequests bounds them
 )
 
-// Bounds of heavy operations. One tenant gets at most half of each.
+// Limits of heavy operations. One tenant gets at most half of each.
 const (
 	maxHeavy   = 4 // in progress, each with a database connection
 	maxReading = 2 // reading at once; the rest of the capacity serves other requests
 )
 
-// heavyTurns limits the heavy operations.
+// heavyTurns limits the number of heavy requests that are in progress and that read at once.
 type heavyTurns struct {
 	begun   *fair.Shares[metering.TenantID] // up to maxHeavy
 	reading *fair.Shares[metering.TenantID] // up to maxReading, each for one batch of customers
@@ -52,8 +52,8 @@ var (
 	errUnread   = metering.Errorf(metering.CodeOverloaded, "too many response bytes of the tenant are waiting to be read; read those first, then try again")
 )
 
-// begin reserves the tenant's share for a request, or returns an error if the share is used up. A heavy
-// request also waits for its turn.
+// begin counts a request in its tenant's share of the requests in progress. It returns an error if the share
+// is used up. A heavy request also waits until it may read.
 func (s *server) begin(ctx huma.Context) error {
 	x, tenant := exchangeOf(ctx.Context()), principalOf(ctx.Context()).Tenant.ID
 	if !s.requests.Take(tenant, 1) {
@@ -75,8 +75,8 @@ func (s *server) begin(ctx huma.Context) error {
 	return x.beginHeavy(ctx.Context(), s.heavy, tenant)
 }
 
-// beginHeavy waits for the turn of a heavy request. The turn ends when the response is ready. Before each
-// further batch of customers, the request lets other tenants read.
+// beginHeavy waits until a heavy request may read. The request gives up this right when its response is
+// ready. Before each further batch of customers, it lets other tenants read.
 func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant metering.TenantID) error {
 	waiting, cancel := context.WithTimeout(ctx, heavyWait)
 	defer cancel()
@@ -106,14 +106,15 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 	return nil
 }
 
-// answerMade ends the turn of a heavy request before the response is sent, because clients can read slowly.
+// answerMade lets the next heavy request start before this response is sent, because clients can read slowly.
 func (x *exchange) answerMade() {
 	if x.endTurn != nil {
 		x.endTurn()
 	}
 }
 
-// yieldTurn lets other tenants read first if the request is heavy.
+// yieldTurn lets other tenants read before a heavy request continues to read. All other requests continue
+// immediately.
 func (x *exchange) yieldTurn(ctx context.Context) error {
 	if x.yield == nil {
 		return nil
@@ -121,7 +122,8 @@ func (x *exchange) yieldTurn(ctx context.Context) error {
 	return x.yield(ctx)
 }
 
-// holdPage reserves memory for the next row of a page. It returns false if there is none, so the page ends.
+// holdPage reserves memory for the next row of a page. It returns false if no memory is left. The page then
+// ends before this row, unless the row is the first of the page.
 func (x *exchange) holdPage(bytes int64) bool {
 	return x.hold == nil || x.hold(pageCopies*bytes)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestFewHeavyRequestsBegin occupies all places for heavy requests with other tenants. Further requests wait
-// before they hold a connection.
+// TestFewHeavyRequestsBegin checks the limits of heavy requests. While other tenants use up a limit, a further request
+// fails after heavyWait. The failed request then occupies no place.
 func TestFewHeavyRequestsBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,8 +45,8 @@ func (w takenBy) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer checks that the turn does not wait for the client, which may be
-// slow.
+// TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer checks that a heavy request ends its turn before it writes the
+// response to the client, which may be slow.
 func TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer(t *testing.T) {
 	t.Parallel()
 	turns, x := newHeavyTurns(), new(exchange)

@@ -12,11 +12,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// filterParameter is the name that stands for all parameters with the prefix metering.FilterPrefix in the
-// document. It is not a query parameter itself.
+// filterParameter is the name under which the OpenAPI document describes all parameters with the prefix
+// metering.FilterPrefix. Requests cannot use this name.
 const filterParameter = "filter"
 
-// filtering adds parameters with the prefix metering.FilterPrefix to an operation.
+// filtering makes an operation accept parameters with the prefix metering.FilterPrefix, and documents them.
 func filtering(op huma.Operation) huma.Operation {
 	op.Metadata["filtering"] = true
 	explode := true
@@ -83,7 +83,7 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 	return nil
 }
 
-// isRepeatable reports whether a query parameter is an array, which repeats its name.
+// isRepeatable reports whether a query parameter is an array. An array repeats the name of the parameter.
 func isRepeatable(op *huma.Operation, name string) bool {
 	return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
 		return p.In == "query" && p.Name == name && p.Schema.Type == huma.TypeArray
@@ -103,9 +103,9 @@ func refuseEncodedBody(op *huma.Operation, request *http.Request) error {
 	return nil
 }
 
-// refuseUnusedKey refuses an Idempotency-Key that a POST would ignore, because its caller would expect a
-// repeat to be safe. Other methods are safe to repeat. Providers are exempt, because their headers cannot be
-// changed.
+// refuseUnusedKey refuses an Idempotency-Key that a POST would ignore, because the caller would expect a
+// repeat to be safe. Other methods are safe to repeat. Requests of billing providers are exempt, because a
+// provider's headers cannot be changed.
 func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 	const location = "header." + idempotencyHeader
 	keys := request.Header.Values(idempotencyHeader)
@@ -124,8 +124,8 @@ func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 	return nil
 }
 
-// allowsEmpty reports whether an empty value of a query parameter has a meaning. Other empty values, for
-// example of an unset variable, would silently widen the query.
+// allowsEmpty reports whether a query parameter accepts an empty value. An empty value of any other parameter
+// would silently widen the query, for example if a variable in a script is not set.
 func allowsEmpty(op *huma.Operation, name string) bool {
 	return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
 		return p.In == "query" && p.Name == name && p.AllowEmptyValue
@@ -154,7 +154,8 @@ func queryParameters(op *huma.Operation) (names []string) {
 	return names
 }
 
-// refuseUnusedBody refuses a body of an operation without one, except {}. The body of a GET is not read.
+// refuseUnusedBody refuses a body if the operation has none. It accepts {} and the body of a GET, which is
+// not read.
 func refuseUnusedBody(op *huma.Operation, request *http.Request) error {
 	const empty = int64(len(`{}`))
 	if op.RequestBody != nil || op.Method == http.MethodGet || request.ContentLength >= 0 && request.ContentLength <= empty {

@@ -83,7 +83,7 @@ func TestEveryBodyIsClosed(t *testing.T) {
 	}, open)
 }
 
-// openObjects adds the places of objects that allow unknown fields to open.
+// openObjects adds the locations of objects that allow unknown fields to open.
 func openObjects(place string, schema *openapi3.Schema, open map[string]bool) {
 	for name, p := range schema.Properties {
 		openObjects(place+"."+name, p.Value, open)

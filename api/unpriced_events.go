@@ -14,8 +14,8 @@ import (
 
 const maxKeptMeters = 1000 // number of tenants
 
-// unpricedEvent is a counted event without a matching price by dimension in at least one of the meter's
-// prices.
+// unpricedEvent is a counted event that at least one of the meter's prices does not charge, because no price
+// by dimension matches it.
 type unpricedEvent struct {
 	*metering.Event
 	index int
@@ -23,7 +23,8 @@ type unpricedEvent struct {
 	key   json.RawMessage // nil: the event counts in metering.OtherGroup
 }
 
-// unpricedWarnings returns one warning per meter for events that no price by dimension charges.
+// unpricedWarnings returns at most one warning per meter, for the first event that no price by dimension
+// charges.
 func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []usage.Outcome) (warnings []string) {
 	var unpriced []unpricedEvent
 	var customers []string
@@ -55,7 +56,7 @@ func (s *server) unpricedWarnings(ctx context.Context, events []metering.Event, 
 }
 
 // isUnpriced reports whether the meter has counted the event and at least one of the meter's prices does not
-// charge it. It sets the event's key.
+// charge it. It also sets e.key.
 func (e *unpricedEvent) isUnpriced(outcome usage.Outcome) bool {
 	if e.EventType != e.meter.EventType || outcome.Duplicate || outcome.Forgotten || outcome.Refused || outcome.Unmetered {
 		return false
@@ -74,7 +75,8 @@ func (e *unpricedEvent) isUnratedBy(t billing.DimensionTerms) bool {
 	return t.MeterID == e.meter.ID && t.Period.Contains(e.At) && !t.Terms.Rates(e.key)
 }
 
-// dimensionMeters returns the tenant's meters with prices by dimension, at most customersKeptFor old.
+// dimensionMeters returns the tenant's meters with prices by dimension. The result is cached for
+// customersKeptFor.
 func (s *server) dimensionMeters(ctx context.Context) []catalog.DimensionMeter {
 	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
 	if kept, found := s.metersKept.Get(tenant); found && now.Sub(kept.readAt) < customersKeptFor {

@@ -28,10 +28,10 @@ type UnratedMonths struct {
 	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"Number of calendar months, the current one included, in the tenant's time zone. Billing periods that ended before these months are excluded"`
 }
 
-// unratedMonths is the default of UnratedMonths.
+// unratedMonths is the default of UnratedMonths.Months.
 const unratedMonths = 3
 
-// since returns the noon of the first day of the first month.
+// since returns noon of the first day of the first month.
 func (m UnratedMonths) since(now time.Time, zone *time.Location) time.Time {
 	local := now.In(zone)
 	return time.Date(local.Year(), local.Month()-time.Month(m.Months-1), 1, 12, 0, 0, 0, zone)
@@ -157,8 +157,9 @@ type keptUnrated struct {
 	totals []ledger.UnratedTotal
 }
 
-// recentUnrated returns the totals, at most unratedKept old. If they cannot be computed, it returns a single
-// entry with the reason UnratedUnknown, so that the other attention entries are still listed.
+// recentUnrated returns the tenant's totals of unrated usage, at most unratedKept old. If they cannot be
+// computed, it returns a single entry with the reason UnratedUnknown, so that the other attention entries are
+// still listed.
 func (s *server) recentUnrated(ctx context.Context) []ledger.UnratedTotal {
 	tenant, now := principalOf(ctx).Tenant, s.Now()
 	if kept, found := s.lastUnrated.Get(tenant.ID); found && now.Sub(kept.at) < unratedKept {

@@ -22,8 +22,8 @@ func (b *bundle) unrated(t testing.TB, query string) (list client.ListUnratedUsa
 	return list
 }
 
-// TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed checks usage before the customer's first billing
-// period. It is accepted with one warning per meter, and listed with the charge that is not billed.
+// TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed checks usage before the customer's first billing period.
+// Such usage is accepted with one warning per meter, and listed with the charge that is not billed.
 func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

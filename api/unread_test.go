@@ -49,7 +49,7 @@ func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
 		}
 	}
 	dbtest.Eventually(t, func() error {
-		theirs.unread(t, exportAcme) // one per try, because the request in answers can occupy a place
+		theirs.unread(t, exportAcme) // one per attempt, because the export that answers sends may occupy a place itself
 		return answers(429)()
 	})
 	a := theirs.send(t, "GET", exportAcme+"&page_size=1", "")

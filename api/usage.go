@@ -24,7 +24,7 @@ type ZonedSpan struct {
 	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in 'timezone'"`
 }
 
-// within returns the span as a range. Absent bounds come from whole.
+// within returns the span as a range. If the request omits the start or the end, within takes it from whole.
 func (s Span) within(whole metering.Range) (metering.Range, error) {
 	r := whole
 	if s.Start.sent {
@@ -240,7 +240,8 @@ func (s *server) usageSummary(ctx context.Context, in *summaryInput) (*summaryOu
 	return out, nil
 }
 
-// meterTotal returns one meter's usage. It does not wait for the backfills of other meters.
+// meterTotal returns one meter's usage. It returns errBackfilling only for this meter, not while other meters
+// are backfilling.
 func (s *server) meterTotal(ctx context.Context, c metering.Customer, slug string, span metering.Range) (metering.Decimal, error) {
 	totals, err := s.Store.Usage.MeterTotals(ctx, principalOf(ctx).Tenant.ID, c.ID, span)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 
 const breakdownPath = "/v1/usage/breakdown"
 
-// Names of dimensions. propertyPrefix is the prefix of a property with the same name as a dimension.
+// Names of dimensions in the query parameter `by`. propertyPrefix selects a property that has the same name
+// as another dimension.
 const (
 	byCustomer     = "customer"
 	byPlan         = "plan"
@@ -65,12 +66,13 @@ type breakdownResult struct {
 	FilterGaps
 }
 
-// breakdownCursor is the position at which a page begins. It contains the range, as usageCursor does.
+// breakdownCursor is the position at which a page begins. It contains the range, because the default range
+// can change between two pages.
 type breakdownCursor struct {
 	Range metering.Range
 	After *usage.BreakdownPlace
 	Rows  int              // number of rows of the previous pages
-	Sum   metering.Decimal // sum of their values
+	Sum   metering.Decimal // sum of the values on the previous pages
 }
 
 func (s *server) registerBreakdown() {
@@ -179,8 +181,8 @@ func readDimensions(ctx context.Context, query *usage.BreakdownQuery) error {
 	return nil
 }
 
-// showBreakdown returns a page. The last page of a query with a limit has a row with the sum of all other
-// rows.
+// showBreakdown returns a page. If rows remain beyond the query's limit, the last page ends with a row that
+// contains their sum.
 func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query usage.BreakdownQuery, at breakdownCursor, page usage.Breakdown) breakdownResult {
 	result := breakdownResult{
 		List:   List[breakdownRow]{Data: []breakdownRow{}, HasMore: page.More},
@@ -280,7 +282,7 @@ func (row breakdownRow) cells(query usage.BreakdownQuery) (cells []string, err e
 	dimension := func(is bool, text *string) {
 		switch {
 		case !is:
-		case text == nil: // in the row of all others
+		case text == nil: // in the row with the sum of the rows beyond the limit
 			cells = append(cells, "")
 		default:
 			cells = append(cells, textCell(*text))

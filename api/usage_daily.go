@@ -67,7 +67,7 @@ func showDaily(m usage.MeterDays) meterDaily {
 	return shown
 }
 
-// lastDays returns the last days in a time zone. The last of them contains now.
+// lastDays returns the last count days in a time zone, oldest first. The last day contains now.
 func lastDays(now time.Time, count int, timezone *time.Location) []metering.Range {
 	days := []metering.Range{metering.WindowOf(now, metering.Day, timezone)}
 	for len(days) < count {

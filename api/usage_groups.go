@@ -33,7 +33,7 @@ func grouped(page usage.WindowPage) ([]usageGroup, error) {
 	return groups, nil
 }
 
-// maxFilters bounds the number of values in all filters together.
+// maxFilters is the maximum number of values in all filters of a request together.
 const maxFilters = 100
 
 // groupFilters reads the query parameters filter.<property>=value.
@@ -105,7 +105,8 @@ func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err 
 	return properties, nil
 }
 
-// splitNames splits values at commas, except values that are known names.
+// splitNames splits values at commas. A value that is a known name is not split, because a name can contain
+// commas.
 func splitNames(values, known []string) (names []string) {
 	for _, value := range values {
 		if slices.Contains(known, value) {

@@ -18,7 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// groupValues are JSON values that resemble one another, or the syntax around them.
+// groupValues are JSON values that are easily confused with one another, or with the syntax around them.
 var groupValues = []string{
 	`null`, `true`, `false`, `0`, `0.0`, `-0`, `1e2`, `100`, `-1.5`, `123456789012345678901234567890`,
 	`""`, `"null"`, `"true"`, `"false"`, `"0"`, `"0.0"`, `"1e2"`, `"100"`, `"1e999"`, `" 0"`, `"\"0\""`, `"\""`, `"\"a\" "`, `"\\u0000"`, `"\"\\u0000\""`, `"\"\\ud800\""`,
@@ -77,7 +77,7 @@ func TestPropertyFiltersPartitionTheUsage(t *testing.T) {
 		case <-b.temporal.started:
 		default:
 		}
-		// With few places left, most groups count in $other.
+		// With few groups left under the limit, most groups count in $other.
 		full := rapid.Bool().Draw(rt, "full")
 		if full {
 			_, err := conn.Exec(t.Context(), `
@@ -107,7 +107,7 @@ func TestPropertyFiltersPartitionTheUsage(t *testing.T) {
 		}
 		whole := requireFiltersPartition(rt, b, t, span+by+"&group_by="+url.QueryEscape(rapid.SampledFrom(properties).Draw(rt, "and by")))
 
-		// Each value is found, or may be in $other.
+		// If $other has usage, a filter by a value warns that usage of the value may be in $other.
 		asked := url.QueryEscape("filter.a,b") + "=" + url.QueryEscape(rapid.SampledFrom(groupValues).Draw(rt, "asked"))
 		others := b.usage(t, span+"&filter.%24other=true")
 		part := b.usage(t, span+"&"+asked)

@@ -117,7 +117,8 @@ func (s *server) createWebhook(ctx context.Context, in *createWebhookInput) (*cr
 // ofCharges is the API text about requireCharges.
 const ofCharges = "`alert.triggered` and `invoice.held` also require the permission `billing:read`, because their messages can contain charges."
 
-// requireCharges refuses a caller without BillingRead for messages that can contain charges.
+// requireCharges returns an error if kinds contains a kind of message that can contain charges and the caller
+// lacks BillingRead.
 func requireCharges(ctx context.Context, kinds ...metering.MessageKind) error {
 	who := principalOf(ctx)
 	for _, kind := range []metering.MessageKind{metering.MessageAlertTriggered, metering.MessageInvoiceHeld} {
@@ -269,7 +270,7 @@ type listDeliveriesInput struct {
 
 type listDeliveriesOutput struct{ Body List[Delivery] }
 
-// listDeliveries lists the messages to the webhook of the last 30 days, newest first.
+// listDeliveries lists the webhook's messages of the last 30 days, newest first.
 func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*listDeliveriesOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	id, err := in.endpoint()
@@ -362,13 +363,13 @@ func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
 // sendsOfWebhook is the API text about countRequested.
 const sendsOfWebhook = "Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant."
 
-// Limits of requested messages per minute, tests and redeliveries together.
+// Maximum number of requested messages per minute, for tests and redeliveries together.
 const (
 	requestedOfWebhook = 10
 	requestedOfTenant  = 60 // also bounds a tenant that recreates its webhooks
 )
 
-// countRequested charges a requested message to the limits of the webhook and the tenant.
+// countRequested charges a test or a redelivery to the limits of the webhook and the tenant.
 func (s *server) countRequested(ctx context.Context, id metering.EndpointID) error {
 	requested := "webhook-messages:" + principalOf(ctx).Tenant.ID.String()
 	if a := s.minutes.take(ctx, requested+":"+id.String(), requestedOfWebhook); !a.allowed {
@@ -380,7 +381,7 @@ func (s *server) countRequested(ctx context.Context, id metering.EndpointID) err
 	return nil
 }
 
-// testWebhook sends a message of the kind webhook.test. It is delivered like any other message.
+// testWebhook sends a message of the kind webhook.test. Workers deliver it like any other message.
 func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput, error) {
 	id, err := in.endpoint()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// bill is a customer with two meters. Its tenant bills at several connections, one after another.
+// bill is a biller with two meters. Its tenant bills the customer at several connections, one after another.
 type bill struct {
 	*biller
 	meters   []metering.Meter
@@ -73,7 +73,7 @@ func (b *bill) setPrice(t *rapid.T) {
 	})
 }
 
-// move makes another connection active, even if reports to the previous one are outstanding.
+// move makes another billing connection active. Reports to the previous connection may be outstanding.
 func (b *bill) move(connection string) {
 	if b.at = connection; connection != "acct_1" {
 		b.useProvider(connection)
@@ -83,7 +83,8 @@ func (b *bill) move(connection string) {
 	b.read()
 }
 
-// read stores the customer's state at Stripe, as a pass reads it, if Stripe is the active connection.
+// read stores the customer's state at Stripe as a sync pass reads it. If Stripe is not the active connection, read does
+// nothing.
 func (b *bill) read() {
 	if b.at != "acct_1" {
 		return
@@ -168,8 +169,8 @@ func (b *bill) compareStatement(listed billing.Statement, last int64) {
 	}
 }
 
-// compareReport requires that each line of a report equals the breakdown of its line, or its adjustment,
-// in the statement.
+// compareReport requires that each line of a report equals the amounts of the same meter, or of its adjustment, in the
+// statement.
 func (b *bill) compareReport(s ledger.PeriodStatement, r ledger.PeriodReport) {
 	for _, sent := range r.Lines {
 		b.compared[string(r.Kind)+" "+string(sent.Component())]++
@@ -263,8 +264,8 @@ func (b *bill) compareLate(s billing.Statement, preview []billing.PreviewLine) {
 	}
 }
 
-// compareTaken requires that the adjustments that a closed period bills add up to its accepted reports:
-// the last statement of each connection, and all charges.
+// compareTaken requires that the adjustments in a closed period's statement add up to the amounts of its accepted
+// reports. These amounts are the adjustments in the last statement of each connection, and all charges.
 func (b *bill) compareTaken(s billing.Statement) {
 	stated, err := b.store.Ledger.Statement(b.Context(), b.tenant, s.ID, ledger.ReportPage{Before: math.MaxInt64, Limit: 1000}, b.now)
 	require.NoError(b, err)
@@ -327,8 +328,8 @@ func TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) 
 	})
 }
 
-// TestPreviewStatementWorkingAndReportsAgreeOfEachKind plays a history that makes each kind of
-// comparison in the list below. Random histories may miss some of them.
+// TestPreviewStatementWorkingAndReportsAgreeOfEachKind plays a fixed history that includes each kind of comparison in
+// the list below. Random histories may miss some of them.
 func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
 	t.Parallel()
 	b := newBill(t)

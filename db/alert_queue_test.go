@@ -28,7 +28,7 @@ func (w *watcher) sendAll(value string, customers ...string) {
 	require.NoError(w, w.store.Folds.Tenant(w.Context(), w.tenant))
 }
 
-// firedFor returns the external ids of the customers of the messages so far.
+// firedFor returns the external id of the customer in each alert.triggered message so far.
 func (w *watcher) firedFor() (customers []string) {
 	w.Helper()
 	for _, m := range w.triggered() {
@@ -37,7 +37,8 @@ func (w *watcher) firedFor() (customers []string) {
 	return customers
 }
 
-// breakLink makes the evaluation of the biller's customer fail, until the link is deleted.
+// breakLink stores a billing link with invalid destinations. Until the link is deleted, the evaluation of the biller's
+// customer fails.
 func (w *watcher) breakLink() {
 	w.Helper()
 	w.exec(`
@@ -183,7 +184,7 @@ func TestTheQueueOfEvaluationsIsMeasured(t *testing.T) {
 	require.Equal(t, hourAgo.UTC(), state().OldestEvaluation.UTC(), "an event is due at once")
 }
 
-// due returns the number of due rows in the queue.
+// due returns the number of the tenant's rows in alert_due that are due.
 func (w *watcher) due() (rows int) {
 	w.Helper()
 	w.scan(`select count(*) from alert_due where tenant_id = $1 and due_at <= $2`, []any{w.tenant, w.now}, &rows)
@@ -233,7 +234,7 @@ func TestOnlyCustomersOfAlertsAreQueued(t *testing.T) {
 	require.Equal(t, []string{"acme", "planned", "limited"}, queued)
 }
 
-// quota sets a quota of the biller's customer and meter, unless edit changes them.
+// quota sets a hard quota for the biller's customer and meter. Each edit may change the quota before it is stored.
 func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(*metering.Quota)) limits.StoredQuota {
 	w.Helper()
 	q := metering.Quota{CustomerID: w.customer.ID, Meter: w.meter, Limit: new(metering.MustDecimal(limit)), Mode: metering.HardQuota, Period: period}
@@ -245,8 +246,8 @@ func (w *watcher) quota(limit string, period metering.QuotaPeriod, edit ...func(
 	return set
 }
 
-// TestAChangeOfAValueQueuesTheCustomer checks that each change of a value that an alert reads queues the
-// customer.
+// TestAChangeOfAValueQueuesTheCustomer checks that a change queues the customer for evaluation if it can change a value
+// that an alert compares.
 func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*watcher){
@@ -255,7 +256,7 @@ func TestAChangeOfAValueQueuesTheCustomer(t *testing.T) {
 			require.NoError(w, err)
 		},
 		"ATimezone": func(w *watcher) {
-			// The change of time zone creates no version of an archived meter.
+			// An archived meter gets no new version when the time zone changes.
 			w.exec(`update meters set archived_at = $2 where tenant_id = $1`, w.tenant, w.now)
 			_, _, err := w.store.Tenants.Update(w.Context(), w.tenant, metering.Operator, db.TenantChange{Timezone: new("Asia/Tokyo")})
 			require.NoError(w, err)

@@ -184,7 +184,8 @@ func (m *alertModel) setQuota() {
 	m.quotas = append(m.quotas, model)
 }
 
-// isSame reports whether a customer's quota replaces that of a plan.
+// isSame reports whether two quotas have the same meter, grouping and period. A customer's quota then replaces the
+// plan's quota.
 func (q modelQuota) isSame(other modelQuota) bool {
 	return q.meter == other.meter && q.grouped == other.grouped && q.period == other.period
 }
@@ -193,7 +194,7 @@ func (q modelQuota) window(at time.Time) metering.Range {
 	return q.period.Window(at, time.UTC, billing.CalendarPeriod(at, time.UTC))
 }
 
-// quotasOf returns the customer's quotas that an alert reads at an instant.
+// quotasOf returns the customer's quotas that the alert compares at an instant.
 func (m *alertModel) quotasOf(a metering.Alert, c metering.CustomerID, at time.Time) (quotas []modelQuota) {
 	onPlan, assigned := m.onPlan[c]
 	hasPlan := assigned && !at.Before(onPlan)
@@ -209,8 +210,8 @@ func (m *alertModel) quotasOf(a metering.Alert, c metering.CustomerID, at time.T
 	return quotas
 }
 
-// recountQuotas notes the quota thresholds that fire in the present window, the previous one, and those
-// since the earliest event that is not evaluated.
+// recountQuotas adds to fired the quota thresholds that must fire. It checks the current window, the previous one, and
+// all windows since the earliest event that is not evaluated.
 func (m *alertModel) recountQuotas(a metering.Alert, c metering.Customer) {
 	note := func(q modelQuota, window metering.Range) {
 		for _, threshold := range a.Thresholds {
@@ -244,7 +245,7 @@ func (m *alertModel) isReached(q modelQuota, customer metering.CustomerID, windo
 	return used.Mul(metering.Whole(100)).Cmp(threshold.Mul(q.limit)) >= 0
 }
 
-// dryRunQuotas recounts a dry run of a quota alert.
+// dryRunQuotas returns the firings that a dry run of a quota alert must list for a customer.
 func (m *alertModel) dryRunQuotas(a metering.Alert, c metering.Customer, since time.Time) (days []string) {
 	for _, q := range m.quotasOf(a, c.ID, m.now) {
 		for w := q.window(since); !w.Start.After(m.now); w = q.window(w.End) {
@@ -274,7 +275,7 @@ func (m *alertModel) dryRunQuotas(a metering.Alert, c metering.Customer, since t
 	return days
 }
 
-// recount notes the thresholds that fire if all events so far are evaluated.
+// recount adds to fired the thresholds that must fire once all events so far are evaluated.
 func (m *alertModel) recount() {
 	for _, a := range m.alerts {
 		for _, c := range m.customers {
@@ -298,7 +299,7 @@ func (m *alertModel) recount() {
 	clear(m.usedFrom)
 }
 
-// dryRun recounts a dry run of the alert.
+// dryRun returns the firings that a dry run of the alert must list.
 func (m *alertModel) dryRun(a metering.Alert) (days []string) {
 	since := m.now.AddDate(0, 0, -30)
 	for _, c := range m.customers {
@@ -388,7 +389,7 @@ func quotaOf(m outbox.AlertTriggered) string {
 	return *m.QuotaID
 }
 
-// requireFirings requires that the messages are the firings of the recount, each once.
+// requireFirings evaluates the alerts, and requires one alert.triggered message for each firing of the model.
 func (m *alertModel) requireFirings() {
 	m.evaluate()
 	m.recount()
@@ -403,7 +404,7 @@ func (m *alertModel) requireFirings() {
 	require.Equal(m, m.fired, got)
 }
 
-// requireDryRuns requires that the dry run of each alert equals that of the recount. It returns the
+// requireDryRuns requires that the dry run of each alert lists the firings that the model computes. It returns the
 // number of firings.
 func (m *alertModel) requireDryRuns() (days int) {
 	for _, a := range m.alerts {
@@ -425,8 +426,8 @@ func (m *alertModel) requireDryRuns() (days int) {
 	return days
 }
 
-// requireHighest requires that no firing has a value above the highest of the days, and that the
-// firings of the same customer and quota are on these days.
+// requireHighest requires that no firing has a value above the highest value of run.Highest. Firings of the same
+// customer and quota must be on a day of run.Highest with at least their value.
 func requireHighest(t require.TestingT, a metering.Alert, run limits.DryRun) {
 	if a.Type == metering.SilenceAlert || run.Highest == nil {
 		require.Nil(t, run.Highest)
@@ -449,8 +450,8 @@ func requireHighest(t require.TestingT, a metering.Alert, run limits.DryRun) {
 	}
 }
 
-// TestPropertyFiringsAreThoseOfARecount compares firings and messages with a recount after random
-// events, prices, plans, alerts and evaluations.
+// TestPropertyFiringsAreThoseOfARecount compares dry runs and messages with the model after random events, prices,
+// plans, alerts and evaluations.
 func TestPropertyFiringsAreThoseOfARecount(t *testing.T) {
 	t.Parallel()
 	firings, days := 0, 0

@@ -50,7 +50,7 @@ func (w *watcher) alert(a metering.Alert) metering.Alert {
 	return created
 }
 
-// usage returns an alert of the biller's meter.
+// usage returns a usage alert on the biller's customer and meter.
 func (w *watcher) usage(thresholds ...string) metering.Alert {
 	return metering.Alert{Type: metering.UsageAlert, MeterID: w.meter.ID, CustomerID: w.customer.ID, Thresholds: decimals(thresholds...)}
 }
@@ -83,7 +83,7 @@ func (w *watcher) payloads(query string) []json.RawMessage {
 	return payloads
 }
 
-// triggered returns the messages so far, ordered by customer, alert, threshold and period.
+// triggered returns the alert.triggered messages so far, ordered by customer, alert, threshold and period.
 func (w *watcher) triggered() (messages []outbox.AlertTriggered) {
 	w.Helper()
 	payloads := w.payloads(`
@@ -100,7 +100,7 @@ func (w *watcher) triggered() (messages []outbox.AlertTriggered) {
 	return messages
 }
 
-// thresholds returns "threshold:value" of each message.
+// thresholds returns "threshold:value" of each alert.triggered message.
 func (w *watcher) thresholds() (all []string) {
 	w.Helper()
 	for _, m := range w.triggered() {
@@ -111,7 +111,7 @@ func (w *watcher) thresholds() (all []string) {
 
 func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 	t.Parallel()
-	store, address := dbtest.Fresh(t) // a sweep concerns all tenants
+	store, address := dbtest.Fresh(t) // a sweep covers all tenants
 	w := newWatcherOn(t, store, address)
 	w.created(w.now.AddDate(0, -3, 0))
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(48 * time.Hour)
@@ -265,8 +265,8 @@ func TestASilenceAlertFiresOncePerSilence(t *testing.T) {
 	require.Equal(t, []string{"30:36", "30:31"}, w.thresholds(), "after another event")
 }
 
-// TestASilenceBeginsAtAnEventAheadOfTheClock ingests an event from a client with a clock ahead of the
-// server's.
+// TestASilenceBeginsAtAnEventAheadOfTheClock checks that a silence begins at the event's timestamp, even if the clock
+// of the client is ahead of the server's.
 func TestASilenceBeginsAtAnEventAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
@@ -317,8 +317,8 @@ func TestAnAlertFiresForItsScope(t *testing.T) {
 	require.Equal(t, []string{"acme of acme", "acme of all", "other of pro", "other of all"}, fired(), "an assignment is an event")
 }
 
-// TestAClosingFiresWhatTheEvaluatorHasNotRead ingests the last event of a period before the period
-// closes. The evaluator has not read the event.
+// TestAClosingFiresWhatTheEvaluatorHasNotRead checks that a closing fires the thresholds that the period's last event
+// reaches, although the evaluator has not read this event.
 func TestAClosingFiresWhatTheEvaluatorHasNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestNoMoreKeysAreLiveThanMayBe creates a tenant's last allowed key in eight concurrent requests. One
+// TestNoMoreKeysAreLiveThanMayBe creates a tenant's last allowed key in eight concurrent requests. Only one request
 // succeeds.
 func TestNoMoreKeysAreLiveThanMayBe(t *testing.T) {
 	t.Parallel()

@@ -15,14 +15,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// BackfillStuckAfter is the time that a backfill may count nothing before it needs attention.
+// BackfillStuckAfter is the time without progress after which a backfill needs attention.
 const BackfillStuckAfter = time.Hour
 
 // Attention lists the items of a tenant's billing that an operator must act on, or that have made no
 // progress for a while.
 type Attention struct{ pool *pg.Pool }
 
-// AttentionKind is a kind of item of the list.
+// AttentionKind is the kind of an AttentionItem.
 type AttentionKind string
 
 const (
@@ -62,8 +62,8 @@ type attentionSource struct {
 	amounts string
 }
 
-// attentionSources lists all kinds that need attention, the most urgent first. Each source reads an index
-// that holds little more than its items.
+// attentionSources lists all kinds that need attention, the most urgent first. The query of each source reads
+// an index that has few rows other than its items.
 var attentionSources = []attentionSource{
 	{
 		kind:   "hold_disagrees",
@@ -249,7 +249,7 @@ type AttentionKey struct {
 	ID    string    `json:"id"`
 }
 
-// AttentionItem is one thing that needs attention.
+// AttentionItem is one item of the list that Attention returns.
 type AttentionItem struct {
 	Kind         AttentionKind
 	ID           string // in the format of the API

@@ -115,8 +115,8 @@ func TestWhatASuperuserDoesToTheLogIsFound(t *testing.T) {
 	}
 }
 
-// TestALogThatIsPutBackIsFoundByAHeadThatWasNoted restores an earlier state of the log and its head.
-// This state is consistent, so only an expected head of a later time reveals the loss.
+// TestALogThatIsPutBackIsFoundByAHeadThatWasNoted restores an earlier state of the audit log and its head. The restored
+// chain is consistent, so only a recorded later head reveals the loss.
 func TestALogThatIsPutBackIsFoundByAHeadThatWasNoted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changesNothing maps the actions that record no changed fields to the reasons.
+// changesNothing maps each audit action that records no changed fields to the reason.
 var changesNothing = map[string]string{
 	"sync.request":      "it asks for a run: what that changes is in the ledger",
 	"webhook.redeliver": "a message is sent again as it is: its resource names it",

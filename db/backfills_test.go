@@ -114,8 +114,8 @@ func TestABackfillCountsEveryEventOfThePastOnce(t *testing.T) {
 	})
 }
 
-// TestIngestGoesOnWhileABusyDayIsCounted counts a busy day by the hour. While the count waits for one
-// hour, the counted hours stay counted, and ingest continues in the other hours.
+// TestIngestGoesOnWhileABusyDayIsCounted backfills a busy day hour by hour. While the backfill waits for one hour, the
+// counted hours stay counted, and ingest continues in the other hours.
 func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -139,7 +139,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	m := dbtest.Meter(t, store, k.tenant, "calls", "call", "model")
 	require.Equal(t, metering.Backfilling, m.Version.Status)
 
-	ingestOne(20, "1") // counted by ingest, in the hour that the transaction below marks
+	ingestOne(20, "1") // ingest counts this event, in the hour that the transaction below locks
 	locker, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	defer locker.Close(context.Background())

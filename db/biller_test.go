@@ -90,7 +90,7 @@ func (b *biller) price(base, included, overage string) {
 	})
 }
 
-// anew is a value of Pass.After above the number of every report, so no report belongs to the caller's
+// anew is a Pass.After above the number of every report. A plan with anew treats no report as part of the caller's
 // pass.
 const anew = 1 << 62
 

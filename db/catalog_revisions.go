@@ -14,7 +14,7 @@ import (
 // ErrCatalogMoved is returned by AtRevision if another write came first.
 var ErrCatalogMoved = errors.New("the catalog has another revision")
 
-// Catalog holds the stores with writes that can change charges, within one transaction.
+// Catalog contains the stores that can change charges, bound to one transaction.
 type Catalog struct {
 	catalogStores
 

@@ -31,8 +31,8 @@ func newOldBiller(t *testing.T) (b *biller, month metering.Range) {
 	return b, b.old()
 }
 
-// newOldBillerIn is newOldBiller with a pool of that many connections to a database of its own, so that
-// a test may lock whole tables.
+// newOldBillerIn is newOldBiller with its own database and a pool of the given number of connections. A test may lock
+// whole tables of this database.
 func newOldBillerIn(t *testing.T, connections int) (b *biller, month metering.Range) {
 	t.Helper()
 	_, address := dbtest.Fresh(t)
@@ -77,8 +77,8 @@ func (b *biller) closedUntil() *time.Time {
 	return until
 }
 
-// statedAdjustment is an adjustment of a statement with undecoded steps, because the steps may have more
-// decimals than a request may have.
+// statedAdjustment is an adjustment of a statement with undecoded steps. Steps may have more decimals than a request
+// may have.
 type statedAdjustment struct {
 	webhook.Adjustment
 
@@ -135,8 +135,8 @@ func TestAPeriodIsClosedWhateverTheProviderHasAccepted(t *testing.T) {
 	require.True(t, billed)
 }
 
-// TestClosingLeavesIngestAsMuchTimeAsItTakes checks that a closing waits after its writes for as long as
-// it held the tenant's lock. Without the wait, repeated closings would block ingest.
+// TestClosingLeavesIngestAsMuchTimeAsItTakes checks that a closing waits after its writes for as long as it held the
+// tenant's lock. Without this wait, repeated closings would block ingest.
 func TestClosingLeavesIngestAsMuchTimeAsItTakes(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 3} { // planned while ingest waits, and beside ingest
@@ -178,7 +178,7 @@ func TestIngestGoesOnWhileClosingsArePlanned(t *testing.T) {
 	b.now = over(month)
 	tx, err := b.connect().Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `select from customers where id = $1 for update`, b.customer.ID) // planning waits for the customer's turn
+	_, err = tx.Exec(t.Context(), `select from customers where id = $1 for update`, b.customer.ID) // planning waits for this row lock
 	require.NoError(t, err)
 	closed := make(chan ledger.Closing, 1)
 	go func() { closed <- b.closePeriods() }()
@@ -462,8 +462,8 @@ func TestAnExcludedMetersAdjustmentsStayAsTheyWereReported(t *testing.T) {
 	require.Equal(t, "200", adjustments(t, b.accept())[0].Usage.String())
 }
 
-// TestAnotherAggregationTakesBackNoLateUsage changes the aggregation of a meter after a period closed.
-// Late usage of the period is counted with the previous aggregation, and each part is booked once.
+// TestAnotherAggregationTakesBackNoLateUsage changes the aggregation of a meter after a period closed. The period's
+// late usage still uses the previous aggregation, and each late event is billed once.
 func TestAnotherAggregationTakesBackNoLateUsage(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

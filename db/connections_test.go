@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	oneReceiver     = "https://billing.example.com/usage" // of a new biller
+	oneReceiver     = "https://billing.example.com/usage" // the URL of a new biller's provider
 	anotherReceiver = "https://other.example.com/"
 )
 
@@ -400,8 +400,8 @@ func (b *biller) deleteProvider() error {
 	return b.store.Providers.Delete(b.Context(), b.tenant, "key_1", b.now)
 }
 
-// TestADeletedProviderLeavesWhatWasOnItsWay deletes the provider while the outcome of a report is
-// unknown. The report counts as billed until it is resolved, as after a change of provider.
+// TestADeletedProviderLeavesWhatWasOnItsWay deletes the provider while the outcome of a report is unknown. Until an
+// operator resolves the report, its usage counts as billed, as after a change of provider.
 func TestADeletedProviderLeavesWhatWasOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

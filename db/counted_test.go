@@ -130,8 +130,8 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsCountedThere(t *testing.T) {
 	require.Equal(t, "15", before.Total.String())
 }
 
-// TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped replaces the subscription after
-// all reports to the target were sent.
+// TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped replaces the subscription after all its reports
+// were accepted. Uncounted then returns no target.
 func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)
@@ -144,9 +144,8 @@ func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *tes
 	require.Empty(t, b.uncounted(b.now))
 }
 
-// TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne checks that an unsent report to a replaced
-// subscription is withdrawn. The last invoice of that subscription may not bill usage that it accepts
-// now.
+// TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne checks that an unsent report to a replaced subscription is
+// withdrawn. The last invoice of the replaced subscription may not bill usage that Stripe accepts now.
 func TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

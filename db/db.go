@@ -1,7 +1,7 @@
-// Package db composes the stores of the packages below it, and has those of tenants, erasure, retention and
-// maintenance. Together they hold all SQL of the program, hand-written for pgx: one small type per noun. Methods
-// take ctx first and the tenant second; an exported method is a transaction boundary. Errors that a caller can act
-// on are metering.Errors.
+// Package db combines the stores of its subpackages, and adds the stores of tenants, erasure, retention and
+// maintenance. Together, these packages contain all SQL of the program, hand-written for pgx: one small type
+// per noun. Methods take ctx first and the tenant second; an exported method is a transaction boundary.
+// Errors that a caller can act on are metering.Errors.
 //
 // These packages own the stored data. They do not own the schema (package migrations) nor the rules (packages
 // metering and billing).
@@ -20,7 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/db/usage"
 )
 
-// The stores of each package, under a name that differs from the others'.
+// The stores of each package, with different names, so that DB can embed all of them.
 type (
 	accessStores   = access.Stores
 	accessCreators = access.Creators
@@ -30,7 +30,8 @@ type (
 	limitStores    = limits.Stores
 )
 
-// DB is a pool of connections, and one store per noun that uses it. The stores of other packages are embedded.
+// DB is a pool of connections, with one store per noun that uses the pool. The stores of other packages are
+// embedded.
 type DB struct {
 	pool *pg.Pool
 
@@ -56,22 +57,22 @@ func Open(ctx context.Context, url string, secret []byte, read ledger.ReadPrice)
 	return open(ctx, url, secret, read)
 }
 
-// OpenWarm is Open, and keeps the connections that tenants share open all the time. Opening a connection
-// costs more than most statements, and would delay all requests of a burst.
+// OpenWarm is like Open, and always keeps a minimum number of connections open: those that all tenants share.
+// Opening a connection costs more than most statements, and would delay all requests of a burst.
 func OpenWarm(ctx context.Context, url string, secret []byte, read ledger.ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, pg.KeepWarm)
 }
 
-// OpenForIngest is OpenWarm for a Writer and a Folder. Their statements look up many rows by full key.
-// PostgreSQL plans these statements while tables are small, and keeps a plan that would build a bitmap of
-// pages per key. Bitmap scans are therefore off.
+// OpenForIngest is like OpenWarm, for a Writer and a Folder. Their statements look up many rows by full key.
+// PostgreSQL plans these statements while tables are small, and would reuse a plan that builds a bitmap of
+// pages per key. Bitmap scans are therefore disabled.
 func OpenForIngest(ctx context.Context, url string, secret []byte, read ledger.ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, pg.KeepWarm, pg.AvoidBitmapScans)
 }
 
-// OpenSmall is OpenWarm with exactly most connections, even if the URL sets another number, for lookups by
-// key. Each statement is planned once for all arguments, and with an index even while its table is small,
-// because planning took twice as long as the lookup.
+// OpenSmall opens exactly most connections, even if the URL sets another number, for lookups by key. Each
+// statement is planned once for all arguments, because planning took twice as long as the lookup. The plan
+// uses an index even while the table is small.
 func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB, error) {
 	return open(ctx, url, secret, nil, pg.PlanOncePerStatement(most))
 }

@@ -28,7 +28,7 @@ func newSubscriber(t *testing.T, destination billing.Destination) (b *biller, mo
 	return b, month
 }
 
-// subscribe stores the customer's subscription sub_1 at Stripe, as a pass reads it.
+// subscribe stores the customer's subscription sub_1 at Stripe as a sync pass reads it.
 func (b *biller) subscribe(period metering.Range, destination billing.Destination) {
 	b.Helper()
 	destination.Target = "mtr_1"

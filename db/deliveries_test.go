@@ -214,8 +214,8 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	require.True(t, full.Equal(spent(h.tenant.String())), "what the other tenant spends is not this one's")
 }
 
-// TestADisabledEndpointIsReportedToTheOthersOnce disables two endpoints at once. The message
-// about each locks the other endpoint.
+// TestADisabledEndpointIsReportedToTheOthersOnce disables two endpoints concurrently. The message about each disabled
+// endpoint locks the other endpoint.
 func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageWebhookDisabled)

@@ -72,7 +72,7 @@ func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after
 
 // Audit compares a finished day's rollups with the independent daily count. If they differ, it counts the
 // events of the day in the same snapshot, and stores the remaining differences. It returns their number. It
-// skips days of which the events are no longer kept, and archived meters.
+// skips days with events that are no longer retained, and archived meters.
 func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := pg.AllowLongStatements(ctx, tx); err != nil {
@@ -109,7 +109,7 @@ type disagreement struct {
 	rollupCount, eventsCount int64
 }
 
-// eventCount is the SQL of the sum and the number of a day's events, by customer and event type.
+// eventTotals is the SQL of the sum and the number of a day's events, by customer and event type.
 const eventTotals = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
 
 func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[discrepancyKey]disagreement, error) {
@@ -135,9 +135,9 @@ func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters
 	return statement.Measure(ctx, tx)
 }
 
-// discrepancies compares the rollups of a UTC day with another count of the day. The rollups are those of
-// whole local hours; if the day cuts an hour in two, its raw events are used. Meters with filters or a
-// value property are compared with recounted, all others with the SQL in other.
+// discrepancies compares the rollups of a UTC day with another count of the day. The rollups cover whole
+// local hours. If the UTC day covers a local hour only in part, the events of that part are counted instead.
+// Meters with filters or a value property are compared with recounted, all others with the SQL in other.
 func discrepancies(
 	ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string, recounted map[usage.MeasuredKey]*usage.Tally,
 ) (map[discrepancyKey]disagreement, error) {

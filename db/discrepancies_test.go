@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestAnAuditFindsWhatRollupsAndEventsDisagreeOn runs in three time zones. Local hours of Kathmandu
-// begin at :15 of UTC, so a UTC day cuts two of them.
+// TestAnAuditFindsWhatRollupsAndEventsDisagreeOn runs in three time zones. In Kathmandu, local hours begin at :15 of
+// UTC, so a UTC day contains two partial hours.
 func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Kathmandu", "Europe/Zurich"} {

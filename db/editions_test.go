@@ -11,10 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
-// eachEdition runs the test on the server that all tests use, which is of TimescaleDB's Apache edition
-// if it is Debian's package. If the environment variable TEST_COMMUNITY_DATABASE_URL is set, eachEdition
-// also runs the test on that server, which must be of the Community edition. make test prints a notice if
-// the variable is not set.
+// eachEdition runs the test on the server that all tests use. If this server comes from Debian's package, it has
+// TimescaleDB's Apache edition. If TEST_COMMUNITY_DATABASE_URL is set, eachEdition also runs the test on that server,
+// which must have the Community edition. If the variable is not set, make test prints a notice.
 func eachEdition(t *testing.T, test func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool)) {
 	run := func(server string) func(*testing.T) {
 		return func(t *testing.T) {

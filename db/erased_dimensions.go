@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// dimensionColumns are the columns that store values of a customer's events with charges. read selects rows
-// with their keys and the column's text; write updates one row.
+// dimensionColumns are the columns with charges that contain dimension values from a customer's events. read
+// selects the key and the text of each row; write updates one row.
 var dimensionColumns = []struct{ read, write string }{
 	{readTotals("dimensions"), writeTotals("dimensions")},
 	{readTotals("late_dimensions"), writeTotals("late_dimensions")},
@@ -42,8 +42,8 @@ func writeTotals(column string) string {
 	return `update billing_period_totals set ` + column + ` = $4::text::jsonb where tenant_id = $1 and period_id = $2 and meter_id = $3`
 }
 
-// keepPriced adds the values that the tenant's prices by dimension match. They are not personal data of a
-// customer, and a charge would change without them.
+// keepPriced adds the dimension values that the tenant's prices match. These values are not personal data of
+// a customer, and a charge would change without them.
 func (k kept) keepPriced(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	rows, err := tx.Query(ctx, `select terms from price_terms where tenant_id = $1 and terms ? 'dimensions'`, tenant)
 	if err != nil {
@@ -62,8 +62,8 @@ func (k kept) keepPriced(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	return err
 }
 
-// eraseDimensions replaces values in the charges of the customer's periods, except for the values in stay,
-// like in the keys of the customer's groups.
+// eraseDimensions replaces the dimension values in the charges of the customer's periods in the same way as
+// in group keys. The values in stay remain.
 func (s Erasures) eraseDimensions(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, stay kept) error {
 	for _, column := range dimensionColumns {
 		rows, err := tx.Query(ctx, column.read, tenant, customer)
@@ -88,7 +88,8 @@ func (s Erasures) eraseDimensions(ctx context.Context, tx pgx.Tx, tenant meterin
 	return nil
 }
 
-// dimensionKey is the field dimension of a billing.DimensionUsage or a step, with scalar values.
+// dimensionKey matches the JSON field dimension of a billing.DimensionUsage or of a step, with
+// scalar values.
 var dimensionKey = regexp.MustCompile(`("dimension":\s*)(\{(?:"(?:[^"\\]|\\.)*"|[^"}])*\})`)
 
 func (s Erasures) eraseKeys(tenant metering.TenantID, text string, stay kept) (string, error) {

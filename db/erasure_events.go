@@ -24,12 +24,12 @@ type EventsAfter struct {
 	Done bool      `json:"done"`
 }
 
-// Events erases up to limit of the customer's events after a position, and returns the new position. Groups
-// must have replaced the customer's groups before.
+// Events erases up to limit of the customer's events after a position, and returns the new position. The
+// caller must have called Groups before.
 func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		// The lock prevents that a definition is published between its lookup here and the update of the
-		// events.
+		// The lock prevents another transaction from publishing a meter version between the lookup of the
+		// definitions below and the update of the events.
 		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -87,9 +87,9 @@ func selectingDefinitions(ctx context.Context, q pg.Querier, tenant metering.Ten
 	return definitions, err
 }
 
-// decompressOwn lets the transaction change any number of one customer's events in compressed chunks.
-// TimescaleDB decompresses only this customer's events if the plan contains the values, so plans are
-// custom. The Apache edition compresses no chunks.
+// decompressOwn lets the transaction change any number of one customer's events in compressed
+// chunks. TimescaleDB decompresses only this customer's events if the plan contains the parameter
+// values. Therefore, the transaction uses custom plans. The Apache edition compresses no chunks.
 func decompressOwn(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
 		select set_config(name, case name when 'plan_cache_mode' then 'force_custom_plan' else '0' end, true)
@@ -98,7 +98,7 @@ func decompressOwn(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// eventsErased are events in columns.
+// eventsErased contains a batch of events to erase, by column.
 type eventsErased struct {
 	events     []metering.Event // with the fields that meters read
 	instants   []time.Time
@@ -141,8 +141,8 @@ func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return b, err
 }
 
-// replace replaces personal values in the events. Usage stays in the same groups, and the values that
-// meters count stay.
+// replace replaces personal values in the events. The groups of the usage and the values that
+// meters count do not change.
 func (b *eventsErased) replace(k audit.Key, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
 	for i := range b.ids {
 		properties, key := "", ""

@@ -58,9 +58,9 @@ func isErasedValue(value json.RawMessage) bool {
 	return is && err == nil && len(raw) == erasedBytes
 }
 
-// Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to
-// a receiver of statements, which knows the previous name. It returns CodeNotFound if there is no such
-// customer. It returns CodeConflict, with the reason, while the customer's billing is open.
+// Begin renames the customer, so that no more events can arrive under its external_id. It pauses reports to a
+// receiver of statements, because the receiver knows the previous name. It returns CodeNotFound if there is
+// no such customer. It returns CodeConflict, with the reason, while the customer's billing is open.
 func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor metering.Actor, externalID, reason string, now time.Time) (erased metering.Customer, err error) {
 	c, err := catalog.New(s.pool).Customers.Get(ctx, tenant, externalID)
 	if err != nil {
@@ -325,7 +325,7 @@ func (s Erasures) replaced(tenant metering.TenantID, g groupUsed, stay kept) (me
 	return metering.MeterVersion{GroupBy: g.GroupBy}.GroupOf(key)
 }
 
-// erasedKey replaces the values of a key, except for those that stay.
+// erasedKey replaces the values of a group key, except for the values in stay.
 func (s Erasures) erasedKey(tenant metering.TenantID, key json.RawMessage, stay kept) (json.RawMessage, error) {
 	values, err := valuesOf(key)
 	if err != nil {
@@ -377,8 +377,8 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 	return nil
 }
 
-// eraseAnswers replaces the idempotency keys that meet a condition on $2, and their stored responses except
-// for the ID. Repeating such a request creates another object.
+// eraseAnswers replaces the idempotency keys that meet the condition, which refers to arg as $2. It also
+// replaces their stored responses except for the ID. Repeating such a request creates another object.
 func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition, arg string, added map[string]string) error {
 	rows, err := tx.Query(ctx, `
 		select key

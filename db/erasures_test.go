@@ -225,9 +225,9 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 	})
 }
 
-// TestAnErasureDecompressesNobodyElsesEvents makes generic plans the default of the database. PostgreSQL
-// may choose a generic plan after it has planned a statement five times. With one, TimescaleDB
-// decompresses all chunks, of all tenants, for an update of one event.
+// TestAnErasureDecompressesNobodyElsesEvents makes generic plans the default of the database. PostgreSQL may choose a
+// generic plan after it has planned a statement five times. With a generic plan, TimescaleDB decompresses all chunks,
+// of all tenants, to update one event.
 func TestAnErasureDecompressesNobodyElsesEvents(t *testing.T) {
 	t.Parallel()
 	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {

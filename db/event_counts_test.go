@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestWhatProcessesCountAddsUp counts events in two processes, and in a third one after these have
-// ended.
+// TestWhatProcessesCountAddsUp counts events in two processes, and in a third process that starts after the first two
+// have ended.
 func TestWhatProcessesCountAddsUp(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

@@ -81,9 +81,8 @@ func TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant(t *testing.T) {
 	}
 }
 
-// TestClaimsOfKeysReadNoOthers claims many keys with a prepared statement that was planned while there
-// were few. PostgreSQL keeps the plan until the table is analyzed. The plan must not read the other
-// keys.
+// TestClaimsOfKeysReadNoOthers claims many keys with a statement that was prepared while the table had few keys.
+// PostgreSQL reuses the plan until the table is analyzed. The plan must not read the other keys.
 func TestClaimsOfKeysReadNoOthers(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

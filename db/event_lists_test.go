@@ -22,7 +22,7 @@ func TestEventsAreListedNewestFirstWithoutLossOrRepeat(t *testing.T) {
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
 	var sent []metering.Event
-	for i := range 60 { // several at the same instant, weeks apart, of two customers
+	for i := range 60 { // 15 events at each of four instants, 9 days apart, of two customers
 		key := ""
 		if i == 7 {
 			key = "seven"
@@ -63,7 +63,7 @@ func TestEventsAreListedNewestFirstWithoutLossOrRepeat(t *testing.T) {
 
 var unhurried = usage.Search{Now: func() time.Time { return november }, Budget: time.Minute}
 
-// hurried returns a search that ends a page after a number of windows.
+// hurried returns a search with a time budget that ends a page after the given number of windows.
 func hurried(windows int) usage.Search {
 	now := november
 	clock := func() time.Time { now = now.Add(time.Second); return now }
@@ -119,8 +119,8 @@ func TestAWideSearchEndsInTime(t *testing.T) {
 	require.Equal(t, f.Start, page.SearchedUntil)
 }
 
-// TestAWindowThatHoldsTooMuchIsNarrowed makes a transaction hang when it reads a second event. The
-// search narrows its windows and still returns events.
+// TestAWindowThatHoldsTooMuchIsNarrowed makes a transaction hang when it reads a second event. The search must narrow
+// its windows and still return events.
 func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
@@ -159,8 +159,7 @@ func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
 	require.True(t, second.SearchedUntil.Before(first.SearchedUntil), "it gets on")
 }
 
-// TestAnEventSaysWhichMetersHaveCountedIt checks that an event lists the meters that counted it, by the
-// rules of their totals.
+// TestAnEventSaysWhichMetersHaveCountedIt checks that an event lists the meters with totals that include the event.
 func TestAnEventSaysWhichMetersHaveCountedIt(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

@@ -38,7 +38,7 @@ func (w *watcher) watchQuotas() {
 
 func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	t.Parallel()
-	store, address := dbtest.Fresh(t) // a sweep concerns all tenants
+	store, address := dbtest.Fresh(t) // a sweep covers all tenants
 	w := newWatcherOn(t, store, address)
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
 	w.watchQuotas()
@@ -130,8 +130,8 @@ func TestUsageThatIsEvaluatedWindowsLaterExceedsItsQuota(t *testing.T) {
 	require.Len(t, w.exceeded(), 2)
 }
 
-// TestALimitIsComparedWithWindowsThatEndAfterItIsSet checks that a limit does not apply to windows that
-// ended before it was set.
+// TestALimitIsComparedWithWindowsThatEndAfterItIsSet checks that a limit does not apply to windows that ended before
+// the limit was set.
 func TestALimitIsComparedWithWindowsThatEndAfterItIsSet(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reportExpiring reports the expiring credentials as two concurrent workers do, and then reports the
-// rest.
+// reportExpiring reports expiring credentials as two concurrent workers do, one credential each, and then reports the
+// remaining ones.
 func (h *hooked) reportExpiring() {
 	h.Helper()
 	var workers sync.WaitGroup
@@ -31,7 +31,7 @@ func (h *hooked) reportExpiring() {
 	require.LessOrEqual(h, n, 100)
 }
 
-// key creates an API key at the time of h.
+// key creates an API key with the creation time h.now.
 func (h *hooked) key(expiresAt *time.Time) metering.APIKey {
 	h.Helper()
 	h.keys++

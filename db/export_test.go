@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// HoldLocksFor makes every lock of a tenant seem to have been held for that long.
+// HoldLocksFor makes the store measure elapsed as the duration of each hold of a tenant's lock.
 func (d *DB) HoldLocksFor(elapsed time.Duration) {
 	d.pool.Stopwatch = func() func() time.Duration { return func() time.Duration { return elapsed } }
 }
@@ -24,7 +24,7 @@ func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer 
 	return pg.InTx(ctx, store.pool, func(tx pgx.Tx) error { return outbox.Publish(ctx, tx, tenant, customer, data, now) })
 }
 
-// Counter counts the statements of a store.
+// Counter counts the SQL statements that a store sends.
 type Counter struct{ statements atomic.Int64 }
 
 // OpenCounted is Open with a Counter of its statements.

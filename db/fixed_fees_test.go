@@ -63,8 +63,8 @@ func TestASetPriceRefusesAFixedFeeOfItself(t *testing.T) {
 	require.ErrorContains(t, err, "must be 0 while the billing provider bills quantities")
 }
 
-// TestAProviderOfQuantitiesIsRefusedForAPriceOfAnOpenPeriod replaces a price that needs amounts in
-// the middle of a period. The period is charged at the version in force at its start.
+// TestAProviderOfQuantitiesIsRefusedForAPriceOfAnOpenPeriod replaces a price with a fixed fee in the middle of a
+// period. The price at the start still charges the period, so a new provider that bills quantities is refused.
 func TestAProviderOfQuantitiesIsRefusedForAPriceOfAnOpenPeriod(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

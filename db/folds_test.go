@@ -17,7 +17,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// unfolded returns the number of the tenant's transactions with usage that is not folded.
+// unfolded returns the number of the tenant's rows in usage_added. Each row has usage that no fold has merged into the
+// rollups.
 func unfolded(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) (rows int) {
 	t.Helper()
 	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from usage_added where tenant_id = $1`, tenant).Scan(&rows))
@@ -72,7 +73,7 @@ func TestAFoldChangesNoTotal(t *testing.T) {
 	}
 }
 
-// TestAFoldOfMuchAndOfLateUsage folds more than one transaction folds. All usage is folded, and late
+// TestAFoldOfMuchAndOfLateUsage folds more rows than one transaction of a fold merges. All usage is folded, and late
 // usage stays late.
 func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	t.Parallel()
@@ -97,7 +98,7 @@ func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	require.Equal(t, "525", late)
 }
 
-// TestAKilledFoldCountsNothingTwice kills folds. A killed fold has folded all of its rows, or none.
+// TestAKilledFoldCountsNothingTwice terminates folds. A terminated fold must have merged all of its rows, or none.
 func TestAKilledFoldCountsNothingTwice(t *testing.T) { killFolds(t, 10) }
 
 func TestDrillAKilledFoldCountsNothingTwice(t *testing.T) { killFolds(t, 200) }
@@ -175,8 +176,8 @@ func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
 	<-ended
 }
 
-// TestPagesShowEveryWindowBeforeItIsFolded reads windows of many transactions that are not folded, which
-// have a row each. Pages show every window, however small the limit is.
+// TestPagesShowEveryWindowBeforeItIsFolded reads usage of 90 transactions that no fold has merged yet. Pages must
+// contain every window, even with a small limit.
 func TestPagesShowEveryWindowBeforeItIsFolded(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestWhatTheRolesMayNotDo checks that the API and the worker lack privileges that they do not need.
-// Most tests pass if one role lacks a grant, because their store has the privileges of both roles.
+// TestWhatTheRolesMayNotDo checks that the roles of the API and the worker lack privileges that they do not need. Most
+// tests do not detect that one role lacks a grant, because their store has the privileges of both roles.
 func TestWhatTheRolesMayNotDo(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -182,8 +182,8 @@ func anyJSON(depth int) *rapid.Generator[string] {
 	}))
 }
 
-// TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten checks that ingest and backfills count groups
-// with long keys in $other, however often a transaction writes the rollups that it holds.
+// TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten checks that ingest and backfills count groups with long keys
+// in $other, even if a transaction writes its collected rollups several times.
 func TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// faulty is a server that can be read-only or full while a crowd sends events to it.
+// faulty is a database server that a test makes read-only or full while a crowd ingests events.
 type faulty struct {
 	*crowd
 	server *server
@@ -41,7 +41,7 @@ func newFaulty(t *testing.T, s *server) *faulty {
 	return f
 }
 
-// requireHealth waits until the probe reports a state.
+// requireHealth waits until Health reports the state.
 func (f *faulty) requireHealth(want pg.Health) {
 	f.Helper()
 	dbtest.Eventually(f, func() error {
@@ -135,13 +135,12 @@ func TestDrillAFullDiskIsUnavailableUntilItHasRoom(t *testing.T) {
 	f.end()
 }
 
-// zeros is an endless reader.
+// zeros is an endless reader. Copying it to a file fills the disk.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// startOnSmallDisk starts the server with its database on a disk of its own. The write-ahead
-// log stays where it was.
+// startOnSmallDisk starts the server with its database on a separate, small disk. The write-ahead log does not move.
 func (s *server) startOnSmallDisk() {
 	s.Helper()
 	const mount = `mkdir -p "$1/small" && mount -t tmpfs -o size=160m none "$1/small" && exec ../dev/timescaledb start "$@"`
@@ -167,8 +166,8 @@ func (s *server) startOnSmallDisk() {
 	})
 }
 
-// disk returns the path of the small disk, as this process sees it through the server's working
-// directory.
+// disk returns the path of the small disk. The disk is mounted only for the server, so the path goes through the
+// server's working directory in /proc.
 func (s *server) disk() string {
 	s.Helper()
 	pid, err := os.ReadFile(s.pidfile)

@@ -79,8 +79,8 @@ func TestASweepForgetsWhatHasExpiredAndNoMoreThanItMay(t *testing.T) {
 	require.False(t, claimed)
 }
 
-// TestSecretsMadeAtOnceAreTwoAtMost locks the table until all requests wait, so that all begin before
-// any secret is stored.
+// TestSecretsMadeAtOnceAreTwoAtMost creates secrets in concurrent requests. It locks the table until all requests wait,
+// so that each request begins before any secret is stored.
 func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)

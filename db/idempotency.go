@@ -22,10 +22,10 @@ type Claim struct {
 	Hash      []byte // of the body
 }
 
-// Once calls create and commits its effects and its answer together with the key. If the key was used
-// before, Once returns the stored answer, or CodeInvalid if the operation or the body differs. Of
-// concurrent calls with the same key, one runs create and the others wait for it. If create fails, the
-// key stays unused.
+// Once calls create and commits its effects and its answer together with the key. If the key was used before,
+// Once returns the stored answer, or CodeInvalid if the operation or the body differs. If several calls use
+// the same key concurrently, one call runs create and the others wait for it. If create fails, the key stays
+// unused.
 func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, create func(within Creators) (answer []byte, err error)) (former []byte, err error) {
 	err = pg.InTx(ctx, d.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -49,7 +49,7 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 	return former, err
 }
 
-// Creators are the stores of the resources that a request can create, within one transaction.
+// Creators are the stores of the resources that a request with an idempotency key can create.
 type Creators struct {
 	accessCreators
 	catalogStores
@@ -58,7 +58,7 @@ type Creators struct {
 	Alerts  limits.Alerts
 }
 
-// Creators returns the stores of the pool: each call of a method is a transaction of its own.
+// Creators returns stores that use the pool. Each call of a method is its own transaction.
 func (d *DB) Creators() Creators {
 	return creatorsWithin(d.pool)
 }

@@ -123,8 +123,8 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 	return p
 })
 
-// rounds returns the number of plans to play in each zone: a share of the histories, because each takes
-// seconds.
+// rounds returns the number of plans to run in each time zone. It is a fiftieth of histories.Count, because each plan
+// takes seconds.
 func rounds() int { return max(1, histories.Count()/50) }
 
 func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
@@ -187,7 +187,7 @@ func play(t *testing.T, stores [2]*db.DB, writers [2]*usage.Writer, conn *pgx.Co
 	s.requireReadsEqualARecount(conn, seed)
 }
 
-// stage is one play of a plan.
+// stage runs one plan against a tenant.
 type stage struct {
 	*testing.T
 	stores  [2]*db.DB
@@ -317,7 +317,7 @@ func (s *stage) fill(version metering.MeterVersionID, killAfter int) {
 	runners.Wait()
 }
 
-// killAt cancels a runner once about that many days are counted, or all.
+// killAt cancels a backfill runner once about the given number of days, or all days, are counted.
 func (s *stage) killAt(ctx context.Context, kill func(), version metering.MeterVersionID, days int) {
 	for ctx.Err() == nil {
 		left, err := s.stores[1].Backfills.Days(ctx, s.tenant, version)

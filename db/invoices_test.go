@@ -335,8 +335,8 @@ func TestAnotherSubscriptionsInvoicesSayNothing(t *testing.T) {
 	require.Equal(t, "in_ours", shown[0].Invoices[0].ID)
 }
 
-// TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere subscribes the customer at another connection
-// for the same month, before the first subscription ends.
+// TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere checks that the end of a subscription is known even if the
+// customer also has a subscription at another connection for the same month.
 func TestThatASubscriptionHasEndedHoldsWhateverRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	b, month := newSubscriber(t, asDelta)
@@ -420,16 +420,16 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 	}
 }
 
-// TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan checks which subscription bills a
-// report. If the reported subscription runs on beside the next one, it bills the report once a pass has
-// read that it runs on. If the reported subscription had ended, the report is on the invoice of the
-// subscription that ran at its time and bills its target. The customer's periods may never have followed
-// that subscription, or it may have a billing schedule of its own by now.
+// TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan checks which subscription bills a report. The reported
+// subscription bills the report if a pass has read that this subscription continues beside the next one. If the
+// reported subscription had ended, another subscription bills the report: the one that was active at the report's time
+// and bills the report's target. The customer's billing periods may never have followed that other subscription, or
+// that subscription may have its own billing schedule now.
 func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ended, between, goesOn, elsewhere bool   // the last two: the subscription between runs on; it bills another target
-		followed                          bool   // that subscription also bills another meter, in its own schedule
+		ended, between, goesOn, elsewhere bool   // the last two: sub_between continues; sub_between bills another target
+		followed                          bool   // sub_between also bills another meter, in its own schedule
 		next                              string // quantity reported to the next subscription
 	}{
 		"it goes on": {next: "2"}, "it had ended": {ended: true, next: "12"}, "another one ran between": {ended: true, between: true, next: "2"},
@@ -503,9 +503,8 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 	}
 }
 
-// TestInvoicesThatShowAPartAreReadAgain checks that an invoice that shows a part of the billed usage is
-// read again, even after the period is complete. After a change of the connection, the rest is no longer
-// awaited.
+// TestInvoicesThatShowAPartAreReadAgain checks that invoices are read again if they show only a part of the billed
+// usage, even after the period is complete. After a change of the connection, the remaining usage is no longer awaited.
 func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 	t.Parallel()
 	b, month := newOldBiller(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// linkTo stores the state of cus_1 at Stripe, as a pass reads it. Reports of the meter add up there.
+// linkTo stores the state of cus_1 at Stripe as a sync pass reads it. Reports of the biller's meter add up at Stripe.
 func (b *biller) linkTo(side billing.Side) {
 	b.Helper()
 	side.Customer, side.Destinations = "cus_1", []billing.Destination{asDelta}

@@ -34,9 +34,9 @@ func (m Maintenance) MakeChunks(ctx context.Context, now time.Time) error {
 // compressAfter is the age from which a chunk of events is compressed. Older chunks get few events.
 const compressAfter = 60 * 24 * time.Hour
 
-// Refresh refreshes usage_daily, the independent count of usage, up to the start of the current day in
-// UTC, and compresses old events. Both need TimescaleDB's Community edition. community reports whether
-// the database has it; if not, Refresh does nothing.
+// Refresh refreshes usage_daily, the independent daily count of usage, up to the start of the current day in
+// UTC, and compresses old events. Both need TimescaleDB's Community edition. community reports whether the
+// database has it; if not, Refresh does nothing.
 func (m Maintenance) Refresh(ctx context.Context, now time.Time) (community bool, err error) {
 	if err := m.pool.QueryRow(ctx, `select _timescaledb_functions.tsl_loaded()`).Scan(&community); err != nil || !community {
 		return community, pg.Coded(err)
@@ -94,9 +94,9 @@ type State struct {
 	DuePeriods         int64                                 // open billing periods past their grace period
 	PendingMessages    int64                                 // deliveries to tenants' webhooks
 	OldestMessage      *time.Time                            // creation of the oldest pending message; nil: none
-	EvaluationsDue     int64                                 // customers to evaluate; a change for a whole tenant counts as one
-	OldestEvaluation   *time.Time                            // since when the first one is due or fails; nil: none
-	KeptFrom           *time.Time                            // start of the events that are kept; nil: all are kept
+	EvaluationsDue     int64                                 // customers with an alert evaluation that is due or has failed; an evaluation of a whole tenant is counted as one
+	OldestEvaluation   *time.Time                            // time since which the oldest of these evaluations is due or fails; nil: none
+	KeptFrom           *time.Time                            // time from which events are retained; nil: all events are retained
 }
 
 // State returns the state of the service over all tenants.

@@ -22,8 +22,8 @@ import (
 
 var previewSearch = usage.Search{Now: clock.Now, Budget: dbtest.Deadline}
 
-// previewed returns the preview of a change of the meter to d in a range. It also requires that a preview of the latest
-// events equals a preview of the range from the oldest of them on.
+// previewed returns the preview of a change of the meter to d in a range. It also previews the latest events, and
+// requires the same preview of the range that begins at the oldest of them.
 func (m *measuring) previewed(d reference.Definition, r metering.Range) usage.MeterPreview {
 	m.Helper()
 	query := usage.PreviewQuery{Range: r, Search: previewSearch}

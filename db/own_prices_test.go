@@ -81,7 +81,8 @@ func TestAClosedPeriodKeepsTheOwnPriceThatItWasChargedAt(t *testing.T) {
 	}
 }
 
-// ownPriceLife writes random prices and plan assignments of a customer, and keeps a reference of the writes.
+// ownPriceLife writes random prices and plan assignments of a customer, and records them to compute the expected
+// prices.
 type ownPriceLife struct {
 	*biller
 	random *rand.Rand
@@ -189,8 +190,8 @@ func (l *ownPriceLife) expected(at time.Time) string {
 	return "0 "
 }
 
-// TestPricesOfALife compares the price of each month with a reference, after random writes of
-// meter, plan and own prices.
+// TestPricesOfALife compares the price of each month with the expected price, after random writes of meter, plan and
+// own prices.
 func TestPricesOfALife(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -233,8 +234,8 @@ func TestOwnPricesAreRefused(t *testing.T) {
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(set(fee, this.End)))
 }
 
-// TestThePlansCurrencyIsComparedWithCustomersThatItCharges checks that the plan's price must have the currency of the
-// customers that it charges. It does not charge customers with an own price.
+// TestThePlansCurrencyIsComparedWithCustomersThatItCharges checks that a plan's price must have the currency of the
+// customers that the price charges. A plan's price does not charge customers with an own price.
 func TestThePlansCurrencyIsComparedWithCustomersThatItCharges(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -109,8 +109,8 @@ func TestCancellingEndsAPause(t *testing.T) {
 	require.False(t, b.resume("again"))
 }
 
-// TestNobodyTakesASyncThatIsBeingCancelled checks that a pass takes no sync that is being cancelled. Another run, such
-// as the successor of the cancelled one, may begin a pass before the cancel is committed.
+// TestNobodyTakesASyncThatIsBeingCancelled checks that a pass does not begin a sync that is being cancelled. Another
+// run, such as the successor of the cancelled one, may begin a pass before the cancellation is committed.
 func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

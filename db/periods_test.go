@@ -73,8 +73,8 @@ func TestTheStreamBeginsWithTheMonthOfCreationAndHasNoGaps(t *testing.T) {
 }
 
 // TestWhereTheStreamBeginsDoesNotDependOnWhoPlans checks that the start of the billing schedule depends on the times at
-// which events arrived, and not on earlier plans. It is decided once, after the grace of the month before the month of
-// the customer's creation.
+// which events arrived, and not on earlier plans. The start is decided once, after the grace of the month before the
+// customer's creation.
 func TestWhereTheStreamBeginsDoesNotDependOnWhoPlans(t *testing.T) {
 	t.Parallel()
 	may, june := "2026-05-01T00..2026-06-01T00", "2026-06-01T00..2026-07-01T00"

@@ -181,7 +181,7 @@ func (m *quotaModel) wait(rt *rapid.T) {
 
 func (m *quotaModel) fold(*rapid.T) { require.NoError(m, m.store.Folds.Tenant(m.Context(), m.tenant)) }
 
-// requireLevels requires that the service returns the same levels and decisions as the model.
+// requireLevels requires that the store returns the same levels and decisions as the model.
 func (m *quotaModel) requireLevels(*rapid.T) {
 	levels, err := m.store.Quotas.OfCustomer(m.Context(), m.tenant, m.customer.ID, m.now)
 	require.NoError(m, err)

@@ -55,7 +55,8 @@ func (b *books) closed(month metering.Range) metering.PeriodID {
 	return id
 }
 
-// stands stores a reconciliation of such a period in a state. Invoices have 7 of its units.
+// stands stores a reconciliation in the given state for a period that closed has created. The invoices bill 7 of the
+// period's 10 units.
 func (b *books) stands(period metering.PeriodID, state billing.ReconciliationState) {
 	b.Helper()
 	billed := metering.Whole(10)
@@ -169,7 +170,8 @@ func TestInvoicesOfTestModeAreOfPeriodsThatClosedInIt(t *testing.T) {
 }
 
 // everyState creates periods for each of two customers: an open one, a closed one without reports, and a closed one in
-// each state. The newest of those with a state has the last state.
+// each state. The newest of the periods with a state has the last state of Values. everyState returns the keys of the
+// periods with a state, the last created period first.
 func (b *books) everyState() (all []ledger.ReconciliationKey) {
 	b.Helper()
 	acme := b.customer

@@ -18,9 +18,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// counted is the SQL of every event of a tenant, as each complete meter version must count it. It counts the raw
-// events, with PostgreSQL's own time zones and numeric type. It shares no code with the code under test. It takes only
-// the groups from the tested rollups, because usage_groups shows which groups had room.
+// counted is a query for the events of a tenant. It returns one row for each complete meter version that must count the
+// event. It reads the raw events, with PostgreSQL's own time zones and numeric type, and shares no code with the code
+// under test. Only the groups come from the code under test: usage_groups has the groups that were within the limit.
 const counted = `
 	select e.customer_id, e.ts, e.value, g.id as meter_version_id, g.timezone, e.ts at time zone g.timezone as local,
 	  coalesce(u.group_id, o.group_id) as group_id,
@@ -240,7 +240,7 @@ func closePeriods(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, custom
 	require.NoError(t, err)
 }
 
-// backfill counts the past events of a meter version as the workflow does.
+// backfill counts the past events of a meter version, as the backfill workflow does.
 func backfill(ctx context.Context, store *db.DB, tenant metering.TenantID, version metering.MeterVersionID) error {
 	days, err := store.Backfills.Days(ctx, tenant, version)
 	if err != nil {

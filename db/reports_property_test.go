@@ -33,7 +33,7 @@ type sender struct {
 	outcome  billing.State
 }
 
-// machine drives one customer's ledger through arbitrary interleavings.
+// machine drives one customer's ledger through random sequences of steps.
 type machine struct {
 	*biller
 	conn     *pgx.Conn
@@ -112,8 +112,8 @@ func (m *machine) closeOne(*rapid.T) {
 	}
 }
 
-// closeDue lets the grace end, sends all reports, and closes the periods that are due, as the hourly maintenance does
-// when everything answers again.
+// closeDue advances the clock beyond the grace. Then it sends all reports and closes the periods that are due, as the
+// hourly maintenance does once all receivers respond again.
 func (m *machine) closeDue(t *rapid.T) {
 	m.wait(t)
 	m.quiesce(t)
@@ -181,15 +181,15 @@ func (m *machine) leaseIt(r written) {
 	m.senders = append(m.senders, &sender{report: r.ID, attempt: leased.Attempt, account: leased.Provider.Address, body: leased.Body})
 }
 
-// deliver draws the fate of a report that is being sent. The receiver accepts it, accepts it and the response is lost,
-// refuses it, or never receives it.
+// deliver draws the outcome of sending a report. The receiver accepts it, accepts it and the response is lost, refuses
+// it, or never receives it.
 func (m *machine) deliver(t *rapid.T) {
 	if s, ok := pick(t, m.senders, "sender"); ok {
 		m.meet(t, s, "taken", "taken", "unheard", "lost", "refused")
 	}
 }
 
-// deliverConsistently is deliver to a receiver that never both accepts and refuses one report.
+// deliverConsistently is deliver for a receiver that never both accepts and refuses the same report.
 func (m *machine) deliverConsistently(t *rapid.T) {
 	if s, ok := pick(t, m.senders, "sender"); ok {
 		m.meetConsistently(t, s)
@@ -208,7 +208,7 @@ func (m *machine) meetConsistently(t *rapid.T, s *sender) {
 	}
 }
 
-// meet applies one of the fates to the report that is being sent.
+// meet applies one of the outcomes to the report that is being sent.
 func (m *machine) meet(t *rapid.T, s *sender, fates ...string) {
 	switch rapid.SampledFrom(fates).Draw(t, "fate") {
 	case "taken":

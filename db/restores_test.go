@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// billedThere is a receiver that keeps its state while the database is restored. It bills the statement with the
-// highest sequence of each period.
+// billedThere is a receiver that keeps its state when the database is restored. For each period, it bills the statement
+// with the highest sequence.
 type billedThere struct {
 	sequence map[time.Time]int64
 	usage    map[time.Time]string
@@ -130,7 +130,7 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 
 // TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce makes the backup while a statement that includes late
 // usage is planned and its period is closed. The statement arrives after the backup. After the restore, the next period
-// includes that usage, so the closed period is stated once more, without it.
+// bills that usage, so a new statement of the closed period excludes it.
 func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -215,8 +215,8 @@ func TestEpochsRiseAndIDsAreNotGivenOutTwice(t *testing.T) {
 	require.Greater(t, dbtest.Customer(t, store, tenant, "after").ID, before.ID+2_000_000)
 }
 
-// TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown checks KnownAt of a customer with no reading between two
-// restores. It stays that of the first restore, whatever was reported for other customers since.
+// TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown checks KnownAt of a customer that no pass reads between
+// two restores. KnownAt keeps its value of the first restore, even if another customer's usage was reported since.
 func TestOfSeveralRestoresTheFirstThatWasNotReadSaysWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)

@@ -16,9 +16,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Retain drops whole chunks of events that end before the cutoff, and the keys of their events with a
-// timestamp. A repeat of such an event is rejected for its age. Events that an open billing period or a
-// backfill may need stay. Totals stay forever. Retain returns the number of chunks that it dropped.
+// Retain drops the chunks of events that end before the cutoff. It also deletes the idempotency keys of
+// dropped events that were sent with a timestamp. A repeat of such an event is rejected as too old. Events
+// that an open billing period or a backfill may need are retained. Totals are retained forever. Retain
+// returns the number of chunks that it dropped.
 func (m Maintenance) Retain(ctx context.Context, cutoff, now time.Time) (dropped int, err error) {
 	edge, err := m.raiseEdge(ctx, cutoff, now)
 	if err != nil || edge.IsZero() {
@@ -62,9 +63,9 @@ const neededFrom = `
 	from customers c
 	join tenants t on t.id = c.tenant_id`
 
-// raiseEdge raises the instant from which events are kept, by whole chunks, and returns it. Zero means that
-// all events are kept. The row lock conflicts with the lock of a new meter version, so that no events are
-// dropped that its backfill counts.
+// raiseEdge raises event_retention.kept_from, the instant from which events are retained, to a chunk boundary
+// and returns it. Zero means that all events are retained. The row lock conflicts with the lock of
+// publishMeterVersion, so that events that a backfill counts are not dropped.
 func (m Maintenance) raiseEdge(ctx context.Context, cutoff, now time.Time) (edge time.Time, err error) {
 	err = pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
 		var kept *time.Time
@@ -115,8 +116,9 @@ func (m Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]meteri
 	return chunks, pg.Coded(err)
 }
 
-// awaitIngest waits until all transactions that read the previous edge have ended. Ingest holds its
-// tenant's lock while it works.
+// awaitIngest waits until all ingest transactions that read the previous kept_from have ended, and
+// returns all tenants. It locks each tenant once, because an ingest transaction holds its tenant's
+// lock.
 func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
 	tenants, err := Tenants{m.pool}.After(ctx, 0, 1<<31-1)
 	if err != nil {
@@ -130,10 +132,11 @@ func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, erro
 	return tenants, nil
 }
 
-// settleLateUsage stores the late usage of the closed periods that begin before the edge. Once their events
-// are dropped, hours that a period covers in part and new meter versions can no longer be counted. Usage
-// that arrives for these periods later is shown and not billed. An error for one customer does not keep
-// settleLateUsage from settling the others, but it keeps Retain from dropping events.
+// settleLateUsage stores the late usage of the closed periods that begin before edge, because the usage
+// cannot always be counted without events. Without events, hours that a period covers only in part cannot be
+// counted, nor can new meter versions. Usage that arrives later for these periods is shown and not billed. An
+// error for one customer does not prevent the settlement for other customers, but Retain then drops no
+// events.
 func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error {
 	type payee struct {
 		Tenant   metering.TenantID
@@ -162,7 +165,7 @@ func (m Maintenance) settleLateUsage(ctx context.Context, edge time.Time) error 
 	return cmp.Or(ctx.Err(), failed)
 }
 
-// drop deletes a chunk's keys, day by day, and then drops the chunk.
+// drop deletes the idempotency keys of a chunk's events, day by day, and then drops the chunk.
 func (m Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chunk metering.Range) error {
 	for _, tenant := range tenants {
 		for day := chunk.Start.UTC(); day.Before(chunk.End); day = day.AddDate(0, 0, 1) {
@@ -187,7 +190,8 @@ func (m Maintenance) drop(ctx context.Context, tenants []metering.TenantID, chun
 	return pg.Coded(err)
 }
 
-// forgetKeys deletes the keys of a day's events with a timestamp. It does so once per day.
+// forgetKeys deletes the idempotency keys of a day's events that were sent with a timestamp, once
+// per tenant and day.
 func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, day time.Time) error {
 	return pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `insert into forgotten_days (tenant_id, day) values ($1, $2) on conflict do nothing`, tenant, day)

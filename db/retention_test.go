@@ -19,8 +19,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// keeper is a tenant in a database of its own, because all tenants share the instant from which events are kept. By
-// default, its customers have no periods for which events must be kept.
+// keeper is a tenant in its own database, because all tenants share the time from which events are retained. By
+// default, its customers have no billing periods that need events.
 type keeper struct {
 	*testing.T
 	store  *db.DB

@@ -54,8 +54,8 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (
 const customersDropped = 100
 
 func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time.Time) error {
-	// No transaction adds usage to a retired version, so folding moves the rest of its usage to the
-	// rollups.
+	// No transaction adds usage to a retired version, so this fold moves the version's remaining
+	// usage to the rollups.
 	err := pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
 		if err := pg.LockTenant(ctx, tx, g.Tenant); err != nil {
 			return err

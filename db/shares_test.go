@@ -51,8 +51,8 @@ func TestKeysOfALowerRankComeFirst(t *testing.T) {
 	})
 }
 
-// TestAHolderLetsOtherKeysGoFirst lets the holder of the only unit yield. Another key gets the unit between two turns
-// of the holder, and the holder comes before other callers of its key.
+// TestAHolderLetsOtherKeysGoFirst makes the holder of the only unit yield twice. A caller of another key gets the unit
+// between the holder's two turns. The holder precedes other callers of its own key.
 func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

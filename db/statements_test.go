@@ -159,7 +159,7 @@ func TestAnExcludedMeterStaysAsItWasReported(t *testing.T) {
 }
 
 // TestAStatementIsReadAtOneInstant checks that a statement has the same usage for two meters that count the same
-// events, whatever arrives while it is planned.
+// events. Events arrive while the statement is planned.
 func TestAStatementIsReadAtOneInstant(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

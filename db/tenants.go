@@ -132,7 +132,8 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 	return updated, backfilling, err
 }
 
-// rezone creates a version in a new zone of each meter that is not archived, and returns those to backfill.
+// rezone creates a version in a new zone of each meter that is not archived, and returns the versions to
+// backfill.
 func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone string) (backfilling []metering.MeterVersionID, err error) {
 	var billed bool
 	err = tx.QueryRow(ctx, `select exists (select from billing_periods where tenant_id = $1)`, tenant).Scan(&billed)

@@ -55,7 +55,8 @@ func (b *biller) planTwice(reports int) (ids []uuid.UUID) {
 	return ids
 }
 
-// TestWhateverIsDoneTwiceAtOnceIsDoneOnce uses a report per hour, because every hour has a series of its own.
+// TestWhateverIsDoneTwiceAtOnceIsDoneOnce runs each step of a report twice concurrently, and requires that the step
+// takes effect once. It uses six hours, because each hour has its own series and therefore its own report.
 func TestWhateverIsDoneTwiceAtOnceIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

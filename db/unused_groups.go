@@ -23,22 +23,22 @@ const groupNamedByOthers = `exists (
 	    and named.group_id = g.group_id
 	    and named.customer_id is distinct from @customer)`
 
-// isUnusedGroup is the condition that no folded event is in group g of usage_groups, as SQL. No quota or
-// alert may name the group either, except for those of @customer.
+// isUnusedGroup is the SQL condition that group g of usage_groups has no events in the rollups. In addition,
+// no quota or alert names the group, except for those of @customer.
 const isUnusedGroup = `g.tenant_id = @tenant
 		  and g.group_id <> @other
 		  and not ` + usage.GroupUsedByAny + `
 		  and not ` + groupNamedByOthers
 
-// unusedGroups are the groups that no folded event is in, and that no other customer's quota or alert
-// names. Their keys may be personal data of an erased customer.
+// unusedGroups are groups that have no events in the rollups, and that no other customer's quota or
+// alert names. Their keys may be personal data of an erased customer.
 type unusedGroups struct {
 	versions []int64
 	ids      [][16]byte
 }
 
-// findUnusedGroups returns the groups that no folded event is in, and that no quota or alert names except
-// for the customer's. Events that are not folded yet can be in them.
+// findUnusedGroups returns the groups that meet isUnusedGroup. Events that are not folded into the rollups
+// yet may belong to these groups.
 func findUnusedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) (unused unusedGroups, err error) {
 	rows, err := tx.Query(ctx, `select g.meter_version_id, g.group_id from usage_groups g where `+isUnusedGroup, unusedArgs(tenant, customer))
 	if err != nil {
@@ -53,7 +53,7 @@ func findUnusedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	return unused, err
 }
 
-// delete deletes those of the groups that are still unused. The caller has folded the tenant's usage.
+// delete deletes the groups of u that are still unused. The caller has folded the tenant's usage.
 func (u unusedGroups) delete(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	args := unusedArgs(tenant, customer)
 	args["versions"], args["ids"] = u.versions, u.ids

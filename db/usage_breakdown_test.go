@@ -126,8 +126,8 @@ func hourAt(local time.Time) time.Time {
 	return start
 }
 
-// cutsHours reports whether a window of another time zone starts within an hour of the tenant's.
-// Offsets of time zones are multiples of a quarter of an hour.
+// cutsHours reports whether a window of another time zone starts within an hour of the tenant's time zone. Offsets of
+// time zones are multiples of a quarter of an hour.
 func (u brokenDown) cutsHours(r metering.Range, g metering.Granularity, zone *time.Location) bool {
 	const quarter = 15 * time.Minute
 	for at := r.Start.Truncate(quarter).Add(quarter); at.Before(r.End); at = at.Add(quarter) {
@@ -138,7 +138,7 @@ func (u brokenDown) cutsHours(r metering.Range, g metering.Granularity, zone *ti
 	return false
 }
 
-// requireCutHoursRefused requires that a read was refused because its windows cut hours.
+// requireCutHoursRefused requires that a read was refused because its windows do not start at full hours of the tenant.
 func requireCutHoursRefused(t require.TestingT, err error) {
 	refused := requireInvalid(t, err, "query.timezone")
 	require.Contains(t, refused.Message, "whole hours")
@@ -400,7 +400,8 @@ func usedBy(t *testing.T, store *db.DB, customers int, times ...time.Time) (mete
 	return tenant.ID, meter
 }
 
-// TestABreakdownBoundsTheSumsOfCutHours checks that the bound applies to the sums of both ends of the range together.
+// TestABreakdownBoundsTheSumsOfCutHours checks that Bounds.Sums limits the sums of both partial hours of the range
+// together.
 func TestABreakdownBoundsTheSumsOfCutHours(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

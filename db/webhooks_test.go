@@ -56,7 +56,7 @@ func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 	return e
 }
 
-// happen runs a sync that succeeds, or that fails with the error if it is not empty.
+// happen runs a sync of the customer. The sync fails with the given error, or succeeds if the error is empty.
 func (h *hooked) happen(failure string) {
 	h.Helper()
 	_, err := h.store.Syncs.Request(h.Context(), h.tenant, metering.Operator, h.customer.ID, metering.Manual, h.now)
@@ -107,7 +107,7 @@ func (h *hooked) waiting() access.Waiting {
 	return w
 }
 
-// wanted reports whether a run must be started for the webhook.
+// wanted reports whether Wanted returns the webhook, which means that the caller must start a delivery run.
 func (h *hooked) wanted() bool {
 	h.Helper()
 	list, err := h.store.Deliveries.Wanted(h.Context(), h.now)

@@ -74,7 +74,7 @@ func TestATenantOfAnUnknownTimeZoneHarmsNoOther(t *testing.T) {
 }
 
 // monthOf returns the local month of an instant, which it finds minute by minute. If the clocks go back into the
-// previous month, that month is still over.
+// previous month, the later month stays the current one.
 func monthOf(at time.Time, zone *time.Location) (month metering.Range) {
 	first := at.Add(-40 * 24 * time.Hour).Truncate(time.Minute)
 	latest := 0

@@ -8,17 +8,18 @@ import (
 // Limits on alerts.
 const (
 	MaxAlerts           = 1_000 // per tenant
-	MaxAlertsOfCustomer = 100   // alerts for this one customer
+	MaxAlertsOfCustomer = 100   // per customer, of alerts that cover only this customer
 	MaxThresholds       = 10
-	MaxQuotaPercent     = 1_000 // of a threshold of a quota alert
-	percentDecimals     = 2     // of a threshold of a quota alert
+	MaxQuotaPercent     = 1_000 // maximum threshold of a quota alert, in percent
+	percentDecimals     = 2     // maximum number of decimals of a quota alert's threshold
 	MaxSilentMinutes    = 7 * 24 * 60
 )
 
-// WatchedAfterEvent is the time after an event for which a silence alert watches the customer.
+// WatchedAfterEvent is how long a silence alert monitors a customer after the last event. The
+// alert does not fire later.
 const WatchedAfterEvent = 30 * 24 * time.Hour
 
-// AlertType is the value that an alert compares with its thresholds.
+// AlertType is the kind of value that an alert monitors.
 type AlertType string
 
 const (
@@ -39,9 +40,9 @@ type Alert struct {
 	Name       string
 	Type       AlertType
 	CustomerID CustomerID // the only customer; 0: any
-	PlanID     PlanID     // the only plan; 0: any. Without customer and plan, the alert watches all customers
+	PlanID     PlanID     // the only plan; 0: any. If CustomerID is also 0, the alert covers all customers
 	MeterID    MeterID    // 0: all meters, or the quotas of all meters; always 0 for a silence alert
-	Group      *Group     // the only group that counts, or the group of the quotas; nil: all
+	Group      *Group     // the only group that a usage or quota alert covers; nil: all
 	Thresholds []Decimal  // ascending; empty for a silence alert
 	Minutes    int        // for a silence alert
 	Currency   string     // for a spend alert
@@ -55,7 +56,7 @@ type Alert struct {
 	Unit       string // of the meter
 }
 
-// AppliesTo reports whether the alert watches a customer with the given plan; plan 0 is none.
+// AppliesTo reports whether the alert covers a customer with the given plan. Plan 0 means no plan.
 func (a Alert) AppliesTo(customer CustomerID, plan PlanID) bool {
 	switch {
 	case a.CustomerID != 0:
@@ -66,13 +67,13 @@ func (a Alert) AppliesTo(customer CustomerID, plan PlanID) bool {
 	return true
 }
 
-// ReadsQuota reports whether a quota alert that applies to the customer compares the quota with its
-// thresholds.
+// ReadsQuota reports whether a quota alert monitors the quota. The alert must also apply to the customer, see
+// AppliesTo.
 func (a Alert) ReadsQuota(q Quota) bool {
 	return q.Limit != nil && (a.MeterID == 0 || a.MeterID == q.Meter.ID) && (a.Group == nil || q.Group != nil && q.Group.ID == a.Group.ID)
 }
 
-// Reached returns the thresholds up to a value, ascending.
+// Reached returns the thresholds that are at most value, ascending.
 func (a Alert) Reached(value Decimal) []Decimal {
 	above := slices.IndexFunc(a.Thresholds, func(t Decimal) bool { return t.Cmp(value) > 0 })
 	if above < 0 {
@@ -156,8 +157,8 @@ type Firing struct {
 	Threshold  Decimal
 	QuotaID    QuotaID // for a quota alert; otherwise 0
 	Stream     int
-	Period     Range // the billing period; for a quota alert, the quota's window; for silence, from the last event to the end of the alert's minutes
+	Period     Range // the billing period; for a quota alert, the quota's window; for silence, the minutes after the event
 	Value      Decimal
-	Late       bool // the period had already ended
+	Late       bool // Period had ended when the alert was evaluated; always false for a silence alert
 	At         time.Time
 }

@@ -19,7 +19,7 @@ type AuditEntry struct {
 	Actor     Actor
 	Action    string // "meter.create"
 	Resource  string // internal id of the changed object
-	Reason    string // given by the actor; "": none was asked for
+	Reason    string // stated by the actor; "": not requested
 	Address   string // IP address of the request; "": no request
 	RequestID string // "": no request
 
@@ -34,7 +34,7 @@ type AuditHead struct {
 	MAC  []byte
 }
 
-// String returns the head as operators note it: "42:" and the MAC in hexadecimal.
+// String returns the head in the form that odometer audit verify prints: "42:" and the MAC in hexadecimal.
 func (h AuditHead) String() string {
 	return fmt.Sprintf("%d:%s", int64(h.Last), hex.EncodeToString(h.MAC))
 }
@@ -64,11 +64,11 @@ const Stranger Actor = "stranger"
 // Scheduler is the actor of scheduled changes.
 const Scheduler Actor = "schedule"
 
-// Asked is the name of an operator, and the reason, of an update to a running workflow. The name is not
-// verified because the Temporal server knows no users.
+// Asked contains the author of an update to a running workflow, and the reason. The author's name is not
+// verified, because the Temporal server has no user accounts.
 type Asked struct {
 	By     string `json:"by"`     // 1 to 64 letters, digits, ".", "_" and "-": a user's name, or an Actor
-	Reason string `json:"reason"` // 1 to 500 characters; plain text for every viewer of the run
+	Reason string `json:"reason"` // 1 to 500 characters; visible to every viewer of the workflow run
 }
 
 const maxReason = 500
@@ -89,7 +89,8 @@ func (a Asked) Validate() error {
 	return ValidReason("reason", a.Reason)
 }
 
-// ValidReason returns an error if the reason is empty or contains a secret. The field is location.
+// ValidReason returns an error if the reason is empty, is too long or contains a secret. location names the
+// field in the error.
 func ValidReason(location, reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":

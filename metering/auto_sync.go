@@ -14,11 +14,11 @@ type AutoSync struct {
 	Schedule  Schedule
 	Paused    bool
 	UpdatedAt time.Time
-	AppliedAt *time.Time // when the schedule in Temporal was updated to it; nil: not yet
+	AppliedAt *time.Time // when this setting was applied to the schedule in Temporal; nil: not yet
 }
 
 // Schedule is "hourly", "daily" (at midnight), a cron expression of five fields in the tenant's zone, or
-// the time between two runs, such as "15m", counted from the Unix epoch.
+// an interval, such as "15m". Intervals are aligned to the Unix epoch.
 type Schedule string
 
 const (
@@ -66,8 +66,8 @@ func (i Schedule) Jitter() time.Duration {
 	return time.Minute
 }
 
-// The parser and Temporal both accept more than cronPart, and different extensions of it: names, time
-// zones, @every, empty list elements.
+// cronPart matches one list element of a cron field. The cron library and Temporal both accept this syntax,
+// and each also accepts extensions that differ: names, time zones, @every, empty list elements.
 const cronPart = `(\*|\d+(-\d+)?)(/\d{1,2})?`
 
 var (
@@ -95,7 +95,7 @@ func (i Schedule) Validate(location string) error {
 	if err != nil {
 		return wrong
 	}
-	if times.Next(time.Unix(0, 0).UTC()).IsZero() { // searches five years, which contain a 29 February
+	if times.Next(time.Unix(0, 0).UTC()).IsZero() { // Next searches five years, enough to include a 29 February
 		return Invalid(location, "must match a date that exists; none of the chosen months has the chosen day")
 	}
 	return nil

@@ -3,7 +3,9 @@ package metering
 // Comparison compares the usage of a month with the previous month.
 type Comparison struct {
 	Current, Previous, Delta Decimal
-	PercentChange            Decimal // of Previous, two decimals; ±100 with the sign of Delta if only Previous is zero, 0 if both are
+	// PercentChange is Delta in percent of Previous, with two decimals. If Previous is zero, it is 100 or -100 with
+	// the sign of Current, or 0 if Current is also zero.
+	PercentChange Decimal
 }
 
 // Compare returns the comparison of two totals.

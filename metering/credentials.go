@@ -25,13 +25,13 @@ type APIKey struct {
 	LastFour   string
 	CreatedAt  time.Time
 	CreatedBy  Actor
-	HandedTo   *Actor // the member responsible for it since its creator was removed
+	HandedTo   *Actor // the member responsible for the key since its creator was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
 
-	SuccessorID   *KeyID     // the key that replaces it; this key expires when their overlap ends
-	OldLastUsedAt *time.Time // last use of the key that it replaces, while both are valid
+	SuccessorID   *KeyID     // the key that replaces this key; this key expires when the overlap of both ends
+	OldLastUsedAt *time.Time // last use of the key that this key replaces, while both are valid
 }
 
 // Live reports whether the key is accepted at now.
@@ -41,7 +41,7 @@ func (k APIKey) Live(now time.Time) bool { return live(k.RevokedAt, k.ExpiresAt,
 // rotation.
 const MaxHMACSecrets = 2
 
-// Signatures are the signature versions that are accepted from a secret.
+// Signatures is the set of signature versions that are accepted from requests signed with a secret.
 type Signatures string
 
 const (
@@ -49,7 +49,7 @@ const (
 	SignaturesV2      Signatures = "v2" // only v2, which also covers method, path and query
 )
 
-// Values returns all of them.
+// Values returns all sets of signature versions.
 func (Signatures) Values() []Signatures { return []Signatures{SignaturesV1AndV2, SignaturesV2} }
 
 // HMACSecret is a secret with which a tenant's services sign requests.
@@ -63,13 +63,13 @@ type HMACSecret struct {
 	LastFour   string
 	CreatedAt  time.Time
 	CreatedBy  Actor
-	HandedTo   *Actor // the member responsible for it since its creator was removed
+	HandedTo   *Actor // the member responsible for the secret since its creator was removed
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 
 	LastUsedAt    *time.Time
-	SuccessorID   *HMACSecretID // the secret that replaces it; this secret expires when their overlap ends
-	OldLastUsedAt *time.Time    // last use of the secret that it replaces, while both are valid
+	SuccessorID   *HMACSecretID // the secret that replaces this secret; this secret expires when the overlap of both ends
+	OldLastUsedAt *time.Time    // last use of the secret that this secret replaces, while both are valid
 }
 
 // Live reports whether the secret is accepted at now.
@@ -101,14 +101,14 @@ const (
 	MaxOverlap     = 7 * 24 * time.Hour
 )
 
-// ExpiryNotice is the time before its expiry at which a credential is reported.
+// ExpiryNotice is how long before the expiry of a credential the tenant is notified.
 const ExpiryNotice = 7 * 24 * time.Hour
 
-// RotationOutcome is the way in which an overlap has ended.
+// RotationOutcome is the reason why the overlap of a rotation ended.
 type RotationOutcome string
 
 const (
-	RotationExpired    RotationOutcome = "expired"    // the overlap is over
+	RotationExpired    RotationOutcome = "expired"    // the overlap ended as planned, at Until
 	RotationFinished   RotationOutcome = "finished"   // an operator ended the old credential early
 	RotationRevoked    RotationOutcome = "revoked"    // the old credential was revoked
 	RotationKept       RotationOutcome = "kept"       // an operator cancelled the rotation: the old credential stays valid
@@ -120,8 +120,8 @@ func (RotationOutcome) Values() []RotationOutcome {
 	return []RotationOutcome{RotationExpired, RotationFinished, RotationRevoked, RotationKept, RotationSuperseded}
 }
 
-// Rotation replaces an old credential by a new one. Both are valid until Until. Until is also stored
-// as the expiry of the old credential, so it ends even if no workflow runs.
+// Rotation replaces an old credential with a new one. Both are valid until Until. Until is also stored as
+// the expiry of the old credential, so the old credential expires even if no workflow runs.
 type Rotation struct {
 	TenantID     TenantID
 	ID           RotationID
@@ -130,8 +130,8 @@ type Rotation struct {
 	NewID        int64
 	CreatedAt    time.Time
 	Until        time.Time
-	OldExpiresAt *time.Time // the old credential's own expiry
-	LastUsedAt   *time.Time // of the old credential; nil for a webhook's secret: its use is not visible here
+	OldExpiresAt *time.Time // the expiry of the old credential without a rotation; nil: none
+	LastUsedAt   *time.Time // of the old credential; nil for a webhook's secret: Odometer cannot observe its use
 	WarnedAt     *time.Time // the time of the warning that the old credential is still used
 	EndedAt      *time.Time
 	Outcome      RotationOutcome // "": not ended, or the end is not recorded yet
@@ -161,11 +161,12 @@ func (r Rotation) name(id int64) string {
 	return HMACSecretID(id).String()
 }
 
-// WarnAt returns the time of the warning, when a quarter of the overlap is left.
+// WarnAt returns the time to warn that the old credential is still used: when a quarter of the overlap is
+// left.
 func (r Rotation) WarnAt() time.Time { return r.Until.Add(-r.Until.Sub(r.CreatedAt) / 4) }
 
-// StillUsed reports whether the old credential was used in the second half of the overlap. In the
-// first half, its users are expected to change over.
+// StillUsed reports whether the old credential was used in the second half of the overlap. Its users are
+// expected to switch to the new credential in the first half.
 func (r Rotation) StillUsed() bool {
 	return r.LastUsedAt != nil && r.LastUsedAt.After(r.CreatedAt.Add(r.Until.Sub(r.CreatedAt)/2))
 }

@@ -2,7 +2,7 @@ package metering
 
 import "strings"
 
-// minorDigits contains the currencies that prices can have, with the number of decimals of each. It is
+// minorDigits maps each currency that a price can have to its number of decimals. The source is
 // table A.1 of ISO 4217 as of 1 January 2026
 // (https://www.six-group.com/en/products-services/financial-information/data-standards.html) without codes
 // that are not used for prices: those without a minor unit (metals, XDR, XTS, XXX and others), XAD, USN,

@@ -14,15 +14,15 @@ type Customer struct {
 	TenantID          TenantID
 	ExternalID        string
 	Name              string
-	BillingProviderID *string // the customer at the billing provider
+	BillingProviderID *string // id of the customer at the billing provider; nil: not linked
 	Metadata          json.RawMessage
 	CreatedAt         time.Time
 	ArchivedAt        time.Time // zero: not archived
 	ErasedAt          time.Time // zero: not erased
 }
 
-// ErasedName returns the text that replaces the names of an erased customer. No other customer can have it
-// as ExternalID, and no event as customer_id.
+// ErasedName returns the text that replaces the names of an erased customer. No other customer can have this
+// ExternalID, and an event with this customer_id is rejected.
 func ErasedName(id CustomerID) string { return fmt.Sprintf("erased-%d", int64(id)) }
 
 var erasedName = regexp.MustCompile(`^erased-[0-9]+$`)

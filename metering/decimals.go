@@ -47,8 +47,8 @@ func ParseRounded(literal string, places int32) (Decimal, error) {
 	return Decimal{d}.Round(places), err
 }
 
-// parseMeasured reads a JSON number literal with |value| < 10^18, rounded half to even to
-// MaxFractionDigits. It accepts every form in which jsonb writes a number that an event has.
+// parseMeasured parses a JSON number literal with |value| < 10^18, and rounds it half to even to
+// MaxFractionDigits. Its length limit is larger than that of events, because jsonb expands exponents.
 func parseMeasured(literal string) (Decimal, error) {
 	if len(literal) > 2*maxNumberBytes {
 		return Decimal{}, fmt.Errorf("must have at most %d characters", 2*maxNumberBytes)
@@ -88,7 +88,7 @@ func parseNumber(literal string) (decimal.Decimal, error) {
 	if err != nil {
 		return decimal.Zero, fmt.Errorf("must be a JSON number")
 	}
-	small := !ok && len(literal) <= MaxIntegerDigits // usual case: no comparison needed
+	small := !ok && len(literal) <= MaxIntegerDigits // usual case: the length shows that |d| < limit
 	if !small && d.Abs().Cmp(limit) >= 0 {
 		return decimal.Zero, fmt.Errorf("must be smaller than 10^%d in absolute value", MaxIntegerDigits)
 	}
@@ -96,8 +96,8 @@ func parseNumber(literal string) (decimal.Decimal, error) {
 }
 
 // isJSONNumber reports whether s is a number by RFC 8259 §6, which is stricter than the decimal library: no
-// leading plus, no bare point, no leading zeros. Only a number begins with a minus or a digit, and ends
-// with a digit if no space follows it.
+// leading plus, no bare point, no leading zeros. The checks of the first and the last byte exclude other
+// JSON values and spaces.
 func isJSONNumber(s string) bool {
 	return s != "" && (s[0] == '-' || isDigit(s[0])) && isDigit(s[len(s)-1]) && json.Valid([]byte(s))
 }
@@ -196,7 +196,7 @@ func divideEven(x decimal.Decimal, n int64, places int32) decimal.Decimal {
 
 // Round returns x rounded half to even to places decimals.
 func (x Decimal) Round(places int32) Decimal {
-	if x.d.Exponent() >= -places { // it has no more
+	if x.d.Exponent() >= -places { // x has no more than places decimals
 		return x
 	}
 	return Decimal{x.d.RoundBank(places)}

@@ -84,7 +84,8 @@ func TestParseDecimal(t *testing.T) {
 	}
 }
 
-// literal draws a JSON number within the bounds, and returns it with its exact value, parsed by math/big.
+// literal draws a JSON number within the bounds of ParseDecimal. It also returns the exact value, parsed by
+// math/big.
 func literal(t *rapid.T, name string) (string, *big.Rat) {
 	text := rapid.StringMatching(`-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,12})?`).Draw(t, name)
 	value, ok := new(big.Rat).SetString(text)

@@ -28,7 +28,7 @@ const (
 	CodeInternal       Code = "internal"             // any other error; its text is never sent to a caller
 )
 
-// Field is one broken rule at one place of a request. Location is a path such as "body.events[3].value" or
+// Field describes a field of a request that breaks a rule. Location is a path such as "body.events[3].value" or
 // "query.start". Message states the rule and never repeats the invalid value. Code identifies the rule for
 // programs.
 type Field struct {

@@ -42,10 +42,10 @@ type Event struct {
 	IdempotencyKey string          // "": none
 	Dated          bool            // sent with a timestamp
 	ReceivedAt     time.Time
-	Hash           [32]byte // of the event as sent; zero without a key
+	Hash           [32]byte // of the fields as sent, see SentEvent.hash; zero without an idempotency key
 	Erased         bool     // its customer was erased: Properties contain only the values that erasure kept
 
-	index propertyIndex // of Properties, which do not change after it was built
+	index propertyIndex // of Properties, which must not change after the index was built
 }
 
 // Rejection is the reason why one event of a request was not accepted.
@@ -62,8 +62,8 @@ func reject(code, field, format string, args ...any) *Rejection {
 	return &Rejection{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// Judge returns a sent event as a valid Event, or the rule that it breaks. The default timestamp is now,
-// the default value 1.
+// Judge validates a sent event. It returns the Event to store, or the rule that the sent event breaks. The
+// default timestamp is now, and the default value is 1.
 func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 	event := Event{EventType: s.EventType, ExternalID: s.CustomerID, At: Instant(now), Value: Whole(1), ReceivedAt: Instant(now)}
 	if rule := textRule(s.EventType); rule != "" {
@@ -120,8 +120,8 @@ func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
 	return at, nil
 }
 
-// hash returns a hash of the fields as the client sent them. So a repeated event without a timestamp has
-// the same hash at any time. Different notations of one value have the same hash.
+// hash returns a hash of the fields as the client sent them, without defaults. A repeated event without a
+// timestamp therefore has the same hash at any time. Different notations of one value have the same hash.
 func (s SentEvent) hash(value Decimal) [32]byte {
 	text := make([]byte, 0, 512)
 	part := func(present bool, content string) {

@@ -184,7 +184,7 @@ func TestHash(t *testing.T) {
 			`"event_type":"a","customer_id":"bb"`,
 			`"event_type":"a1:b","customer_id":"b"`,
 			`"event_type":"a","customer_id":"1:b"`,
-			`"event_type":"a","customer_id":"b","value":1`, // an absent value differs from 1, although it counts as 1
+			`"event_type":"a","customer_id":"b","value":1`, // hashes differ for an absent value and 1, although the default is 1
 			`"event_type":"a","customer_id":"b","value":2`,
 			`"event_type":"a","customer_id":"b","timestamp":"2026-11-20T00:00:00Z"`,
 			`"event_type":"a","customer_id":"b","timestamp":"2026-11-20T00:00:00.000001Z"`,

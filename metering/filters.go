@@ -205,7 +205,7 @@ const FilterPrefix = "filter."
 const OtherProperty = "$other"
 
 // ParseGroupValue returns the group key value that a query parameter selects, as canonical JSON. A JSON
-// number, string, true, false or null is that value. Any other text is a string.
+// number, string, true, false or null selects that value. Any other text selects the string itself.
 func ParseGroupValue(text string) json.RawMessage {
 	switch {
 	case text == "null", text == "true", text == "false":
@@ -219,7 +219,7 @@ func ParseGroupValue(text string) json.RawMessage {
 	return PlainJSON(text)
 }
 
-// parseJSONString parses a JSON string without NUL and unpaired surrogates, which an event cannot contain.
+// parseJSONString parses a JSON string. It rejects NUL and unpaired surrogates, which an event cannot contain.
 func parseJSONString(literal string) (text string, is bool) {
 	if !strings.HasPrefix(literal, `"`) || !strings.HasSuffix(literal, `"`) || !jsontext.Value(literal).IsValid() {
 		return "", false
@@ -243,7 +243,7 @@ func GroupValueText(value json.RawMessage) (string, error) {
 	return text, nil
 }
 
-// FilterOf returns the query parameters that select the group with a key.
+// FilterOf returns the query parameters that select the group with the given key.
 func FilterOf(key json.RawMessage) (string, error) {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(key, &values); err != nil {
@@ -269,7 +269,7 @@ func PlainJSON(value any) json.RawMessage {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		panic(err) // texts and trees of JSON are JSON
+		panic(err) // strings and decoded JSON always encode
 	}
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }

@@ -30,7 +30,7 @@ type (
 	QuotaID         int64
 )
 
-// WholeTenant is the customer of totals that cover the whole tenant.
+// WholeTenant replaces the customer's id if a total or a row covers the whole tenant.
 const WholeTenant CustomerID = 0
 
 func (id TenantID) String() string     { return "ten_" + strconv.FormatInt(int64(id), 10) }

@@ -31,7 +31,7 @@ type InvoiceLine struct {
 	MeterID   MeterID    // the meter that the line bills; 0: no meter
 	Item      string     // subscription item; "": not from a subscription item
 	Price     string     // at the provider
-	ReportID  *uuid.UUID // the report that created it; nil: none
+	ReportID  *uuid.UUID // the report that created the line; nil: no report
 	Proration bool
 	Quantity  Decimal // units
 	Amount    Decimal

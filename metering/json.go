@@ -19,19 +19,19 @@ const (
 	maxNumberBytes     = 128
 )
 
-// fewNames is the number of names up to which duplicates are found by comparing all pairs; more names are
-// sorted.
+// fewNames is the maximum number of names in an object among which a duplicate is found by comparing all
+// pairs. More names are sorted instead.
 const fewNames = 16
 
-// jsonRule returns the rule that valid JSON breaks, or "". jsonb refuses NUL and lone
+// jsonRule returns the rule that valid JSON breaks, or "". PostgreSQL's jsonb rejects NUL and unpaired
 // surrogates, and expands exponents.
 func jsonRule(raw []byte) string {
 	if !utf8.Valid(raw) {
 		return "must be UTF-8"
 	}
 	var room [fewNames][]byte
-	names := room[:0]                      // of the objects that are open
-	var starts [maxPropertiesDepth + 1]int // of the names of the object at each depth
+	names := room[:0]                      // of all objects that are not closed yet
+	var starts [maxPropertiesDepth + 1]int // index of the first name of the object at each depth
 	depth, number := 0, 0
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; c {
@@ -78,8 +78,8 @@ func jsonRule(raw []byte) string {
 	return ""
 }
 
-// endOfString returns the place of the quote that ends a string, and whether the string has
-// an escape.
+// endOfString returns the index of the closing quote of a string, and whether the string contains an escape.
+// from is the index after the opening quote.
 func endOfString(raw []byte, from int) (end int, escaped bool) {
 	for end = from; raw[end] != '"'; end++ {
 		if raw[end] == '\\' {
@@ -90,7 +90,7 @@ func endOfString(raw []byte, from int) (end int, escaped bool) {
 	return end, escaped
 }
 
-// isName reports whether the string that ends here is a name.
+// isName reports whether a string is the name of a field. fromQuote begins with the string's closing quote.
 func isName(fromQuote []byte) bool {
 	rest := fromQuote[1:]
 	if len(rest) > 0 && rest[0] > ' ' {
@@ -123,13 +123,13 @@ func escapeRule(text []byte) string {
 	return ""
 }
 
-// utf16Unit returns the code unit of an escape. text begins with its four digits.
+// utf16Unit returns the code unit of a \u escape. text begins with the four hexadecimal digits.
 func utf16Unit(text []byte) rune {
 	unit, _ := strconv.ParseUint(string(text[:4]), 16, 16) // valid JSON
 	return rune(unit)
 }
 
-// ShortName returns a name that a client chose, cut so that a message can repeat it.
+// ShortName shortens a name that a client chose, so that an error message can contain it.
 func ShortName(name string) string {
 	const most = 64
 	if len(name) <= most {
@@ -144,7 +144,7 @@ func unescaped(literal []byte) []byte {
 	return []byte(text)
 }
 
-// repeated returns a name that is there twice, or nil. It may sort the names.
+// repeated returns a name that occurs twice, or nil. It may reorder names.
 func repeated(names [][]byte) []byte {
 	if len(names) > fewNames {
 		slices.SortFunc(names, bytes.Compare)
@@ -165,12 +165,12 @@ func repeated(names [][]byte) []byte {
 	return nil
 }
 
-// Scalar is a JSON string, number, boolean or null in the canonical form of a group's key. Its zero
-// value is none of them.
+// Scalar is a JSON string, number, boolean or null in the canonical form of group keys. Its zero value is
+// not valid.
 type Scalar struct{ text string }
 
-// ParseScalar returns the scalar of a JSON literal, or the zero value if it is not one that an
-// event can have.
+// ParseScalar returns the scalar of a JSON literal. It returns the zero value if the literal is not a scalar
+// that an event can contain.
 func ParseScalar(literal json.RawMessage) Scalar {
 	switch kind := firstByte(literal); {
 	case kind == 0, kind == '{', kind == '[', !json.Valid(literal), jsonRule(literal) != "":
@@ -183,7 +183,7 @@ func ParseScalar(literal json.RawMessage) Scalar {
 	return Scalar{string(text)}
 }
 
-// Validate returns an error with the location if the value is no scalar.
+// Validate returns an error at location for the zero value.
 func (s Scalar) Validate(location string) error {
 	if s.text == "" {
 		return Invalid(location, "must be a string without NUL, a boolean, null, or a number of at most 128 characters and an exponent of at most two digits")
@@ -202,14 +202,14 @@ func (s Scalar) MarshalJSON() ([]byte, error) {
 	return []byte(s.text), nil
 }
 
-// UnmarshalJSON reads a JSON literal. The caller refuses the zero value.
+// UnmarshalJSON parses a JSON literal. Validate rejects the zero value, which an invalid literal produces.
 func (s *Scalar) UnmarshalJSON(literal []byte) error {
 	*s = ParseScalar(literal)
 	return nil
 }
 
-// CanonicalKey returns a group's key, or a part of it, as GroupOf writes it. The database writes
-// keys in another form.
+// CanonicalKey converts a group's key, or a part of it, to the form that GroupOf returns. jsonb columns
+// return keys in a different form.
 func CanonicalKey(key json.RawMessage) (json.RawMessage, error) {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(key, &values); err != nil || values == nil {

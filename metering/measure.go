@@ -19,7 +19,7 @@ const (
 	Counted      Verdict = "counted"
 	FilteredOut  Verdict = "filtered_out"  // a filter does not match
 	ValueMissing Verdict = "value_missing" // the property is missing or null
-	ValueInvalid Verdict = "value_invalid" // the property is not a number within the bounds of ParseDecimal
+	ValueInvalid Verdict = "value_invalid" // the property is not a number with |value| < 10^18
 )
 
 // Measurement is the result of Measure. Value and Group are set if the verdict is Counted, otherwise
@@ -28,11 +28,11 @@ type Measurement struct {
 	Verdict  Verdict
 	Value    Decimal
 	Group    Group
-	Property string // of the first filter that does not match, or of the unusable value; "" for an erased event
+	Property string // path of the property that a filter rejected or that has no valid value; "" for an erased event
 }
 
 // Measure evaluates the filters, the value and the group of an event. Ingest, backfills and reads of raw
-// events must all use it, because SQL writes numbers in a different form.
+// events must all use Measure, because SQL would write the numbers in group keys in a different form.
 func (g MeterVersion) Measure(e *Event) (m Measurement, err error) {
 	if !g.ReadsProperties() {
 		return Measurement{Verdict: Counted, Value: e.Value, Group: NoGroup}, nil
@@ -77,8 +77,8 @@ func (g MeterVersion) evaluate(e *Event) (m Measurement, err error) {
 	return m, nil
 }
 
-// measuredValue returns the value of a property: a JSON number, or a string that is one, rounded
-// half to even to MaxFractionDigits.
+// measuredValue returns the value of a property: a JSON number, or a string that contains one. The value is
+// rounded half to even to MaxFractionDigits.
 func measuredValue(property []byte) (Verdict, Decimal) {
 	if !isSet(property) {
 		return ValueMissing, Decimal{}
@@ -111,12 +111,12 @@ func smallInteger(literal []byte) (n int64, is bool) {
 	return n, true
 }
 
-// MeasuredProperty is the property of an erased event that contains its measured values, by the digest of
-// the definition. No group_by path can have this name.
+// MeasuredProperty is the name of the property in which an erased event stores its measured values, by
+// DefinitionDigest. No group_by path can have this name.
 const MeasuredProperty = "$measured"
 
-// evaluateErased returns the measurement that was stored when the event was erased. Definitions that were
-// not in use then do not count the event.
+// evaluateErased returns the value that was stored when the event was erased. A definition without a stored
+// value does not count the event.
 func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
 	value := fieldOf(e.property(MeasuredProperty), g.DefinitionDigest())
 	if value == nil {
@@ -136,7 +136,7 @@ func (g MeterVersion) DefinitionDigest() string {
 		Filters       []Filter `json:"filters"`
 	}{g.ValueProperty, g.Filters})
 	if err != nil {
-		panic(err) // texts and FilterValues are JSON
+		panic(err) // strings and FilterValues always encode
 	}
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:16])
@@ -196,7 +196,7 @@ func (e *Event) Property(path string) (json.RawMessage, error) {
 // null is not missing.
 func (g MeterVersion) Missing(group Group, e *Event) (names []string) {
 	if !bytes.Contains(group.Key, []byte("null")) || e.indexProperties() != nil {
-		return nil // the usual case, without a lookup
+		return nil // without null in the key, no property is missing
 	}
 	for _, name := range g.GroupBy {
 		if e.property(name) == nil {

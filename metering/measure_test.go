@@ -32,7 +32,7 @@ func measure(t testing.TB, g metering.MeterVersion, properties string) metering.
 	return m
 }
 
-// kinds lists properties with a value of each kind. The filters of the tests name the property a.
+// kinds lists properties with one kind of value each. The tests filter by the property a.
 var kinds = []struct{ name, properties string }{
 	{"one", `{"a":1}`},
 	{"one with an exponent", `{"a":10e-1}`},
@@ -287,7 +287,7 @@ func TestDefinitionsAreValidated(t *testing.T) {
 // benchProperties are the properties of a language model call.
 const benchProperties = `{"model":"large-2026-10","provider":"example","stream":true,"usage":{"prompt_tokens":1250,"completion_tokens":310,"total_tokens":1560},"cost":0.030400000000000004}`
 
-// BenchmarkMeasure measures events by one meter. Each iteration has a new event, as in ingest.
+// BenchmarkMeasure measures events with one meter. Each iteration measures a new event, as ingest does.
 func BenchmarkMeasure(b *testing.B) {
 	selecting := metering.MeterVersion{ValueProperty: "usage.total_tokens", Filters: []metering.Filter{filter(b, "provider", metering.FilterEq, `"example"`), filter(b, "stream", metering.FilterEq, `true`)}}
 	grouping := selecting

@@ -36,11 +36,11 @@ type Member struct {
 	Email     string
 	Name      string
 	Role      Role
-	PersonID  *PersonID // the person, shared by memberships in several tenants, with one password; nil: no password
+	PersonID  *PersonID // one person can have memberships in several tenants, with one password; nil: no password
 	CreatedAt time.Time
 }
 
-// Membership is a member and the tenant.
+// Membership is a member together with its tenant.
 type Membership struct {
 	Member Member
 	Tenant Tenant
@@ -50,7 +50,7 @@ type Membership struct {
 type KeysChoice string
 
 const (
-	HandOverKeys KeysChoice = "hand_over" // the member that removes the creator becomes responsible for them
+	HandOverKeys KeysChoice = "hand_over" // the member that performs the removal becomes responsible for the credentials
 	RevokeKeys   KeysChoice = "revoke"
 )
 
@@ -113,8 +113,8 @@ func (m Member) Validate() error {
 // InvitationLasts is the time in which an invitation can be accepted.
 const InvitationLasts = 7 * 24 * time.Hour
 
-// Invitation is a pending link. Accepting it creates a member. With a MemberID, it resets the credentials
-// of that member.
+// Invitation is a pending link to a tenant. Accepting the invitation creates a member. If MemberID is set,
+// accepting it resets the credentials of that member instead.
 type Invitation struct {
 	ID        InvitationID
 	TenantID  TenantID
@@ -128,8 +128,8 @@ type Invitation struct {
 	ExpiresAt time.Time
 }
 
-// Session is one sign-in of a member. Its token is derived from the random id, so a token cannot be made
-// from the signing key alone.
+// Session is one sign-in of a member. Its token contains the random id, so the signing key alone does not
+// suffice to forge a token.
 type Session struct {
 	ID        uuid.UUID
 	TenantID  TenantID
@@ -156,7 +156,7 @@ type Identity struct {
 	Subject string
 }
 
-// SignIn is a sign-in at an issuer that waits for the browser to return.
+// SignIn is a sign-in that has started: the browser was sent to the issuer and has not returned yet.
 type SignIn struct {
 	TenantID     TenantID
 	StateHash    []byte        // of the state parameter, which identifies the sign-in in the browser

@@ -42,10 +42,10 @@ type Meter struct {
 	Name       string
 	CreatedAt  time.Time
 	ArchivedAt time.Time    // zero: not archived; otherwise events received since then are not counted
-	Version    MeterVersion // the version that reads and billing use; not used while it is Backfilling
+	Version    MeterVersion // the version that reads and billing use, except while its status is Backfilling
 
 	Unit       string // display name of the unit of usage
-	UsageScale int32  // decimals of the quantities that are reported to a provider that counts quantities
+	UsageScale int32  // decimals of the quantities in reports to a provider that totals quantities
 }
 
 var slugPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
@@ -104,7 +104,7 @@ type MeterVersion struct {
 	ValueProperty string   // path into properties of the value; "": the event's own value
 	Filters       []Filter // an event is counted if it meets all of them
 	GroupBy       []string // paths into properties, in the client's order
-	Timezone      string   // IANA name; its local hours and months are the buckets
+	Timezone      string   // IANA name; usage is stored by local hour and month
 	Epoch         int64    // events with a lower epoch are counted by the backfill, not at ingest
 	Status        MeterVersionStatus
 	CountedFrom   *time.Time // the start of its totals; nil: the first event

@@ -44,7 +44,7 @@ func TestGroupOf(t *testing.T) {
 		require.Equal(t, `{"model":"gpt","region":"eu"}`, string(a.Key))
 	})
 
-	// Each line lists spellings of one value, which is one group. Some are those of jsonb.
+	// Each line lists spellings of one value, so each line is one group. Some are the spellings of jsonb.
 	same := [][]string{
 		{`1`, `1.0`, `1e0`, `1E+0`, `10e-1`, `0.1e1`, `1.000000000000000000000000`},
 		{`-0.5`, `-5e-1`, `-0.50`},
@@ -52,7 +52,7 @@ func TestGroupOf(t *testing.T) {
 		{`100`, `1e2`, `100.0`},
 		{`1e99`, "1" + strings.Repeat("0", 99)},
 		{`1e-99`, "0." + strings.Repeat("0", 98) + "1"},
-		// At most 128 characters as sent, and more than 200 as jsonb writes them.
+		// The client sends at most 128 characters, and jsonb writes more than 200.
 		{`1.` + strings.Repeat("0", 119) + `5e-99`, "0." + strings.Repeat("0", 98) + "1" + strings.Repeat("0", 119) + "5"},
 		{`1.5` + strings.Repeat("0", 120) + `e-99`, "0." + strings.Repeat("0", 98) + "15" + strings.Repeat("0", 120)},
 		{`"1"`},

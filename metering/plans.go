@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Bounds of a tenant's prices.
+// Bounds of a tenant's plans and prices.
 const (
-	MaxPlans  = 1_000  // archived ones included
-	MaxPrices = 20_000 // versions, of all meters and plans, that are not withdrawn
+	MaxPlans  = 1_000  // including archived plans
+	MaxPrices = 20_000 // price versions of all meters and plans, except withdrawn versions
 
-	MaxPricesOfCustomer = 1_000 // versions of a customer's own prices that are not withdrawn
+	MaxPricesOfCustomer = 1_000 // versions of a customer's own prices, except withdrawn versions
 )
 
 // Plan is an entry of the tenant's catalog. For customers with the plan, its prices replace the meters' own
@@ -41,7 +41,7 @@ const (
 	maxFeatureBytes = 1 << 10 // of a value as JSON
 )
 
-// ParseFeatures returns the features of a plan as JSON, or the rule that one of them breaks.
+// ParseFeatures validates the features of a plan, and returns them as JSON with sorted keys.
 func ParseFeatures(object json.RawMessage) (json.RawMessage, error) {
 	var features map[string]json.RawMessage
 	if err := json.Unmarshal(object, &features); err != nil || features == nil {

@@ -38,8 +38,8 @@ func (e *Event) indexProperties() error {
 	return nil
 }
 
-// property returns the JSON of the property with path as its whole name, or else of the nested property at
-// path, or nil. The last value of a repeated name counts, as in jsonb.
+// property returns the JSON of the property at path, or nil. A top-level property with the whole path as its
+// name takes precedence over a nested one. The last value of a repeated name is used, as in jsonb.
 func (e *Event) property(path string) []byte {
 	if value := e.topLevel(path); value != nil {
 		return value
@@ -61,7 +61,7 @@ func (e *Event) topLevel(name string) []byte {
 	return nil
 }
 
-// nestedValue follows the names of a path into a valid JSON value.
+// nestedValue returns the value at a path into a valid JSON value, or nil.
 func nestedValue(raw []byte, path string) []byte {
 	for {
 		name, rest, more := strings.Cut(path, ".")
@@ -85,7 +85,7 @@ func fieldOf(raw []byte, name string) (value []byte) {
 	return value
 }
 
-// isNamed reports whether a JSON string is the name.
+// isNamed reports whether a JSON string literal equals name.
 func isNamed(literal []byte, name string) bool {
 	text := literal[1 : len(literal)-1]
 	if bytes.IndexByte(text, '\\') < 0 {
@@ -114,7 +114,7 @@ func scanObject(raw []byte, visit func(propertyPlace)) {
 	}
 }
 
-// endOfValue returns the offset after the valid JSON value at an offset.
+// endOfValue returns the offset after the valid JSON value that begins at offset i.
 func endOfValue(raw []byte, i int) int {
 	switch raw[i] {
 	case '"':
@@ -207,7 +207,7 @@ func canonicalValue(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // isPlainString reports whether a JSON string has only ASCII characters and no escapes. canonicalValue
-// leaves such a string unchanged.
+// returns such a string unchanged.
 func isPlainString(raw []byte) bool {
 	for _, c := range raw {
 		if c == '\\' || c >= 0x7f {
@@ -227,7 +227,7 @@ func appendText(to []byte, text string) []byte {
 	return append(append(append(to, '"'), text...), '"')
 }
 
-// isPlainInteger reports whether a JSON number consists of digits only. canonicalValue leaves such a number
+// isPlainInteger reports whether a JSON number consists of digits only. canonicalValue returns such a number
 // unchanged.
 func isPlainInteger(raw []byte) bool {
 	for _, c := range raw {

@@ -15,7 +15,7 @@ const (
 type Provider struct {
 	ID           ConnectionID
 	Kind         ProviderKind
-	Statements   bool   // it receives statements: the whole bill of a period in one report
+	Statements   bool   // each report is a statement: the whole bill of a period
 	Invoices     bool   // its final invoices are the record of billed usage
 	Account      string // account that the secret belongs to; "": the provider has no accounts
 	Livemode     *bool  // whether reports are charged; nil: unknown
@@ -52,7 +52,7 @@ type ProviderEvent struct {
 	MadeAt     time.Time
 }
 
-// Bills is the form in which usage reaches the invoices of a provider.
+// Bills is the form in which usage is billed on the invoices of a provider.
 type Bills string
 
 // Forms of usage on invoices.

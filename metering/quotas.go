@@ -13,7 +13,7 @@ import (
 const (
 	MaxQuotas        = 100                 // per customer, and per plan
 	MaxReservations  = 10_000              // per customer at the same time
-	ReservationsKept = 30 * 24 * time.Hour // after their expiry; until then they can still be settled
+	ReservationsKept = 30 * 24 * time.Hour // after their expiry; until their deletion, they can still be settled
 	maxReservationID = 128
 )
 
@@ -21,7 +21,7 @@ const (
 type QuotaMode string
 
 const (
-	SoftQuota QuotaMode = "soft" // usage beyond the limit is allowed and marked as exceeded
+	SoftQuota QuotaMode = "soft" // usage beyond the limit is allowed and reported as exceeded
 	HardQuota QuotaMode = "hard" // usage beyond the limit is not allowed
 )
 
@@ -46,8 +46,8 @@ func (QuotaPeriod) Values() []QuotaPeriod {
 	return []QuotaPeriod{PerBilling, PerMonth, PerDay, PerHour, PerLifetime}
 }
 
-// lifetime contains every event. It does not depend on a time zone, because a notification is identified by
-// its window.
+// lifetime is the window of a PerLifetime quota. It contains every event, and is the same in every time zone,
+// because notifications of a quota are identified by their window.
 var lifetime = Range{Start: time.Date(1, 2, 1, 0, 0, 0, 0, time.UTC), End: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 
 // Window returns the window that contains now. zone is the meter's time zone, and billing the customer's
@@ -133,8 +133,8 @@ type QuotaLevel struct {
 	Reserved Decimal // by open reservations
 }
 
-// Counted returns the range of usage that the window counts. The range of a lifetime consists of whole
-// months in the meter's time zone, because usage is stored by month.
+// Counted returns the range of the usage that counts against the quota. For a lifetime quota, the range
+// consists of whole months in the meter's time zone, because usage is stored by month.
 func (l QuotaLevel) Counted() Range {
 	if l.Period != PerLifetime {
 		return l.Window
@@ -190,9 +190,11 @@ func (n QuotaNeed) exceeds() bool {
 
 // QuotaDecision is the result of DecideQuota.
 type QuotaDecision struct {
-	Allowed  bool        // no hard quota is exceeded
-	Exceeded bool        // a quota is exceeded, hard or soft
-	Tightest *QuotaLevel // the quota with the smallest remaining amount, of the exceeded hard quotas or else of all; nil: no quota
+	Allowed  bool // no hard quota is exceeded
+	Exceeded bool // a quota is exceeded, hard or soft
+	// Tightest is the quota with the smallest remaining amount, among the exceeded hard quotas if there are any,
+	// otherwise among all quotas. It is nil if there is no quota.
+	Tightest *QuotaLevel
 }
 
 // DecideQuota decides whether all quotas allow the amounts needed of them.
@@ -231,8 +233,9 @@ func byRemaining(a, b QuotaNeed) int {
 
 var reservationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
-// SettledKey returns the idempotency key of the event at an index of a settlement, if the client sent none.
-// It contains the time of the grant, because an id can be used again after its reservation was deleted.
+// SettledKey returns the idempotency key of a settlement's event for which the client sent no key. index is
+// the event's index in the settlement. The key contains the time of the grant, because a client can reuse a
+// reservation's id after the reservation was deleted.
 func SettledKey(reservation string, granted time.Time, index int) string {
 	return fmt.Sprintf("reservation:%s:%d:%d", reservation, granted.UnixMicro(), index)
 }

@@ -14,8 +14,8 @@ const (
 	// MinRetention is longer than a month, its grace and an export's default window.
 	MinRetention = 35 * 24 * time.Hour
 
-	// retentionMargin is the maximum time between Judge and the storage of an event, including the lag of a
-	// slow clock.
+	// retentionMargin is the maximum time from the call of Judge until the event is stored. It includes the
+	// lag of a slow clock.
 	retentionMargin = time.Hour
 )
 
@@ -56,7 +56,7 @@ func FormatDays(length time.Duration) string {
 // Cutoff returns the instant before which events can be deleted.
 func (r Retention) Cutoff(now time.Time) time.Time { return now.Add(-time.Duration(r)) }
 
-// Judge rejects an event with an idempotency key that is about to be deleted, because a repeated event
+// Judge rejects an event if its idempotency key is about to be deleted. Without the key, a repeated event
 // could not be distinguished from a new one.
 func (r Retention) Judge(e Event, now time.Time) *Rejection {
 	if r == 0 || e.IdempotencyKey == "" || !e.At.Before(r.Cutoff(now).Add(retentionMargin)) {

@@ -38,8 +38,8 @@ func (SyncStatus) Values() []SyncStatus {
 // Done reports whether the sync has ended.
 func (s SyncStatus) Done() bool { return s == SyncSucceeded || s == SyncFailed }
 
-// Sync is one request to report a customer's usage to the billing provider. Its lines come from a pass that
-// began after the request.
+// Sync is one request to report a customer's usage to the billing provider. Its lines come from a pass of
+// the workflow SyncCustomer that began after the request.
 type Sync struct {
 	ID           uuid.UUID
 	CustomerID   CustomerID
@@ -80,10 +80,10 @@ type SyncLine struct {
 	Currency  string
 
 	Method   string   // the provider's method of reporting a quantity; "" for other kinds
-	Target   string   // the subscription item, meter or subscription that adds it up at the provider; "" for a statement
+	Target   string   // the provider's subscription item, meter or subscription for the quantity; "" for a statement
 	Window   Range    // the range of Quantity: the period, or one of the provider's windows
 	Quantity Decimal  // the provider's total including this report
-	Sent     *Decimal // the number in the request: Quantity, the addition to the previous Quantity, or money; nil for a statement
+	Sent     *Decimal // Quantity, the difference from the previous Quantity, or money; nil for a statement
 	Response string   // the result of the report, as text
 }
 

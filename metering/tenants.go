@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LatePolicy is the treatment of usage that arrives after its billing period was closed.
+// LatePolicy decides whether usage is billed that arrives after its billing period was closed.
 type LatePolicy string
 
 const (
@@ -23,7 +23,7 @@ func (LatePolicy) Values() []LatePolicy {
 type ConflictPolicy string
 
 const (
-	AcceptConflicts ConflictPolicy = "accept" // accepted, but not counted, and kept as a conflict
+	AcceptConflicts ConflictPolicy = "accept" // accepted, not counted, and stored as a conflict
 	RejectConflicts ConflictPolicy = "reject"
 )
 
@@ -49,12 +49,12 @@ type Tenant struct {
 	RequestsPerMinute int  // requests a minute to the Events API
 	Strict            bool // reject events with an unknown field, customer or event type, or without a usable value for a meter
 	KeyConflicts      ConflictPolicy
-	V1BodylessWrites  bool // requests without a body that are signed with v1 may do more than read
+	V1BodylessWrites  bool // requests without a body may write if they are signed with v1
 	InvoiceHold       InvoiceHold
 	CreatedAt         time.Time
 }
 
-// InvoiceHold is the setting that keeps draft invoices from becoming final until they have been compared
+// InvoiceHold is the setting that delays the finalization of draft invoices until they have been compared
 // with the reports.
 type InvoiceHold struct {
 	Enabled  bool

@@ -23,7 +23,7 @@ var (
 // Instant returns t as the service stores it: UTC, truncated to microseconds.
 func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// Sooner returns the earlier of two instants. A zero instant counts as unset.
+// Sooner returns the earlier of two instants. A zero instant is treated as unset.
 func Sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -31,8 +31,8 @@ func Sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// ParseTime parses an RFC 3339 instant and truncates it to microseconds, which the
-// database keeps. time.Parse also accepts forms that RFC 3339 does not have.
+// ParseTime parses an RFC 3339 instant and truncates it to microseconds, the precision of
+// the database. It is stricter than time.Parse, which accepts forms that RFC 3339 does not have.
 func ParseTime(text string) (time.Time, error) {
 	if !isRFC3339(text) {
 		return time.Time{}, errNotATime
@@ -44,7 +44,7 @@ func ParseTime(text string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, errNotATime
 	}
-	// An offset can move an instant out of the years that an answer can show.
+	// An offset can move an instant out of the years that a response can contain.
 	if year := t.UTC().Year(); year < 1 || year > 9999 {
 		return time.Time{}, errYear
 	}
@@ -71,8 +71,8 @@ func isRFC3339(text string) bool {
 	return (hasForm(rest, "+00:00") || hasForm(rest, "-00:00")) && rest[1:3] < "24" && rest[4:6] < "60"
 }
 
-// hasForm reports whether text has the characters of form, any digit in place of
-// each 0, and letters in upper or lower case.
+// hasForm reports whether text matches form. A 0 in form matches any digit, and T matches
+// both cases.
 func hasForm(text, form string) bool {
 	if len(text) != len(form) {
 		return false
@@ -169,14 +169,14 @@ func Location(name string) *time.Location {
 // Bounds on the difference between a process's clock and the database's.
 const (
 	ClockWarning = 5 * time.Second // beyond it, the process is not ready
-	ClockLimit   = time.Minute     // beyond it, the process decides nothing that depends on the time
+	ClockLimit   = time.Minute     // beyond it, the process makes no decision that depends on the time
 )
 
 // ClockOffset returns how far a process's clock is ahead of the database's clock; known is false
 // before the first comparison. A nil ClockOffset means that the clocks agree.
 type ClockOffset func() (offset time.Duration, known bool)
 
-// Correct returns the time of the database's clock when the process's clock says now.
+// Correct converts now from the process's clock to the database's clock.
 func (o ClockOffset) Correct(now time.Time) time.Time {
 	if o == nil {
 		return now
@@ -185,7 +185,7 @@ func (o ClockOffset) Correct(now time.Time) time.Time {
 	return now.Add(-offset)
 }
 
-// Check returns an error if the clocks differ by more than a bound.
+// Check returns an error if the clocks differ by more than bound, or have not been compared yet.
 func (o ClockOffset) Check(bound time.Duration) error {
 	if o == nil {
 		return nil

@@ -71,7 +71,7 @@ type Endpoint struct {
 	Sealed       []byte // the encrypted secret that signs its messages
 	LastFour     string
 	SealedFormer []byte     // the encrypted previous secret; nil: none
-	FormerUntil  *time.Time // messages are also signed with the previous secret until then; nil: without an end
+	FormerUntil  *time.Time // until then, messages are also signed with the previous secret; nil: no end
 
 	CreatedAt       time.Time
 	DisabledAt      *time.Time // since then, no messages are stored for it

@@ -20,9 +20,9 @@ func (Granularity) Values() []Granularity {
 	return []Granularity{Hour, Day, Week, Month}
 }
 
-// WindowOf returns the local window of zone that contains t. If the zone's offset changes within an hour,
-// the hour is cut at the change. So windows never overlap, and every day, week and month consists of whole
-// hour windows. The bounds are in UTC.
+// WindowOf returns the window in the local time of zone that contains t. If the zone's offset changes within
+// an hour, the change is a boundary between two hour windows. So windows never overlap, and every day, week
+// and month consists of whole hour windows. The bounds are in UTC.
 func WindowOf(t time.Time, g Granularity, zone *time.Location) Range {
 	local := t.In(zone)
 	y, m, d := local.Date()
@@ -38,7 +38,7 @@ func WindowOf(t time.Time, g Granularity, zone *time.Location) Range {
 	default:
 		return hourOf(t, zone)
 	}
-	if !t.Before(w.End) { // clocks went back over midnight: t's date has ended before
+	if !t.Before(w.End) { // clocks went back over midnight, so t is after the first end of its date
 		return WindowOf(w.End, g, zone)
 	}
 	return w
@@ -77,7 +77,7 @@ func firstInstant(y int, m time.Month, d int, zone *time.Location) time.Time {
 	return after
 }
 
-// farthestOffset is larger than the distance of any time zone from UTC, in the past too.
+// farthestOffset exceeds every current and historical offset of a time zone from UTC.
 const farthestOffset = 17 * time.Hour
 
 // offset returns the zone's offset at t, positive east of UTC.
@@ -87,7 +87,7 @@ func offset(t time.Time, zone *time.Location) time.Duration {
 }
 
 // offsetChange returns the instant after from, and not after until, at which the zone's offset changes. It
-// compares offsets instead of using Time.ZoneBounds, because ZoneBounds ends at the turn of a year in a
+// compares offsets instead of using Time.ZoneBounds, because ZoneBounds ends at the end of a year in a
 // zone that is defined by a rule.
 func offsetChange(from, until time.Time, zone *time.Location) (at time.Time, changes bool) {
 	before := offset(from, zone)

@@ -29,8 +29,8 @@ func span(t require.TestingT, start, end string) metering.Range {
 	return metering.Range{Start: instant(t, start), End: instant(t, end)}
 }
 
-// ruled returns a zone that is defined by a rule instead of a list of changes. The zone data embedded in Go
-// binaries use rules, and the data of many systems use lists. Windows must not depend on this difference.
+// ruled returns a zone that is defined by a rule instead of a list of transitions. The zone data embedded in
+// Go binaries use rules, and the data of many systems use lists. Windows must be equal with both.
 func ruled(t require.TestingT, name, rule string, standard int32) *time.Location {
 	header := func() []byte {
 		h := append([]byte("TZif2"), make([]byte, 15)...)
@@ -111,7 +111,7 @@ func TestWindowOf(t *testing.T) {
 			list     string
 			instants []string
 		}{
-			// ZoneBounds of a rule-based zone ends at the turn of a year. The hours there must still be
+			// ZoneBounds of a rule-based zone ends at the end of a year. The hours there must still be
 			// whole.
 			{ruled(t, "New_York", "EST5EDT,M3.2.0,M11.1.0", -5*3600), "America/New_York", []string{"2028-12-31T10:30:00Z", "2027-01-01T00:30:00Z", "2026-03-08T06:59:00Z", "2026-11-01T05:30:00Z"}},
 			{ruled(t, "St_Johns", "NST3:30NDT,M3.2.0,M11.1.0", -12600), "America/St_Johns", []string{"2026-01-01T00:10:00Z", "2025-12-31T23:50:00Z", "2028-12-31T12:00:00Z"}},

@@ -1,6 +1,6 @@
-// Package providers defines the interface of billing providers and their shared code. Each provider is a
-// package below it. Guard is the only check between a tenant's URL and the network. The package stores
-// nothing.
+// Package providers defines the interface of billing providers and contains their shared code. Each provider
+// has its own package in a subdirectory. Guard is the only check between a tenant's URL and the network. The
+// package stores nothing.
 package providers
 
 import (
@@ -26,9 +26,9 @@ type Guard struct {
 	AllowLoopback bool
 }
 
-// CheckURL returns an error that names the rule that the URL breaks; location is its place in the request.
-// It does not resolve host names: Client checks the addresses at each dial, because they can change at any
-// time.
+// CheckURL returns an error if the URL breaks a rule. location names the request's field in the error.
+// CheckURL does not resolve host names, because their addresses can change at any time. Client checks the
+// addresses at each dial.
 func (g Guard) CheckURL(location, text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return metering.Invalid(location, "must be ASCII: percent-encode the path, and write the host in Punycode")
@@ -55,7 +55,7 @@ func (g Guard) CheckURL(location, text string) error {
 	return nil
 }
 
-// Loopback reports whether a host is this machine.
+// Loopback reports whether a host is localhost or a loopback address.
 func Loopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
@@ -78,7 +78,8 @@ func (g Guard) Client(timeout time.Duration) *http.Client {
 	}
 }
 
-// azureWireServer is a public address that every virtual machine in Azure can reach
+// azureWireServer is an address of Azure's platform that every virtual machine in Azure can reach. Guard
+// denies it explicitly, because it is a public address
 // (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
@@ -92,7 +93,7 @@ func (g Guard) guardian() *ssrf.Guardian {
 	return ssrf.New(options...)
 }
 
-// Forbidden reports whether the guard, and not the network, caused err.
+// Forbidden reports whether err is a refusal of Guard, not a failure of the network.
 func Forbidden(err error) bool {
 	return errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrProhibitedNetwork) || errors.Is(err, ssrf.ErrInvalidHostPort)
 }

@@ -27,10 +27,10 @@ type Provider interface {
 	Frame(m billing.Message) (billing.Framed, error)
 	// Send makes one attempt at sending a framed report. It never retries.
 	Send(ctx context.Context, c Credentials, s Sending) Outcome
-	// Find checks whether an earlier attempt has arrived. For a quantity, before is the count at the place
-	// before the report was first sent.
+	// Find checks whether the report of an earlier attempt has arrived. For a quantity, before is the total
+	// that the provider had counted for p before the first attempt.
 	Find(ctx context.Context, c Credentials, s Sending, p Place, before metering.Decimal) (Found, error)
-	// Count returns the quantity that the provider has counted at a place.
+	// Count returns the total that the provider has counted for p.
 	Count(ctx context.Context, c Credentials, p Place) (metering.Decimal, error)
 }
 
@@ -66,7 +66,8 @@ type EventQuestion struct {
 	After string    // Last of the previous page; "": the first page
 }
 
-// EventPage is a page of events. It omits events that are not ours or cannot be decoded.
+// EventPage is a page of events. It omits events that cannot be decoded, and events for which Verify would
+// return false in ours.
 type EventPage struct {
 	Events []metering.ProviderEvent
 	Last   string // id of the page's last event; "": the page is empty
@@ -87,7 +88,7 @@ type Invoices interface {
 	Invoice(ctx context.Context, c Credentials, q InvoiceQuestion) (metering.Invoice, error)
 }
 
-// Charges is implemented by a provider that is charged in money and lists the charges.
+// Charges is implemented by a provider that accepts charges in money and lists them.
 type Charges interface {
 	// Charges returns the charges that Odometer has created for the customer since the given time.
 	Charges(ctx context.Context, c Credentials, customer string, since time.Time) ([]billing.FoundCharge, error)
@@ -108,8 +109,8 @@ type InvoiceListQuestion struct {
 }
 
 // ListedInvoices holds a customer's invoices, and the subscriptions that will create no more invoices. Such
-// a subscription was canceled before the end of its last period, and billed usage of ours. It had no draft
-// invoice when the invoices were listed, which was after the subscriptions were read.
+// a subscription was canceled before the end of its last period, and billed usage that Odometer reports.
+// ListInvoices reads the subscriptions before it lists the invoices, and finds no draft of such a subscription.
 type ListedInvoices struct {
 	Invoices []string // ids, oldest first
 	Ended    []metering.EndedSubscription
@@ -152,8 +153,8 @@ type Description struct {
 	Invoices     bool          // final invoices are the record of billed usage; false: the provider's counts are
 	AtOnce       int           // maximum number of customers that are synced concurrently
 	Timeout      time.Duration // maximum duration of one call; the lease of a report must be longer
-	Remembers    time.Duration // minimum time of deduplication; later repeats of reports that add need Find first
-	CountsWithin time.Duration // time after which an uncounted report is lost, unless Invoices is set; 0: no counts
+	Remembers    time.Duration // minimum deduplication time; then a report that adds to a total needs Find first
+	CountsWithin time.Duration // time until an uncounted report is treated as lost, if Invoices is false; 0: no counts
 }
 
 // Credentials authenticate calls. They are decrypted for one call and never stored.
@@ -168,9 +169,9 @@ type Question struct {
 	Customer string // its id at the provider; "": none
 	Meters   []metering.Meter
 	Mapping  map[string]string    // meter slugs to the provider's prices, as the tenant has set them
-	Followed string               // subscription that the customer's periods followed until now; "": none
+	Followed string               // subscription that determined the customer's periods until now; "": none
 	Streams  []string             // subscriptions with their own billing schedule
-	Amounts  bool                 // periods are or will be billed in amounts; reads destinations of charges too
+	Amounts  bool                 // periods are or will be billed in amounts; Read also returns charge destinations
 	Text     metering.InvoiceText // settings of the lines for these charges
 }
 

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Redact returns the failure of a call to a tenant's URL with a text that is safe to log: no URL, host,
-// address or text from the response. errors.Is and errors.As see through it to err.
+// Redact wraps the error of a call to a tenant's URL. The text of the result is safe to log: it contains no
+// URL, host, address or text from the response. errors.Is and errors.As still find err.
 func Redact(err error) error { return redacted{why(err), err} }
 
 type redacted struct {

@@ -33,7 +33,7 @@ const (
 	EventSecret Use = "event_secret" // verifies the signatures of the provider's events
 	Mapping     Use = "mapping"      // meter slugs to the provider's prices
 	Bills       Use = "bills"        // bill quantities or amounts
-	Product     Use = "product"      // product of invoice lines for amounts; like the uses below
+	Product     Use = "product"      // product of invoice lines; only for billing in amounts, as are the uses below
 	Products    Use = "products"     // meter slugs to the provider's products
 	TaxBehavior Use = "tax_behavior"
 	TaxCode     Use = "tax_code"
@@ -80,8 +80,8 @@ type Identity struct {
 	Mode    Mode
 }
 
-// Mode is the mode of a provider's account. Only live mode charges customers. Reports in test mode never
-// count as billed in another mode.
+// Mode is the mode of a provider's account. Only live mode charges customers. Usage that was reported in test
+// mode is never treated as billed in another mode.
 type Mode string
 
 // Modes. "" is unknown.

@@ -315,7 +315,7 @@ func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 		}
 		return err
 	})
-	dbtest.Eventually(t, func() error { // by a run of its own
+	dbtest.Eventually(t, func() error { // another run reports the usage of closed periods
 		if len(s.received()) == 0 {
 			return fmt.Errorf("nothing is reported")
 		}

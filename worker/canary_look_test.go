@@ -42,7 +42,8 @@ func (c *canary) readBack() {
 	}
 }
 
-// inspect checks the recorded answers, all logs, everything that Temporal shows, and all rows.
+// inspect checks that no recorded answer, log, Temporal data or row contains an unsealed secret. It also checks that
+// errors, logs and Temporal data contain no personal data.
 func (c *canary) inspect() {
 	c.Helper()
 	for _, text := range c.shown {

@@ -130,7 +130,7 @@ func (c *canary) secret(what, value string) {
 	c.secrets[what] = value
 }
 
-// call sends a request, with the admin key unless the headers replace it. It records errors and the answers to GET
+// call sends a request with the admin key, unless the headers replace the key. It records errors and the answers to GET
 // requests.
 func (c *canary) call(method, path string, body any, headers ...string) (status int, answer map[string]any) {
 	c.Helper()
@@ -317,7 +317,7 @@ func (c *canary) sync(customer, status string) {
 		return nil
 	})
 	page := sync["status_url"].(string)
-	dbtest.Eventually(c, func() error { // a call waits only some seconds
+	dbtest.Eventually(c, func() error { // the request for a sync waits only a few seconds
 		if sync = c.must(200, "GET", page, nil); sync["finished_at"] == nil {
 			return fmt.Errorf("it has not ended: %v", sync)
 		}
@@ -380,7 +380,7 @@ func (c *canary) awaitFailing(prefix, kind string) {
 	})
 }
 
-// none returns an error if a query counts anything.
+// none returns an error if one of the queries returns a count above 0.
 func (c *canary) none(queries ...string) error {
 	for _, query := range queries {
 		var n int
@@ -443,7 +443,7 @@ func (c *canary) maintenance() {
 	}
 }
 
-// reseal restarts the processes with another encryption key in front, and rewraps all secrets.
+// reseal restarts the processes with a new first encryption key, and rewraps all secrets.
 func (c *canary) reseal() {
 	c.api.Stop(c)
 	c.worker.Stop(c)

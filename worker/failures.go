@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// failures intercepts all activities. It logs their errors with their causes, and converts the
-// errors into failures that Temporal may store.
+// failures intercepts all activities. It logs the error of an activity with its causes, and converts the
+// error into a failure that Temporal may store.
 type failures struct {
 	interceptor.WorkerInterceptorBase
 	log   *slog.Logger
@@ -42,8 +42,8 @@ func (a *failingActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 	return result, activities.Failure(activities.UnlessCancelled(ctx, err))
 }
 
-// execute runs the activity, unless this worker's clock is wrong. Activities use the clock to close
-// periods, delete events, and date and sign messages.
+// execute runs the activity, unless this worker's clock is wrong. Activities use the clock to close periods,
+// to delete events, and to date and sign messages.
 func (a *failingActivity) execute(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	if err := a.clock.Check(metering.ClockLimit); err != nil {
 		return nil, err

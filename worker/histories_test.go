@@ -28,8 +28,8 @@ import (
 
 var record = flag.Bool("record", false, "write the histories that are missing from workflows/testdata/histories")
 
-// TestHistories runs every branch of the workflows on the real server. Their histories replay, and contain no
-// secret, no name and no URL.
+// TestHistories runs every branch of the workflows on the real server. It checks that the histories replay, and contain
+// no secret, no name and no URL.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -158,8 +158,8 @@ func (s *system) history(workflowID string) *historypb.History {
 	return &history
 }
 
-// withoutIdlePass removes final passes that found nothing. Workers also look for requested syncs, and may signal a
-// run that a request has started.
+// withoutIdlePass removes final passes that found nothing. Workers also poll for requested syncs, and may signal a run
+// that a request has already started.
 func withoutIdlePass(activities []string) []string {
 	for len(activities) > 0 && activities[len(activities)-1] == "BeginSync" {
 		activities = activities[:len(activities)-1]

@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// deadly is the fake behind a handler at which workers die. They die before a call reaches the fake, or between the
-// fake's acceptance of the call and the answer.
+// deadly is a handler in front of the fake Stripe, at which the test kills workers. A worker dies before its call
+// reaches the fake, or between the fake's acceptance of the call and the answer.
 type deadly struct {
 	http.Handler
 	dying chan string
@@ -29,7 +29,8 @@ type deadly struct {
 	points []point
 }
 
-// point is a call at which a worker dies, once.
+// point is a call at which the test kills a worker, once. If after is set, the fake accepts the call before the worker
+// dies.
 type point struct {
 	method, path string
 	after        bool

@@ -20,7 +20,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// holding returns a system with a tenant that holds drafts. The grace of the tenant ends with each period.
+// holding returns a system with a tenant that holds draft invoices. The tenant's grace is 0.
 func holding(t testing.TB) *stripeSystem {
 	t.Helper()
 	s := newStripe(t)
@@ -87,7 +87,8 @@ func TestAHeldInvoiceIsReleasedOnceWhatItBillsIsCounted(t *testing.T) {
 	require.Len(t, s.actions(), 2, "nothing is left to do")
 }
 
-// TestALineOfAHeldInvoiceIsSetOnceMore requires that the line of a held draft is set again before the release.
+// TestALineOfAHeldInvoiceIsSetOnceMore requires that the line of a held draft invoice is set to the amount of all usage
+// before the release.
 func TestALineOfAHeldInvoiceIsSetOnceMore(t *testing.T) {
 	t.Parallel()
 	s := holding(t)
@@ -229,8 +230,8 @@ func TestWhereStripeRefusesTheHoldTheInvoiceGoesAsItWould(t *testing.T) {
 	require.Equal(t, "6", s.lastInvoice().Total.String())
 }
 
-// TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive runs no worker from the hold until days after the
-// deadline.
+// TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive runs no worker from the hold until days after the deadline.
+// Stripe finalizes the invoice, and the next worker marks the hold as expired.
 func TestAHeldInvoiceLeavesAtItsDeadlineThoughNobodyIsAlive(t *testing.T) {
 	t.Parallel()
 	s, stop, hold := disagreeing(t)

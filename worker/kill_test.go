@@ -89,7 +89,7 @@ func TestDrillKillingWorkersLosesAndDoublesNothing(t *testing.T) {
 			})
 		}
 		arrived(far, before, 12*time.Second)
-		<-time.After(time.Duration(chance.IntN(100)) * time.Millisecond) // the moment of the crash
+		<-time.After(time.Duration(chance.IntN(100)) * time.Millisecond) // a random delay before the kill
 		worker.Restart(t)
 		t.Logf("kill %d: the receiver holds %v", i+1, far.billed())
 	}
@@ -116,8 +116,8 @@ func arrived(far farEnd, before int, atMost time.Duration) {
 	}
 }
 
-// ended requests a sync of the customer and returns it after it has ended. It polls, because the request waits only
-// some seconds.
+// ended requests a sync of the customer, polls until the sync has ended, and returns it. The request itself waits only
+// a few seconds.
 func (c caller) ended(t testing.TB, customer string) (sync []byte) {
 	t.Helper()
 	dbtest.Eventually(t, func() error { // Temporal may not answer a busy machine in time

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 )
 
-// state collects metrics from the database each time Prometheus reads them. All workers return the
+// state collects metrics from the database each time Prometheus scrapes the worker. All workers return the
 // same values.
 type state struct {
 	store *db.DB
@@ -50,7 +50,7 @@ func (s *state) Describe(all chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect returns no metrics if the database does not answer.
+// Collect returns no metrics if the database does not respond.
 func (s *state) Collect(all chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()

@@ -27,8 +27,9 @@ const NamespaceRetention = 90 * 24 * time.Hour
 // namespaceTimeout is long enough for new search attributes to reach all caches of Temporal.
 const namespaceTimeout = 2 * time.Minute
 
-// PrepareNamespace registers the search attributes, and lengthens the retention of an existing
-// namespace. It never shortens the retention. It returns the retention before and after.
+// PrepareNamespace registers the search attributes in an existing namespace, and lengthens the namespace's
+// retention to at least retention. It never shortens the retention. It returns the retention before and
+// after.
 func PrepareNamespace(ctx context.Context, temporal client.Client, namespace string, retention time.Duration) (before, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
@@ -53,9 +54,9 @@ func PrepareNamespace(ctx context.Context, temporal client.Client, namespace str
 	return before, retention, nil
 }
 
-// checkNamespace returns an error if runs cannot be found by the search attributes, and warns if the
-// namespace deletes finished runs early. The worker changes no retention: longer retention costs
-// storage, and other services can share the namespace.
+// checkNamespace returns an error if queries cannot use the search attributes. It logs a warning if the
+// namespace keeps finished runs for less than NamespaceRetention. The worker does not change the retention,
+// because a longer retention costs storage and other services can share the namespace.
 func checkNamespace(ctx context.Context, config Config) error {
 	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
@@ -75,8 +76,8 @@ func checkNamespace(ctx context.Context, config Config) error {
 	return nil
 }
 
-// requireSearchAttributes registers the search attributes, and waits until queries can use them. A
-// worker that has no permission to register them returns an error if they do not exist.
+// requireSearchAttributes registers the search attributes, and waits until queries can use them. Without
+// permission to register them, it returns an error if they do not exist.
 func requireSearchAttributes(ctx context.Context, temporal client.Client, namespace string) error {
 	notRegistered := registerSearchAttributes(ctx, temporal, namespace)
 	names := slices.Sorted(maps.Keys(workflows.SearchAttributes()))

@@ -62,7 +62,8 @@ func (s *system) retention() time.Duration {
 	return described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 }
 
-// TestAWorkerNeedsTheSearchAttributes starts a worker that may not register search attributes.
+// TestAWorkerNeedsTheSearchAttributes starts a worker that may not register search attributes. The worker fails until
+// PrepareNamespace has registered them.
 func TestAWorkerNeedsTheSearchAttributes(t *testing.T) {
 	t.Parallel()
 	s := newSystemIn(t, proc.BareNamespace(t, temporalAddress(t)))

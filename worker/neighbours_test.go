@@ -19,9 +19,9 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// moody is a receiver with answers that depend on the customer's name. If the name begins with "fails", it answers
-// 500. If it begins with "hangs", it never answers. It answers all others with 204, and names that begin with
-// "slow" only after two beats.
+// moody is a receiver with answers that depend on the customer's name. If the name begins with "fails", it answers 500.
+// If it begins with "hangs", it never answers. It answers all others with 204, and names that begin with "slow" only
+// after twice activities.Beat.
 type moody struct {
 	mu    sync.Mutex
 	taken map[string]int // accepted statements by customer

@@ -105,7 +105,7 @@ func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
 	s.use("5")
 	s.behave(`{"status":503,"times":1000}`)
 	sync := s.request()
-	s.awaitDeliveries(4) // the next pause lasts sixteen seconds
+	s.awaitDeliveries(4) // the next retry interval is sixteen seconds
 	s.behave(`{"times":0}`)
 	require.NoError(t, s.update(run, "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)

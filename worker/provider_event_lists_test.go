@@ -36,8 +36,8 @@ func (s *stripeSystem) handled() (events int, err error) {
 	return events, err
 }
 
-// TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync delivers none of Stripe's events. The next
-// Auto-Sync lists them.
+// TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync delivers none of Stripe's events to the API. The next
+// Auto-Sync lists the events at Stripe.
 func TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)

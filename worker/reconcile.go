@@ -19,15 +19,16 @@ const (
 	deliverEvery   = time.Second
 	// holdEvery is long, because an invoice is held for days.
 	holdEvery = 5 * time.Minute
-	// closeEvery is long, because a period that cannot be closed yet stays due. The first check is
-	// delayed, so that a new customer's first sync comes before it.
+	// closeEvery is long, because each check starts a run for every tenant with a period that is due but
+	// cannot be closed yet. The first check is delayed, so that the first sync of a new customer runs before
+	// it.
 	closeEvery = time.Hour
-	// StartOverdue is the time after which a committed row without a run counts as unfinished.
+	// StartOverdue is the time after which a committed row without a workflow run is treated as unfinished.
 	StartOverdue = time.Minute
 )
 
-// unfinished is a kind of work with a committed row before its run. If the start never arrived, or
-// the run was terminated, the row is enough to start another run.
+// unfinished is a kind of work that is stored as a row before its workflow run starts. If the start fails or
+// the run is terminated, the worker starts another run from the row.
 type unfinished struct {
 	what  string
 	first time.Duration // delay of the first check after the worker's start
@@ -35,11 +36,12 @@ type unfinished struct {
 	find  func(ctx context.Context, now time.Time) ([]begin, error)
 }
 
-// begin starts a run for a row unless one is open, or reports the row to the tenant's webhooks.
+// begin starts a workflow run for a row unless a run is open. For a delayed sync, it notifies the tenant's
+// webhooks instead.
 type begin func(ctx context.Context) error
 
-// everything returns all kinds of work that may be unfinished. Every worker checks them. An open
-// run is left alone, even if another worker started it.
+// everything returns all kinds of work that may be unfinished. Every worker checks all of them. An open run
+// continues unchanged, even if another worker started it.
 func everything(config Config) []unfinished {
 	store, c := config.Store, config.Temporal
 	return []unfinished{
@@ -104,14 +106,14 @@ func rows[Row any](find func(ctx context.Context, now time.Time) ([]Row, error),
 	}
 }
 
-// overdue returns only rows that are older than StartOverdue, because the start of a newer row may
-// still be under way.
+// overdue returns only rows that are older than StartOverdue, because the start of the run for a newer row
+// may still be in progress.
 func overdue[Row any](find func(ctx context.Context, before time.Time) ([]Row, error)) func(context.Context, time.Time) ([]Row, error) {
 	return func(ctx context.Context, now time.Time) ([]Row, error) { return find(ctx, now.Add(-StartOverdue)) }
 }
 
-// reconcile periodically starts a run for all unfinished work. The kinds of work do not wait for
-// each other.
+// reconcile periodically starts runs for all unfinished work. Each kind of work has a goroutine of its own,
+// so that the kinds do not wait for each other.
 func reconcile(ctx context.Context, config Config) {
 	go applySchedules(ctx, config)
 	for _, u := range everything(config) {
@@ -131,8 +133,8 @@ func (u unfinished) reconcile(ctx context.Context, config Config) {
 	}
 }
 
-// once checks for unfinished work once. If a run cannot be started, the other rows still get their
-// runs, and the next check tries again.
+// once checks for unfinished work once. If a run cannot be started, once still starts the runs of the other
+// rows. The next check tries again.
 func (u unfinished) once(ctx context.Context, now time.Time) error {
 	starts, err := u.find(ctx, now)
 	if err != nil {
@@ -147,7 +149,7 @@ func (u unfinished) once(ctx context.Context, now time.Time) error {
 	return someOf(failures, len(starts))
 }
 
-// someOf returns all failures of a number of attempts as one error, or nil if there are none.
+// someOf joins the failures of a number of attempts into one error. It returns nil if there are none.
 func someOf(failures []error, attempts int) error {
 	if len(failures) == 0 {
 		return nil
@@ -162,7 +164,7 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// applySchedules periodically updates the schedules to match their settings.
+// applySchedules periodically updates the Temporal schedules to match their settings.
 func applySchedules(ctx context.Context, config Config) {
 	distrusted := true // schedules may have changed while no worker was running
 	for ctx.Err() == nil {
@@ -175,8 +177,8 @@ func applySchedules(ctx context.Context, config Config) {
 	}
 }
 
-// applySchedulesOnce updates the schedules of tenants with changed settings, or all schedules. If
-// one fails, the others are still updated.
+// applySchedulesOnce updates the schedules of tenants with changed settings, or all schedules. If an update
+// fails, the other schedules are still updated.
 func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 	if all {
 		if err := workflows.EnsureSchedules(ctx, config.Temporal); err != nil {
@@ -197,7 +199,7 @@ func applySchedulesOnce(ctx context.Context, config Config, all bool) error {
 }
 
 func applySchedule(ctx context.Context, config Config, a ledger.TenantAutoSync) error {
-	setPaused := a.AppliedAt == nil // a new setting of the tenant counts; otherwise, the operators' change stays
+	setPaused := a.AppliedAt == nil // the tenant's new setting applies; otherwise, an operator's pause or resume stays
 	if err := workflows.ApplyAutoSync(ctx, config.Temporal, a.Tenant, a.AutoSync, setPaused); err != nil {
 		return err
 	}

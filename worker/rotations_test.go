@@ -17,8 +17,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// rotated creates a credential of the kind and rotates it. Both credentials are valid during the overlap. It
-// starts no run.
+// rotated creates a credential of the kind and rotates it, without starting a workflow run. Both credentials are valid
+// during the overlap.
 func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r metering.Rotation) {
 	s.Helper()
 	tenant, now := s.tenant, time.Now()

@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// state waits until the state of the customer's run is as wanted, and returns it.
+// state waits until wanted accepts the state of the customer's run, and returns the state.
 func (s *system) state(wanted func(workflows.SyncState) bool) (state workflows.SyncState) {
 	s.Helper()
 	dbtest.Eventually(s, func() (err error) {
@@ -70,8 +70,8 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// TestASyncIsCancelledAsTheAPIDoes cancels a paused run. The run ends, and its syncs fail as interrupted. Sent
-// reports are known, so that the next sync continues from them.
+// TestASyncIsCancelledAsTheAPIDoes cancels a paused run. The run ends, and its syncs fail as interrupted. The ledger
+// has the reports that the run has sent, so the next sync continues from these reports.
 func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -100,8 +100,8 @@ func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
 }
 
-// TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce cancels a sync and requests another one. The new sync
-// does not wait until a worker finds it.
+// TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce cancels a sync and requests another one. The request starts
+// the new run, so the new sync does not wait until a worker polls for it.
 func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -143,8 +143,8 @@ func (s *system) steering(sync uuid.UUID) ledger.Steering {
 	return ledger.Steering{Actor: metering.Operator, Sync: sync, Customer: s.customer.ID, Reason: "for the test"}
 }
 
-// TestACustomerWhoIsPausedIsReportedByNobody pauses a customer. A pause is a row. The open run ends at its next
-// attempt. Until the customer is resumed, no new run, no Auto-Sync and no closing sends anything.
+// TestACustomerWhoIsPausedIsReportedByNobody pauses a customer. The pause is a row in the database. The open run ends
+// at its next attempt. Until the customer is resumed, no new run, no Auto-Sync and no closing sends a report.
 func TestACustomerWhoIsPausedIsReportedByNobody(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

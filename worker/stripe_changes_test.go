@@ -147,7 +147,7 @@ func TestImportedHistoryIsNotBilledAtStripe(t *testing.T) {
 }
 
 // TestAutoSyncAtStripeWaitsForAllAndFailsForOne links one customer to an unknown id at Stripe. It starts Auto-Sync
-// during a short outage of Stripe.
+// during a short outage of Stripe. Only the sync of that customer fails.
 func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 	t.Parallel()
 	const customers = 8

@@ -41,7 +41,8 @@ func requireBilled(t testing.TB, fake *stripetest.Fake, want string) {
 	}
 }
 
-// TestWhateverStripeAnswersItsTotalIsOurs applies each kind of failure to the calls of a sync.
+// TestWhateverStripeAnswersItsTotalIsOurs applies each kind of failure to the calls of a sync. After each sync,
+// Stripe's total must equal the usage, rounded to whole units.
 func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -76,8 +77,8 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 	}
 }
 
-// TestWhatStripeDropsLaterWaitsForTheInvoice rejects meter events after the answer. Stripe checks meter events only
-// after it has answered, and counts them with a delay.
+// TestWhatStripeDropsLaterWaitsForTheInvoice makes the fake reject meter events after it has accepted them. Stripe
+// validates meter events only after its response, and counts them with a delay.
 func TestWhatStripeDropsLaterWaitsForTheInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
@@ -168,7 +169,8 @@ func (s *stripeSystem) report(value string) error {
 	return response.Body.Close()
 }
 
-// detour holds the first POST request to each path until letGo sends it, long after its caller has given up.
+// detour is a handler that does not forward the first POST request to each path. letGo sends these requests long after
+// their callers have given up.
 type detour struct {
 	http.Handler
 	mu   sync.Mutex

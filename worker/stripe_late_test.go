@@ -33,8 +33,8 @@ func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
 	s.link("cus_soon")
 }
 
-// soon returns the end of a period in which the test acts. The clock of the test, and not the
-// machine's, ends the period.
+// soon returns the end of a period, ten minutes ahead. The period ends by the clock of the test, and not by the
+// machine's.
 func (s *system) soon() time.Time { return s.clock.Now().Add(10 * time.Minute).Truncate(time.Second) }
 
 // newClosed returns a system with an invoiced and closed period that ended at end, and a function that stops the

@@ -102,8 +102,8 @@ func (s *stripeSystem) meters(slugs ...string) {
 	}
 }
 
-// useOf ingests an event of the present hour. Calls within an hour of the first use its time, because a meter with hourly
-// windows gets two reports if the hour ends during a test.
+// useOf ingests an event of the current hour. Calls within an hour of the first call use the time of the first call.
+// Otherwise, a meter with hourly windows would get two reports if the hour ended during a test.
 func (s *stripeSystem) useOf(meter, value string) {
 	s.Helper()
 	if now := s.clock.Now(); now.Sub(s.used) >= time.Hour {

@@ -74,7 +74,7 @@ func (r *refusing) SignalWithStartWorkflow(_ context.Context, in *interceptor.Cl
 }
 
 // TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail creates an unfinished row of each kind, and two rows of
-// some kinds. No run can start. The worker tries each row although the other starts fail.
+// some kinds. The client refuses every start of a run. The worker tries each row although the other starts fail.
 func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

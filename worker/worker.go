@@ -1,5 +1,5 @@
-// Package worker runs the workflows and their activities. It registers them, polls the task queues,
-// restarts work that has no run, and stops without losing work. It contains no business rules.
+// Package worker runs the workflows and their activities. It registers them, polls the task queues, starts
+// missing workflow runs, and stops without losing work. It contains no business rules.
 package worker
 
 import (
@@ -70,8 +70,8 @@ func Run(ctx context.Context, config Config) error {
 		WorkerStopTimeout: stopTimeout,
 		OnFatalError:      func(err error) { fatal <- err },
 		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log, clock: config.ClockOffset}},
-		// By default, the SDK delays heartbeats by up to 80% of their timeout. On a busy machine, a
-		// further delay would end an attempt that is still running.
+		// By default, the SDK delays heartbeats by up to 80% of their timeout. On a busy machine, a further
+		// delay would end an attempt although it is still running.
 		MaxHeartbeatThrottleInterval: activities.Beat,
 	}
 	main := worker.New(config.Temporal, workflows.TaskQueue, options)
@@ -95,8 +95,9 @@ func Run(ctx context.Context, config Config) error {
 	if err := errors.Join(main.Start(), calls.Start(), heavy.Start()); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
-	// Workflows stop first, so that activities that they started can still finish. Heavy work stops
-	// at the same time, because otherwise it would begin another part.
+	// Workflows stop before the worker of provider calls, so that activities that the workflows started can
+	// still finish. Heavy activities stop at the same time as workflows, because otherwise they would begin
+	// another part of their work.
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
 	defer calls.Stop()

@@ -197,8 +197,8 @@ func (s *system) await(id uuid.UUID) metering.Sync {
 	return sync
 }
 
-// counted waits for a sync, and requests further syncs until the provider's count of all its lines was read. A pass
-// that cannot read the count leaves it to the next pass.
+// counted waits for a sync, and requests further syncs until no line of the first sync is in the state accepted. A pass
+// that cannot read the provider's count leaves the count to the next pass.
 func (s *system) counted(id uuid.UUID) metering.Sync {
 	s.Helper()
 	sync := s.await(id)

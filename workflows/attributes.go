@@ -14,7 +14,7 @@ var (
 	customerAttribute = temporal.NewSearchAttributeKeyKeyword("OdometerCustomer")
 	triggerAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerTrigger")
 	periodAttribute   = temporal.NewSearchAttributeKeyKeyword("OdometerPeriod")  // the period's first day, UTC
-	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of the run's sync or hold: running, paused, succeeded or failed
+	outcomeAttribute  = temporal.NewSearchAttributeKeyKeyword("OdometerOutcome") // of the sync or hold: running, paused, succeeded or failed
 )
 
 // SearchAttributes returns the search attributes to register, by name.

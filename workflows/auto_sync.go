@@ -21,7 +21,7 @@ type AutoSyncInput struct {
 
 // AutoSync reports the unreported usage of every customer, and then starts the closing of due
 // periods. If the provider failed for so long that some customers were skipped, AutoSync continues
-// as a new run with all customers that are out of sync by then.
+// as a new run. That run syncs all customers that are out of sync by then.
 func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 	b := &bulkSync{tenant: in.TenantID, after: in.After, result: in.SoFar}
 	b.paused, b.closed = in.Paused, in.Closed
@@ -56,7 +56,7 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 const eventPagesPerRun = 20
 
 // listEvents reads the provider's list of events, and starts a run for each event that did not
-// arrive. A failure of the list does not end the run, because the next run reads it again.
+// arrive. A failed read does not end the run, because the next run reads the list again.
 func (b *bulkSync) listEvents(ctx workflow.Context) error {
 	for range eventPagesPerRun {
 		var page activities.ListEventsResult
@@ -70,15 +70,15 @@ func (b *bulkSync) listEvents(ctx workflow.Context) error {
 			}
 		}
 		if b.result.Missed += len(page.Missed); err != nil || !page.More {
-			return nil //nolint:nilerr // nobody waits for the list
+			return nil //nolint:nilerr // the next run reads the list again
 		}
 	}
 	return nil
 }
 
-// listInvoices starts to list the invoices of customers with open reconciliations. The list is read
-// while the run does its other work. await waits for the end, and returns an error only if the run
-// is cancelled.
+// listInvoices starts the activity ListInvoices for the customers with open reconciliations. The
+// activity runs concurrently with the other steps of the run. await waits until the activity ends,
+// and returns an error only if the run is cancelled.
 func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
 	listing := workflow.ExecuteActivity(listingOnce(ctx, "list invoices of open reconciliations"), do.ListInvoices, activities.TenantInput{TenantID: b.tenant})
 	return func() error {

@@ -29,9 +29,9 @@ type BulkSyncResult struct {
 	Failed    int `json:"failed"`         // customers that now have their own runs
 	Left      int `json:"left,omitempty"` // customers of batches that did not finish within batchLimit
 	Closed    int `json:"closed"`         // closed periods
-	Open      int `json:"open"`           // customers with a due period that waits for a meter
+	Open      int `json:"open"`           // customers with a due period that waits for a backfill or failed to close
 	Missed    int `json:"missed"`         // provider events that had not arrived
-	Listed    int `json:"listed"`         // customers with a list of invoices that was read
+	Listed    int `json:"listed"`         // customers for which the provider's invoices were listed
 }
 
 // bulkSync syncs many customers of one tenant. A customer that fails alone gets its own run. While
@@ -44,7 +44,7 @@ type bulkSync struct {
 	result BulkSyncResult
 }
 
-// pages calls act with one page of customers after the other, as the activity find lists them. more
+// pages lists the customers page by page with the activity find, and calls act with each page. more
 // reports whether the workflow has to continue as a new run.
 func (b *bulkSync) pages(ctx workflow.Context, find any, summary string, act func(workflow.Context, []metering.CustomerID) error) (more bool, err error) {
 	if err := b.registerUpdateHandlers(ctx, b.tenant); err != nil {
@@ -79,7 +79,7 @@ func (b *bulkSync) page(ctx workflow.Context, find any, summary string) (page ac
 	return page, err
 }
 
-// hold is awaitResume, and shows operators that the run is paused.
+// hold calls awaitResume if the run is paused, and shows the pause to operators.
 func (b *bulkSync) hold(ctx workflow.Context) error {
 	if !b.paused {
 		return nil
@@ -171,8 +171,8 @@ func timeIsOver(err error) bool {
 	return err != nil && !somebodyHasToAct && !temporal.IsCanceledError(err)
 }
 
-// add adds the result of a batch, and starts a run for each failed customer, where operators see
-// the reason.
+// add adds the result of a batch, and starts a run for each failed customer. That run shows
+// operators the reason for the failure.
 func (b *bulkSync) add(ctx workflow.Context, batch activities.SyncBatchResult) error {
 	b.result.Customers += batch.Customers
 	b.result.Sent += batch.Sent

@@ -20,7 +20,7 @@ import (
 // it for a retry, so a start fails after 5 seconds if Temporal does not answer.
 const startTimeout = 10 * time.Second
 
-// askAgainAfter is the pause before a request that Temporal gave up is repeated.
+// askAgainAfter is the pause before AskAgain repeats a request.
 const askAgainAfter = 100 * time.Millisecond
 
 // by starts the run or joins the open one. It does not wait for the run, so no worker has to be
@@ -47,13 +47,14 @@ func (s start) once(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// AskAgain is a gRPC interceptor that repeats a request that the server gave up. A busy Temporal
-// server returns DeadlineExceeded when its own deadline passes, which can be long before the
-// caller's. The SDK takes this for the caller's deadline and does not retry. AskAgain repeats the
-// request until ctx ends or the server returns another status.
+// AskAgain is a gRPC interceptor that repeats requests after the server's own deadline. A busy
+// Temporal server then returns DeadlineExceeded, possibly long before the caller's deadline. The
+// SDK mistakes the error for the caller's deadline and does not retry. AskAgain repeats the request
+// until ctx ends or the server returns another status.
 //
-// Repeats are safe, because requests that start or change a run contain a request ID. If a run that
-// a signal started has already ended, the repeat may start another run, which finds nothing to do.
+// Repeats are safe, because requests that start or change a run contain a request ID. A repeated
+// SignalWithStart may start another run if the first run has already ended. The second run finds no
+// work.
 func AskAgain(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, ask grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	for {
 		err := ask(ctx, method, request, answer, conn, options...)
@@ -68,8 +69,8 @@ func AskAgain(ctx context.Context, method string, request, answer any, conn *grp
 	}
 }
 
-// unreachable returns CodeUnavailable, because a repetition may succeed. The cause is logged, such as a
-// search attribute that Temporal does not know yet.
+// unreachable returns CodeUnavailable, because a retry may succeed. The cause, such as a search attribute
+// that is not registered yet, is logged.
 func unreachable(workflowID string, cause error) error {
 	return metering.Errorf(metering.CodeUnavailable, "Temporal does not answer; try again").
 		Because(fmt.Errorf("%s: %w", workflowID, cause))

@@ -68,7 +68,7 @@ func (b *bulkSync) startReporting(ctx workflow.Context) error {
 }
 
 // reportClosedStart returns the start of a sync of all customers with unreported usage in a closed
-// period. It also serves tenants without auto-sync.
+// period. The sync also runs for tenants without auto-sync.
 func reportClosedStart(tenant metering.TenantID) start {
 	return start{
 		workflow: AutoSync,

@@ -32,10 +32,10 @@ type DeliverWebhooksResult struct {
 	Failed    int `json:"failed"`    // failed attempts
 }
 
-// DeliverWebhooks delivers messages to one endpoint, and ends after idleFor without a message. While
-// the endpoint fails, the run waits for the next attempt. A message's row is committed before its
-// signal is sent, and the rows contain when each message is due. The run shows its state to
-// operators. Operators can pause the run or request an attempt without waiting.
+// DeliverWebhooks delivers messages to one endpoint, and ends after idleFor without a message.
+// While the endpoint fails, the run waits for the next attempt. A message's row is committed before
+// the run is signalled, and contains the time at which the message is due. The run shows its state
+// to operators. Operators can pause the run or request an attempt without waiting.
 func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebhooksResult, error) {
 	d := deliverWebhooks{DeliverWebhooksInput: in, due: workflow.GetSignalChannel(ctx, messagesDue)}
 	d.paused, d.atOnce = in.Paused, in.AtOnce
@@ -45,8 +45,8 @@ func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebh
 	return d.run(ctx)
 }
 
-// idleFor is the time for which a run stays open without messages. Without it, each message to an
-// endpoint with few messages would need its own run.
+// idleFor is the time for which a run stays open without messages. An endpoint with few messages
+// then does not need a new run for each message.
 const idleFor = 10 * time.Minute
 
 // errDeleted ends a run because its endpoint was deleted.
@@ -113,13 +113,13 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 // wait waits until the next message is due, a new message arrives or an operator sends an update.
 func (d *deliverWebhooks) wait(ctx workflow.Context, sent activities.SendMessagesResult) error {
 	now := workflow.Now(ctx)
-	// Send more due messages at once, but only after progress. Otherwise wait: the clock of the
-	// worker that sends may be behind, and it may find the message not due again and again.
+	// If a message is already due, send at once, but only after progress. Without progress, wait:
+	// the clock of the sending worker may be behind, so that no message is due for that worker yet.
 	if !sent.Next.After(now) && sent.Delivered+sent.Failed > 0 {
 		return nil
 	}
 	_, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
-		Timeout:      max(time.Second, sent.Next.Sub(now)), // the activity reads from the rows which messages are due
+		Timeout:      max(time.Second, sent.Next.Sub(now)), // the activity reads the due times from the database
 		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%d waiting; %s", sent.Waiting, sent.Problem)},
 	}, d.isWanted)
 	return err

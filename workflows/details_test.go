@@ -49,7 +49,7 @@ func TestTheDetailsOfARunBeginWithItsCustomer(t *testing.T) {
 	}
 }
 
-// detailsOfErasure returns the details of a run at each of its steps and at the end.
+// detailsOfErasure returns the details of an EraseCustomer run at each of its steps and at the end.
 func detailsOfErasure(t *testing.T, page string) (details []string) {
 	t.Helper()
 	env := newEnvironment()

@@ -19,8 +19,8 @@ type EraseCustomerInput struct {
 }
 
 // EraseCustomer erases a customer's personal data from the database, step by step. Each step may be
-// repeated, and all numbers stay. Groups come before events, because the new keys of the groups
-// determine which property values an event keeps.
+// repeated. Totals, bills and reports stay. The keys of groups are replaced before events are
+// erased, because the new keys determine which property values an event keeps.
 func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 	customer := activities.CustomerInput{TenantID: in.TenantID, CustomerID: in.CustomerID}
 	var found activities.EraseGroupsResult

@@ -89,7 +89,8 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 }
 
 // sync requests a sync and waits for it with awaitSync. The outcome begins with done if the sync
-// succeeded. Otherwise, it begins with undone, and contains the reason or that the sync continues.
+// succeeded. Otherwise, the outcome begins with undone, and contains the error or states that the
+// sync continues.
 func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, undone string) (outcome string, err error) {
 	if err := workflow.ExecuteActivity(shortStep(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
 		return "", err
@@ -128,8 +129,9 @@ const (
 	longestLook = 5 * time.Minute
 )
 
-// awaitSync waits until the sync ends, or the invoice that was created at since accepts no more
-// usage.
+// awaitSync waits until the sync ends. It returns earlier if the invoice, which was created at
+// since, accepts no more usage. For an event about a subscription, it waits for finalization at
+// most.
 func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, run workflow.Future) (sync activities.ReadSyncResult, err error) {
 	began := workflow.Now(ctx)
 	until := began.Add(finalization)

@@ -27,11 +27,11 @@ type happening struct {
 	*testsuite.TestWorkflowEnvironment
 	event   activities.ReadEventResult
 	invoice func() (activities.ReadInvoiceResult, error)
-	sync    func(ctx workflow.Context) error // the run that syncs the customer
+	sync    func(ctx workflow.Context) error // mock of the SyncCustomer run
 	answer  activities.ReadSyncResult
 	closed  activities.CloseBatchResult
 
-	holds           []workflows.HoldInvoiceInput // inputs of started runs
+	holds           []workflows.HoldInvoiceInput // inputs of started HoldInvoice runs
 	requests, looks int
 	recorded        []string // stored outcomes
 	ended           time.Time

@@ -80,7 +80,7 @@ type holdInvoice struct {
 	found   activities.LookAtHoldResult
 	failure string          // error of the last step, which is retried
 	outcome string          // last value of the search attribute
-	syncing workflow.Future // child run of the requested sync; nil: the sync has no run that is a child of this one
+	syncing workflow.Future // child run that performs the requested sync; nil: no child run performs it
 }
 
 // registerUpdateHandlers registers the handlers of the updates retry-now and release.
@@ -161,9 +161,9 @@ func (h *holdInvoice) sync(ctx workflow.Context) error {
 	return err
 }
 
-// longestHeldPause is the longest pause between two comparisons of an invoice that differs. For all
-// other invoices it is longestLook. If no action is necessary before a time, the run waits until
-// that time instead.
+// longestHeldPause is the longest pause between two comparisons of an invoice that differs from the
+// usage. For other invoices, longestLook applies. If the last comparison returned Until, the run
+// waits until that time instead.
 const longestHeldPause = 30 * time.Minute
 
 func (h *holdInvoice) longestPause() time.Duration {
@@ -225,7 +225,7 @@ func (h *holdInvoice) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, strings.Join(text, "\n")+"\n")
 }
 
-// index updates the search attribute by which operators find invoices that differ.
+// index updates the search attribute by which operators find invoices that differ from the usage.
 func (h *holdInvoice) index(ctx workflow.Context) error {
 	outcome := running
 	switch {

@@ -23,7 +23,8 @@ var (
 	releaseReport = uuid.MustParse("01900000-0000-7000-8000-000000000002")
 )
 
-// heldInvoice is an invoice with a grace that ends after three days, and a deadline two days later.
+// heldInvoice is a held invoice. The grace period of its billing period ends after three days, and
+// its deadline is two days later.
 type heldInvoice struct {
 	*testsuite.TestWorkflowEnvironment
 	began, grace, deadline time.Time
@@ -228,8 +229,8 @@ func TestAnOutageOfTheProviderDelaysAHeldInvoice(t *testing.T) {
 	require.Less(t, h.sent[holdReport][0].Sub(h.began), 26*time.Minute, "before the provider lets the invoice go")
 }
 
-// TestARunWhoseFirstLookFailsLooksAgain checks a run with a first comparison that fails, for example because the worker
-// is killed. The run then knows nothing about the invoice.
+// TestARunWhoseFirstLookFailsLooksAgain checks that a run repeats its first comparison if that comparison
+// fails, for example because the worker is killed. Until then, the run knows nothing about the invoice.
 func TestARunWhoseFirstLookFailsLooksAgain(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.look = func() error {

@@ -30,7 +30,7 @@ type RunState struct {
 	Paused bool `json:"paused"`
 }
 
-// operators holds the updates that operators have sent to a run.
+// operators holds the effects of the updates that operators have sent to a run.
 type operators struct {
 	paused   bool
 	atOnce   bool // DeliverWebhooks: the next activity also sends messages that are not due yet
@@ -155,7 +155,8 @@ func (o *operators) awaitResume(ctx workflow.Context) error {
 	return err
 }
 
-// forget discards the notifications of earlier updates.
+// forget discards the values in asked, because the run has already taken these updates into
+// account.
 func (o *operators) forget() { drain(o.asked) }
 
 // drain discards all values that the channel has received.

@@ -15,9 +15,9 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 )
 
-// Task queues. Calls to providers have their own queue because it has a rate limit. Heavy work of
-// tenants has its own because it waits for its turn in the worker, and would occupy the slots of
-// all other activities.
+// Task queues. Calls to providers have their own queue, because that queue has a rate limit. Heavy
+// work of tenants also has its own queue: heavy activities wait inside a worker for each other, and
+// would occupy the slots of other activities.
 const (
 	TaskQueue         = "odometer"
 	ProviderTaskQueue = "odometer-providers"
@@ -61,8 +61,8 @@ func maintenance(ctx workflow.Context) workflow.Context {
 	return workflow.WithRetryPolicy(ctx, untilNextHour)
 }
 
-// sending returns the context of a step that calls a tenant's webhook. Failed deliveries are part
-// of the step's result. Its errors are errors of the database.
+// sending returns the context of a step that calls a tenant's webhook. A failed delivery is part of
+// the step's result. The step's errors are errors of the database.
 func sending(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithTaskQueue(shortStep(ctx, summary), ProviderTaskQueue)
 }
@@ -99,8 +99,8 @@ func providerCall(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: time.Minute, Summary: summary})
 }
 
-// listingOnce returns the context of a step with many calls that only read. Temporal does not retry
-// it, because the next run reads the rest.
+// listingOnce returns the context of a step that only reads, with many calls to the provider.
+// Temporal does not retry the step, because the next run reads the rest.
 func listingOnce(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, notTriedAgain, workflow.ActivityOptions{TaskQueue: ProviderTaskQueue, StartToCloseTimeout: 30 * time.Minute, Summary: summary})
 }

@@ -65,7 +65,7 @@ func TestTheProvidersSideIsReadAgainAfterFiveMinutesOrARefusal(t *testing.T) {
 	}{
 		"at once":                    {0, accepted, 1},
 		"a send of four minutes":     {4 * time.Minute, accepted, 1}, // tried after 2, 6, … 126 and 254 seconds
-		"a send of eight minutes":    {5 * time.Minute, accepted, 2}, // and after 510
+		"a send of eight minutes":    {5 * time.Minute, accepted, 2}, // also tried after 510 seconds
 		"a refusal":                  {0, refusal("correct the item"), 2},
 		"one that has come too late": {0, tooLate, 2},
 		"one in doubt":               {0, activities.SendReportResult{State: billing.InDoubt, Response: "look at Stripe"}, 1},
@@ -162,8 +162,8 @@ func TestASideThatChangesIsReadAgain(t *testing.T) {
 	require.Equal(t, 1, l.sides)
 }
 
-// TestAProviderOfAnotherKindIsReadFirst checks a pass after a provider with a state to read has replaced one that takes
-// statements.
+// TestAProviderOfAnotherKindIsReadFirst checks the first pass after Stripe has replaced a receiver of
+// statements. The pass reads the customer's state at Stripe before it plans reports.
 func TestAProviderOfAnotherKindIsReadFirst(t *testing.T) {
 	l := newLedger(t, 7)
 	l.reads = false

@@ -27,7 +27,7 @@ type quantityLedger struct {
 	sides   int // number of reads of the customer's state at the provider
 	counts  int // number of reads of only the provider's counts
 
-	more  bool // each plan reports that there may be more reports
+	more  bool // each plan sets PlanReportsResult.More
 	read  func() error
 	plan  func() (readFirst bool, err error)
 	send  func(meter metering.MeterID, attempt int) (activities.SendReportResult, error)

@@ -33,8 +33,9 @@ type RotateCredentialResult struct {
 
 // RotateCredential follows the rotation of an API key, an HMAC secret or a webhook's secret. The
 // rotation's row contains both credentials and the time at which the old one ends. The run shows
-// that time, warns if the old credential is still used shortly before it, and records the end. An
-// operator can revoke the old credential early, or keep both by cancelling the run.
+// that time, warns shortly before it if the old credential is still used, and records the end of
+// the rotation. An operator can revoke the old credential early, or keep both by cancelling the
+// run.
 func RotateCredential(ctx workflow.Context, in RotateCredentialInput) (RotateCredentialResult, error) {
 	r := rotateCredential{in: activities.RotationInput(in), changed: workflow.GetSignalChannel(ctx, rotationChanged)}
 	err := listen(ctx, finishNowUpdate, func(ctx workflow.Context, asked metering.Asked) error {
@@ -80,8 +81,9 @@ func (r *rotateCredential) run(ctx workflow.Context) (now activities.RotationRes
 	}
 }
 
-// wait waits until the time of the warning, the time of the end, an update or a signal. At its
-// time, it warns of remaining use or ends the old credential.
+// wait waits until the time of the warning or of the end, or until an update or a signal arrives.
+// At the time of the warning, it warns if the old credential is still used. At the end, or after
+// the update finish-now, it revokes the old credential.
 func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationResult) (activities.RotationResult, error) {
 	until := now.WarnAt
 	if r.warned {

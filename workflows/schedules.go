@@ -17,10 +17,10 @@ import (
 // time. One such run is enough, because it does all work that is due.
 const catchUp = 2 * time.Hour
 
-// ApplyAutoSync updates the tenant's schedule to match its settings. It changes whether the
-// schedule is paused only if setPaused is set, because the tenant has just changed that setting. If
-// auto-sync is disabled, ApplyAutoSync deletes the schedule and cancels its open runs. It returns
-// CodeUnavailable if Temporal does not answer.
+// ApplyAutoSync updates the tenant's schedule to match its settings. It pauses or resumes an
+// existing schedule only if setPaused is set, that is, if the tenant has just changed this setting.
+// If auto-sync is disabled, ApplyAutoSync deletes the schedule and cancels its open runs. It
+// returns CodeUnavailable if Temporal does not answer.
 func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant, settings metering.AutoSync, setPaused bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func specOf(schedule metering.Schedule, timezone string) client.ScheduleSpec {
 	return client.ScheduleSpec{CronExpressions: []string{schedule.Cron()}, TimeZoneName: timezone, Jitter: schedule.Jitter()}
 }
 
-// EnsureSchedules creates or updates the schedules of the service itself.
+// EnsureSchedules creates or updates the schedules of Maintain and AuditUsage.
 func EnsureSchedules(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -92,7 +92,7 @@ func ensureSchedule(ctx context.Context, c client.Client, runs start, options cl
 
 // createOrUpdate creates a schedule or updates the existing one. It pauses and resumes with an
 // update, because Temporal keeps only one pending request to trigger, pause or resume a schedule. A
-// request to resume would replace a pending trigger, and its run would be lost.
+// request to resume would replace a pending trigger, and the triggered run would never start.
 func createOrUpdate(ctx context.Context, c client.Client, options client.ScheduleOptions, setPaused bool) error {
 	_, err := c.ScheduleClient().Create(ctx, options)
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
@@ -116,8 +116,8 @@ func createOrUpdate(ctx context.Context, c client.Client, options client.Schedul
 	return followed(ctx, handle, options.Note)
 }
 
-// followed returns an error if the schedule does not have the change with the note. Of two
-// concurrent changes, Temporal drops the later one without an error.
+// followed returns an error if the schedule does not have the note of this caller's change.
+// Temporal drops the later one of two concurrent changes without an error.
 func followed(ctx context.Context, handle client.ScheduleHandle, note string) error {
 	described, err := handle.Describe(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ type start struct {
 	summary    string
 	details    string
 	tenant     metering.TenantID                // 0: the run is for all tenants
-	attributes []temporal.SearchAttributeUpdate // in addition to the tenant's
+	attributes []temporal.SearchAttributeUpdate // in addition to tenantAttribute
 	priority   int
 	signal     string // sent by a client to the open or new run; "": an open run gets no signal
 }
@@ -115,9 +115,9 @@ func (s start) child(ctx workflow.Context) workflow.ChildWorkflowFuture {
 }
 
 // childOrSignal starts the run as a child, or signals the open run. The returned run is nil if it
-// is not a child of the current run. Starts and signals can fail repeatedly while runs end and
-// begin. In that case, childOrSignal returns no error: the worker starts a run for the committed
-// row later.
+// is not a child of the current run. The start fails if a run is open, and the signal fails if that
+// run has ended since. After three such failures, childOrSignal returns no error: the worker later
+// starts a run for the committed row.
 func (s start) childOrSignal(ctx workflow.Context) (run workflow.Future, err error) {
 	const tries = 3
 	for range tries {

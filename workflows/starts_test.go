@@ -46,8 +46,8 @@ func TestARunAboutOneCustomerLeadsToIt(t *testing.T) {
 	require.NotContains(t, stranger.details, "cus_")
 }
 
-// TestOnlyWhatIsScheduledWaits checks that syncs that a person requested or an invoice waits for have a higher priority
-// than scheduled syncs.
+// TestOnlyWhatIsScheduledWaits checks that scheduled syncs have a lower priority than syncs requested by a
+// user or by the provider's events.
 func TestOnlyWhatIsScheduledWaits(t *testing.T) {
 	for trigger, want := range map[metering.Trigger]int{metering.Manual: interactive, metering.ByProvider: interactive, metering.Scheduled: background} {
 		require.Equal(t, want, syncCustomerStart(1, 2, trigger).fairPriority().PriorityKey)

@@ -15,8 +15,8 @@ import (
 // stateTimeout bounds the wait for the state of a run in Temporal.
 const stateTimeout = time.Second
 
-// SyncState is the state of a customer's run that only Temporal knows. It is zero if no run is
-// open.
+// SyncState is the part of the state of a customer's SyncCustomer run that the database does not
+// contain. It is zero if no run is open.
 type SyncState struct {
 	Paused      bool
 	Attempts    int       // of the pending step, including a running attempt
@@ -24,8 +24,8 @@ type SyncState struct {
 	NextAttempt time.Time // zero: an attempt is running, or no retry is scheduled
 }
 
-// DescribeSyncCustomer returns the state of the customer's run. A result that comes with an error
-// is still valid: for example, only Paused is unknown if no worker is running.
+// DescribeSyncCustomer returns the state of the customer's run. If only the query for Paused fails,
+// for example because no worker is running, the other fields are valid despite the error.
 func DescribeSyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID) (SyncState, error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func isPaused(ctx context.Context, c client.Client, id string) (bool, error) {
 }
 
 // RetrySyncCustomer makes the customer's run call the provider at once, and resumes a paused run.
-// It starts a run if none is open for the requests.
+// If no run is open, it first starts one for the open requests.
 func RetrySyncCustomer(ctx context.Context, c client.Client, tenant metering.TenantID, customer metering.CustomerID, by metering.Asked) error {
 	return steerSync(ctx, c, tenant, customer, retryNowUpdate, by)
 }

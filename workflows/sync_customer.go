@@ -43,10 +43,11 @@ type SyncCustomerResult struct {
 // SyncCustomer reports a customer's usage to the billing provider. One pass answers all open
 // requests. Requests that arrive during a pass cause another pass.
 //
-// A request's row is committed before its signal is sent. A pass first takes all rows and then
-// plans, so each answer comes from a pass that began after its request. The run ends only when no
-// row and no signal is left. A cancelled run answers the requests that it has taken, and continues
-// as a new run if others have arrived since.
+// A request's row is committed before the run is signalled. A pass first takes all open requests
+// and then plans. Each request is therefore answered by a pass that began after the request. The
+// run ends if no request and no signal is left, or if the customer is paused. A cancelled run
+// answers the requests that it has taken. If other requests have arrived since, it continues as a
+// new run.
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
 	s.excluded, s.paused = in.Excluded, in.Paused
@@ -54,7 +55,7 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 		return s.result, err
 	}
 	for {
-		drain(s.requests) // the pass takes all committed rows, so their signals are not needed
+		drain(s.requests) // the pass takes all committed requests, so their signals are not needed
 		more, err := s.pass(ctx)
 		err = answered(ctx, err)
 		if temporal.IsCanceledError(err) && (more || s.requests.Len() > 0) {
@@ -165,7 +166,8 @@ type syncSteps struct {
 }
 
 const (
-	// readFor is the time for which the customer's state at the provider is not read again.
+	// readFor is the time for which Read reuses the last read of the customer's state at the
+	// provider.
 	readFor = 5 * time.Minute
 	// readingLimit bounds the wait for a provider when no period's deadline is known.
 	readingLimit = 72 * time.Hour
@@ -247,7 +249,7 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 		return activities.Ending{Failure: message}, nil
 	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
 		return activities.Ending{}, err
-	case err != nil: // Temporal retries until the ScheduleToCloseTimeout
+	case err != nil: // Temporal has retried until the ScheduleToCloseTimeout
 		show("the provider did not answer before the deadline")
 		return activities.Ending{Failure: "the provider did not answer before the period's deadline; sync again once it answers", Stop: true}, nil //nolint:nilerr // the requests are answered with it
 	}
@@ -272,8 +274,8 @@ func nameOf(r activities.Report) string {
 	return fmt.Sprintf("quantity %d: %s through %s for %s", r.Number, r.Quantity, r.Method, r.MeterID)
 }
 
-// Count checks which accepted reports the provider has counted. A later pass checks the others
-// again.
+// Count checks which accepted reports the provider has counted. A later pass checks the uncounted
+// reports again.
 func (s *syncSteps) Count() error {
 	var read activities.ReadProviderResult
 	err := workflow.ExecuteActivity(providerCall(s.ctx, "read the provider's counts"), do.ReadProvider,
@@ -287,13 +289,13 @@ func (s *syncSteps) Count() error {
 	return nil
 }
 
-// silence is the time without an answer after which a new request cancels the attempt and starts
-// another. Until then, the first attempt may still be running.
+// silence is the time without an answer after which a new sync request makes await cancel the
+// activity and start it again. Before that, the first attempt may still be running.
 const silence = 30 * time.Second
 
 // await calls the provider until the activity ends. Temporal retries the activity with increasing
-// pauses. A sync request or an update by an operator ends such a pause: await cancels the activity
-// and starts it again.
+// pauses. A sync request, after silence, or an update by an operator ends such a pause: await
+// cancels the activity and starts it again.
 func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary string, call, input, answer any, show func(state string)) error {
 	for {
 		if err := s.wait(ctx, show); err != nil {
@@ -330,7 +332,7 @@ func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary s
 	}
 }
 
-// wait is awaitResume, and shows operators that the run is paused.
+// wait calls awaitResume if the run is paused, and shows the pause and its end to operators.
 func (s *syncCustomer) wait(ctx workflow.Context, show func(state string)) error {
 	if !s.paused {
 		return nil
@@ -343,8 +345,8 @@ func (s *syncCustomer) wait(ctx workflow.Context, show func(state string)) error
 	return err
 }
 
-// show updates the table of the run's latest steps for operators. It replaces the last row if that
-// describes the same step.
+// show updates the table of the run's latest steps for operators. It replaces the last row if both
+// rows describe the same step.
 func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 	const shown = 20
 	row := what + " " + state + " |"

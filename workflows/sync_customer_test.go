@@ -30,8 +30,8 @@ var (
 	quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 )
 
-// world mocks the activities of a SyncCustomer run: a customer with a total, a provider, and requests. Its clock skips
-// waiting times.
+// world mocks the activities of a SyncCustomer run: a customer with a total, a provider, and requests. The
+// clock of the test environment skips waiting times.
 type world struct {
 	*testsuite.TestWorkflowEnvironment
 	requests []uuid.UUID // open requests
@@ -243,9 +243,9 @@ func TestSyncCustomerWaitsUntilTheProviderIsBack(t *testing.T) {
 	require.Empty(t, w.finished[0].Error)
 }
 
-// TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport checks the end of the retries. The test environment makes ten
-// attempts, and the server retries until the deadline. TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast checks
-// the time of the retries.
+// TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport checks the end of the retries. The test environment
+// stops after ten attempts, whereas the Temporal server retries until the deadline.
+// TestSyncCustomerTriesUntilTheDeadlineAndForAnHourAtLeast checks the time of the retries.
 func TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport(t *testing.T) {
 	w := newWorld(t)
 	w.total = 5
@@ -376,7 +376,7 @@ func TestSyncCustomerForgivesARefusalOnceALaterPassSucceeds(t *testing.T) {
 	w.total = 5
 	w.deliver = func(attempt int) error {
 		if attempt == 1 {
-			w.requests = append(w.requests, uuid.New()) // a row with a lost signal
+			w.requests = append(w.requests, uuid.New()) // a request with a lost signal
 			return metering.Errorf(metering.CodeProviderRefuse, "save another URL")
 		}
 		return nil
@@ -402,7 +402,7 @@ func TestSyncCustomerPlansAgainWhereAReportWasOvertaken(t *testing.T) {
 	w.request(0)
 	w.plan = func() error {
 		if w.attempts == 1 && w.outstanding == nil {
-			w.ours = 0 // a report that was given up does not count as one of this pass
+			w.ours = 0 // the abandoned report is not a report of this pass
 		}
 		return nil
 	}

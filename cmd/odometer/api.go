@@ -26,7 +26,7 @@ const (
 	memoryLimit    = 90 << 20         // default; GOMEMLIMIT overrides it
 	garbagePercent = 400              // default; GOGC overrides it. The live heap is small, and memoryLimit still applies
 
-	credentialConnections = 4 // a request holds one for a single look-up
+	credentialConnections = 4 // a request uses one for a single lookup
 )
 
 // serveAPI serves the API until ctx ends. Then it waits until every request is answered and every accepted
@@ -58,14 +58,14 @@ func serveAPI(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer store.Close()
-	// Ingest has its own connections: while it waits for a lock, API keys are still checked and usage is
-	// still read.
+	// Ingest has its own connection pool. While ingest waits for a lock, API keys are still checked and usage
+	// is still read.
 	ingest, err := db.OpenForIngest(ctx, url, secret, all.Price)
 	if err != nil {
 		return err
 	}
 	defer ingest.Close()
-	// Authentication also has its own connections, so that load on the other pools does not delay it.
+	// Authentication also has its own connection pool, so that load on the other pools does not delay it.
 	credentials, err := db.OpenSmall(ctx, url, secret, credentialConnections)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func defaultBase(listen string) string {
 type endpoint struct {
 	address string
 	handler http.Handler
-	bounded func(net.Listener) *connections // nil: only trusted networks reach it
+	bounded func(net.Listener) *connections // nil: no limit, because only trusted networks connect
 }
 
 // serve serves all endpoints until ctx ends. Then it waits until the requests in progress are answered.

@@ -13,7 +13,7 @@ import (
 
 var errBrokenLog = errors.New("an audit log was changed after it was written; the lines above name the entries")
 
-// verifyAudit recomputes the chains of audit logs and prints the entries at which a chain breaks.
+// verifyAudit recomputes the MAC chains of audit logs and prints the entries at which a chain breaks.
 func verifyAudit(ctx context.Context, env *environment, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("audit verify", flag.ContinueOnError)
 	name := flags.String("tenant", "", "id of the tenant whose audit log to verify, such as ten_1; default: every tenant")

@@ -20,8 +20,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// busy is a proxy to Temporal that forwards each request. It answers the first attempt of a request with a
-// request ID with DeadlineExceeded. A client that does not repeat such a request never gets its result.
+// busy is a proxy to Temporal that forwards each request. If a request has a request ID, busy answers its first attempt
+// with DeadlineExceeded. A client that does not repeat such a request never gets the result.
 type busy struct {
 	mu      sync.Mutex
 	gaveUp  map[string]bool // by request ID

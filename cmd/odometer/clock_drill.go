@@ -9,11 +9,11 @@ import (
 )
 
 // now returns the current time plus the duration in the file CLOCK_AHEAD_FILE, so that tests can simulate
-// months. Only the binaries that tests build with the tag drill contain this file.
+// months. This file is only part of binaries that tests build with the tag drill.
 func now() time.Time { return time.Now().Add(ahead()) }
 
-// aheadOf returns how far now is ahead of the database's time. With DATABASE_CLOCK_FOLLOWS=true, the
-// database's clock counts as shifted by the same duration.
+// aheadOf returns how far now is ahead of the database's time. With DATABASE_CLOCK_FOLLOWS=true, it treats
+// the database's clock as shifted by the same duration.
 func aheadOf(database time.Time) time.Duration {
 	if os.Getenv("DATABASE_CLOCK_FOLLOWS") == "true" {
 		return time.Since(database)

@@ -77,7 +77,8 @@ func (c *clockWatch) readDatabase(ctx context.Context) error {
 	return nil
 }
 
-// offset returns the offset of this process's clock. It is a metering.ClockOffset.
+// offset returns how far this process's clock is ahead of the database's clock. known is false before the
+// first reading. The method implements metering.ClockOffset.
 func (c *clockWatch) offset() (offset time.Duration, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,13 +22,18 @@ const (
 	mostOfPrefix    = 256 // of an address prefix that is not a trusted proxy
 )
 
-// connections limits the open connections of a listener. At a limit, a new connection replaces an existing
-// one: of the same address prefix, or of the prefix with the most connections. Connections of trusted
-// proxies are closed only if no other prefix has any.
+// connections limits the open connections of a listener. At the limit of an address prefix, a new connection
+// replaces a connection of that prefix. At the limit of all connections, it replaces a connection of the
+// prefix with the most connections. Connections of trusted proxies are closed only if no other prefix has a
+// closeable connection.
 //
-// The first choice is the oldest connection without a verified sender and without a request in progress.
-// The second is the oldest with a request of an unverified sender, and the last is the one that has been
-// idle for longest. A connection is never closed during a request of a verified sender.
+// Within a prefix, connections are closed in this order. Within a group, the connection with the oldest state
+// change is closed first:
+//  1. no verified sender so far, and no request in progress
+//  2. no verified sender so far, and a request in progress
+//  3. a verified sender in a previous request
+//
+// A connection is never closed during a request of a verified sender.
 type connections struct {
 	net.Listener
 
@@ -63,11 +68,12 @@ func newConnections(listener net.Listener, trusted []netip.Prefix, registry *pro
 	return &connections{Listener: listener, trusted: trusted, closed: closed, log: log, prefixes: make(map[string]int)}
 }
 
-// watch updates the state of connections when the server or the API changes it.
+// watch registers callbacks with the server. The callbacks update the state of a connection when a request
+// begins, is authenticated or ends.
 func (c *connections) watch(server *http.Server) {
 	server.ConnState = func(conn net.Conn, state http.ConnState) {
 		if known, ours := conn.(*connection); ours && state == http.StateIdle {
-			known.setState(api.ConnectionWaits) // it becomes the youngest
+			known.setState(api.ConnectionWaits) // moves it to the end of closeable
 		}
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -105,7 +111,7 @@ func (c *connections) prefixOf(conn net.Conn) string {
 	return api.AddressPrefix(address)
 }
 
-// add reports whether conn is within the limits, after closing another connection if necessary.
+// add adds conn and reports whether it is within the limits. At a limit, it closes another connection first.
 func (c *connections) add(conn *connection) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +127,8 @@ func (c *connections) add(conn *connection) bool {
 	return true
 }
 
-// largestPrefix returns the prefix with the most connections among prefixes with a closeable one, or ""
-// (trusted proxies) if there is none.
+// largestPrefix returns the prefix with the most connections among the prefixes with a closeable connection.
+// It returns "", the prefix of trusted proxies, if there is none.
 func (c *connections) largestPrefix() (largest string) {
 	most := 0
 	for _, conn := range c.closeable {
@@ -133,7 +139,8 @@ func (c *connections) largestPrefix() (largest string) {
 	return largest
 }
 
-// closeOldest closes a connection of the prefix, and reports whether there was a closeable one.
+// closeOldest closes a connection of the prefix: the oldest one with the lowest rank. It reports whether the
+// prefix had a closeable connection.
 func (c *connections) closeOldest(bound, prefix string) bool {
 	c.closed.WithLabelValues(bound).Inc()
 	if n := c.noRoom.Add(time.Now()); n > 0 {
@@ -165,7 +172,7 @@ func (c *connections) remove(conn *connection) {
 	c.withdraw(conn)
 }
 
-// withdraw removes a connection from the closeable ones.
+// withdraw removes a connection from closeable.
 func (c *connections) withdraw(conn *connection) {
 	if place := slices.Index(c.closeable, conn); place >= 0 {
 		c.closeable = slices.Delete(c.closeable, place, place+1)
@@ -185,8 +192,8 @@ func (conn *connection) rank() int {
 	return 0
 }
 
-// setState makes a connection the youngest of the closeable ones, or removes it from them during a request
-// of a verified sender.
+// setState moves a connection to the end of closeable. During a request of a verified sender, it only removes
+// the connection from closeable.
 func (conn *connection) setState(state api.ConnectionState) {
 	c := conn.all
 	c.mu.Lock()
@@ -199,7 +206,7 @@ func (conn *connection) setState(state api.ConnectionState) {
 	}
 }
 
-// Close closes the connection and frees its place.
+// Close closes the connection and no longer counts it as open.
 func (conn *connection) Close() error {
 	conn.all.mu.Lock()
 	conn.all.remove(conn)

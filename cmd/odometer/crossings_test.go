@@ -79,7 +79,7 @@ func TestDrillEachCrossingIsNotifiedOnce(t *testing.T) {
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		for from := 0; from < customers; from += batch {
-			received.await(t, 2*(from-batch)) // so that kills meet evaluations as well as deliveries
+			received.await(t, 2*(from-batch)) // so that kills interrupt evaluations as well as deliveries
 			for round := range 4 {
 				var events []string
 				for n := from; n < from+batch; n++ {

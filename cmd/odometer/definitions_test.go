@@ -99,9 +99,9 @@ type redefinition struct {
 	over               atomic.Bool
 }
 
-// TestUsageIsByOneDefinitionWhileItChanges changes the path, filters and groups of a meter five times. Each
-// read uses a single definition, which is never older than the last complete one. A read contains whole
-// batches, including all that were answered before it.
+// TestUsageIsByOneDefinitionWhileItChanges changes the path, filters and groups of a meter five times. Each read uses a
+// single definition, which is never older than the last complete one. A read contains only whole batches, including all
+// batches that were answered before the read.
 func TestUsageIsByOneDefinitionWhileItChanges(t *testing.T) {
 	t.Parallel()
 	_, database := dbtest.Fresh(t)
@@ -230,7 +230,7 @@ func (r *redefinition) get(url string, answer any) bool {
 	return true
 }
 
-// usageBy returns usage by customer or group, with groups as a definition names them.
+// usageBy returns usage by customer or group. The definition determines the names of the groups.
 type usageBy func(reference.Definition) map[string]*big.Rat
 
 // requireOne requires that the usage that read returns is by a single definition. batch returns the usage of a
@@ -254,7 +254,7 @@ func (r *redefinition) requireOne(read func() usageBy, batch usageBy) {
 	r.Errorf("usage is by none of the definitions %d to %d: %v", oldest, newest, errors.Join(reasons...))
 }
 
-// readGroups reads the groups of a customer.
+// readGroups reads a customer's usage by group, and requires that it is by a single definition.
 func (r *redefinition) readGroups(api string) {
 	r.requireOne(func() usageBy {
 		var answer struct {
@@ -286,7 +286,7 @@ func (r *redefinition) readGroups(api string) {
 	}, func(d reference.Definition) map[string]*big.Rat { return perBatch(d, "acme") })
 }
 
-// readTotal reads the total of a customer.
+// readTotal reads a customer's total, and requires that it is by a single definition.
 func (r *redefinition) readTotal(api string) {
 	r.requireOne(func() usageBy {
 		var answer struct{ Total json.Number }
@@ -302,7 +302,7 @@ func (r *redefinition) readTotal(api string) {
 	})
 }
 
-// readCustomers reads the usage of all customers.
+// readCustomers reads the usage of all customers, and requires that it is by a single definition.
 func (r *redefinition) readCustomers(api string) {
 	r.requireOne(func() usageBy {
 		var answer struct {

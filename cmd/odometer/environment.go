@@ -29,8 +29,8 @@ import (
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// environment reads the settings and collects their errors, so that the process reports all of them at
-// once. The errors never contain a value.
+// environment reads the settings and collects their errors, so that the process reports all errors at once.
+// The errors never contain the value of a setting.
 type environment struct {
 	get      func(string) string
 	problems []string
@@ -146,8 +146,8 @@ func (e *environment) baseURL(name, absent string) string {
 	return text
 }
 
-// stripe returns the URL that replaces Stripe's API, or "". A replacement is for development only, for a
-// fake of Stripe.
+// stripe returns the URL that replaces Stripe's API, or "" for Stripe itself. A replacement is a fake of
+// Stripe, and only for development.
 func (e *environment) stripe() string {
 	base := e.baseURL("STRIPE_API_BASE", "")
 	if base != "" && !e.flag("ALLOW_LOOPBACK_WEBHOOKS") {
@@ -182,7 +182,7 @@ func (e *environment) redis() *redis.Client {
 	return shared
 }
 
-// networks returns networks in CIDR notation.
+// networks parses a comma-separated list of networks in CIDR notation.
 func (e *environment) networks(name string) (networks []netip.Prefix) {
 	for item := range strings.SplitSeq(e.get(name), ",") {
 		if item = strings.TrimSpace(item); item == "" {
@@ -243,8 +243,9 @@ func (e *environment) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// temporal reads the settings that Temporal's own tools use. The client connects at its first use, so that
-// the API starts and ingests without Temporal. If registry is not nil, it receives the metrics of the SDK.
+// temporal returns a client with the settings that Temporal's own tools use, and the namespace. The client
+// connects at its first use, so that the API starts and ingests without Temporal. If registry is not nil, it
+// receives the metrics of the SDK.
 func (e *environment) temporal(logger *slog.Logger, registry *prometheus.Registry) (lazy client.Client, namespace string) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {

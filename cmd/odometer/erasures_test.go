@@ -13,8 +13,8 @@ import (
 
 const ofBob = `{"event_type":"call","customer_id":"bob","idempotency_key":"bob's","properties":{"mail":"bob@example.com"}}`
 
-// erasedCustomers checks that the process that ingests and the process that erases know erased keys by the same
-// digests.
+// erasedCustomers checks that the API, which ingests, and the worker, which erases, use the same digests of erased
+// idempotency keys.
 func erasedCustomers(t *testing.T, r running) {
 	o := r.owner(t)
 	ask := func(method, path, body string, status int) string {

@@ -456,8 +456,8 @@ func TestChartPreparesTheNamespaceIfItsValuesSay(t *testing.T) {
 	require.Len(t, containers[1].Env, len(of(containers[1])), "it is given no database and no secret of Odometer")
 }
 
-// TestChartSelectsItsPods checks the pods that each selector matches. A selector that matches no pods, or pods
-// of another process, is also valid.
+// TestChartSelectsItsPods checks the pods that each selector matches. Kubernetes also accepts a selector that matches
+// no pods, or pods of another process.
 func TestChartSelectsItsPods(t *testing.T) {
 	t.Parallel()
 	forEachRelease(t, func(t *testing.T, made release) {

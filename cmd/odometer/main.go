@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	return flag.ErrHelp
 }
 
-// is reports whether args are the command name, without arguments except for openapi.
+// is reports whether args call the command name. Only the command openapi accepts further arguments here.
 func is(args []string, name string) bool {
 	return len(args) > 0 && args[0] == name && (len(args) == 1 || name == "openapi")
 }

@@ -22,8 +22,8 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
-// metricsRoutes returns the handler of /metrics. It has a separate address because clients of the API must
-// not reach it.
+// metricsRoutes returns the handler of /metrics. It is served at a separate address, because clients of the
+// API must not reach /metrics.
 func metricsRoutes(registry *prometheus.Registry) *http.ServeMux {
 	scraped := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	mux := http.NewServeMux()

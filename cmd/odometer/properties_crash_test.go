@@ -39,8 +39,8 @@ type recountedMeter struct {
 	inSQL      countedInSQL
 }
 
-// earlyMeters count from the first event. lateMeters are defined when about half of the events are stored. The
-// last one of lateMeters is another definition of the last one of earlyMeters.
+// earlyMeters count from the first event. lateMeters are defined when about half of the events are stored. The last of
+// lateMeters redefines the last of earlyMeters.
 var (
 	earlyMeters = []recountedMeter{
 		{"input", reference.Definition{Aggregation: "sum", ValueProperty: "usage.prompt_tokens", GroupBy: []string{"model"}}, countedInSQL{

@@ -29,7 +29,7 @@ type reserving struct {
 
 	operations atomic.Int64
 	most       int64 // operations
-	limit      int64 // of each customer, which these operations reach
+	limit      int64 // of each customer; the operations reach it
 
 	mu      sync.Mutex
 	settled map[string]int64 // settled usage by customer
@@ -87,7 +87,7 @@ func TestDrillReservationsStayWithinTheLimit(t *testing.T) {
 	t.Logf("%d operations; settled: %v of %d", r.operations.Load(), r.settled, r.limit)
 }
 
-// kill restarts one replica after the other while operations go on.
+// kill restarts the replicas one after the other while operations are in progress.
 func (r *reserving) kill(stop context.Context) {
 	const kills = 12
 	for n := range int64(kills) {
@@ -104,7 +104,7 @@ func (r *reserving) kill(stop context.Context) {
 	}
 }
 
-// watch reads the quotas while operations go on.
+// watch checks the quotas repeatedly while operations are in progress.
 func (r *reserving) watch(stop context.Context) {
 	for stop.Err() == nil {
 		r.requireWithinLimit()
@@ -153,7 +153,7 @@ func (r *reserving) use(id string) {
 	case 0: // released
 		status, body := r.send("POST", path+"/release", "")
 		require.Equal(r, http.StatusOK, status, body)
-	case 1: // expires, or is left
+	case 1: // the test does not end it: it expires or stays open
 	default:
 		r.settle(path, customer, rand.Int64N(amount)+1)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/db"
 )
 
-// restored starts a new epoch of the ledger after a restore, because the database does not contain the
-// reports since its backup.
+// restored starts a new epoch of the ledger after a restore, because the database lacks the reports that were
+// sent after the backup.
 func restored(ctx context.Context, env *environment, out io.Writer) error {
 	url := env.databaseURL()
 	if err := env.err(); err != nil {

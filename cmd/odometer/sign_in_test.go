@@ -46,7 +46,7 @@ func TestDrillMemoryStaysBoundedWhileManySignIn(t *testing.T) {
 	requireMemory(t, api, proc.MostOfAPI, fmt.Sprintf("%d attempts", tried.Load()))
 }
 
-// signIn tries a wrong password. Each n stands for another account and another address.
+// signIn tries a wrong password, with an account and an address that depend on n.
 func signIn(t *testing.T, url string, n int64) int {
 	body := fmt.Appendf(nil, `{"email":"a%d@example.com","password":"not a password"}`, n)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/auth/login", bytes.NewReader(body))

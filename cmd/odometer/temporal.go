@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/worker"
 )
 
-// prepareTemporal prepares the namespace that TEMPORAL_NAMESPACE names. The
-// worker does not change its retention.
+// prepareTemporal registers the search attributes in the namespace TEMPORAL_NAMESPACE and lengthens its
+// retention. The worker does not change the retention.
 func prepareTemporal(ctx context.Context, env *environment, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("temporal prepare", flag.ContinueOnError)
 	text := flags.String("retention", metering.FormatDays(worker.NamespaceRetention),

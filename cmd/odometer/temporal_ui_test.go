@@ -78,7 +78,7 @@ func (p *protectedUI) write(name, text string) {
 	require.NoError(p, os.WriteFile(filepath.Join(p.folder, name), []byte(text), 0o600))
 }
 
-// certify creates a certificate of protectedHost and adds it to the trusted ones.
+// certify creates a certificate of protectedHost and adds it to p.trusted.
 func (p *protectedUI) certify() {
 	p.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -79,8 +79,8 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	return printTenant(out, *asJSON, tenant.ID.String(), key, *ownerEmail, made)
 }
 
-// newPassword returns the owner's password, or "" without an e-mail. made is the password if it was
-// generated.
+// newPassword returns the owner's password, or "" if email is empty. made is the password if it was
+// generated, otherwise "".
 func newPassword(email string, fromStdin bool, in io.Reader) (password, made string, err error) {
 	if email == "" {
 		return "", "", nil

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// printVersion prints the module's version, or "(devel)", the commit if the build recorded it, and the Go
-// version.
+// printVersion prints the version of the module, or "(devel)", and the Go version. It also prints the commit
+// if the build recorded the commit.
 func printVersion(out io.Writer) error {
 	info, known := debug.ReadBuildInfo()
 	if !known {

@@ -20,8 +20,8 @@ import (
 // workerMemoryLimit is the default memory limit of a worker; GOMEMLIMIT overrides it.
 const workerMemoryLimit = 160 << 20
 
-// runWorker runs the worker until ctx ends. Then it waits until the activities in progress have ended or
-// returned their work.
+// runWorker runs the worker until ctx ends. Then it stops the worker gracefully, and running activities get
+// time to finish.
 func runWorker(ctx context.Context, env *environment) error {
 	log := env.logger()
 	url, address, keyring := env.databaseURL(), env.address("METRICS_ADDRESS", ""), env.keyring()
@@ -67,7 +67,7 @@ func runWorker(ctx context.Context, env *environment) error {
 	return errors.Join(err, <-served)
 }
 
-// newEvaluator starts an evaluator of alerts. Every API and worker process has one.
+// newEvaluator starts an evaluator of alerts. Each API and worker process runs one.
 func newEvaluator(store *db.DB, log *slog.Logger) *limits.Evaluator {
 	evaluator := store.NewEvaluator(now, func(err error) {
 		log.Warn("alerts could not be evaluated; the process tries again", "error", err)
@@ -76,8 +76,8 @@ func newEvaluator(store *db.DB, log *slog.Logger) *limits.Evaluator {
 	return evaluator
 }
 
-// workerRoutes returns the endpoints of a worker. It is ready if it polls its task queues and its clock is
-// correct.
+// workerRoutes returns the endpoints of a worker. /readyz returns 200 if the worker polls its task queues and
+// its clock is correct.
 func workerRoutes(started *atomic.Bool, clock metering.ClockOffset, registry *prometheus.Registry) http.Handler {
 	mux := metricsRoutes(registry)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

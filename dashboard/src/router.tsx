@@ -33,7 +33,7 @@ const home = createRoute({
   },
 });
 
-/** The route of an address without a screen. It is in the frame, so the user can go on from there. */
+/** The route of an address without a screen. It is in the frame, so that the navigation is shown. */
 const unknown = createRoute({ getParentRoute: () => frame, path: "$", component: NotFound });
 
 export const router = createRouter({
@@ -43,7 +43,7 @@ export const router = createRouter({
   // The screen of another customer or sync is mounted anew, without the typed text and requests of the previous one.
   defaultRemountDeps: ({ params }) => params,
   defaultPreloadStaleTime: 0,
-  // The address holds ids and words unchanged, rather than as JSON.
+  // The search parameters of an address contain ids and words as plain text, not as JSON.
   parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
   stringifySearch: (search) => {
     const words = new URLSearchParams(Object.entries(search).filter((entry): entry is [string, string] => typeof entry[1] === "string"));

@@ -6,7 +6,7 @@ import { Frame } from "./frame/Frame";
 import { NotFound } from "./states/NotFound";
 import { RouteFailed } from "./states/RouteFailed";
 
-// The routes that contain all others. The routes of a subject are beside its screens.
+// The routes that contain all other routes. The routes of a section are in the folder of its screens.
 
 /** Returns a function that reads these parameters of an address. Values that are empty or not text are absent. */
 export const asks =

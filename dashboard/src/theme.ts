@@ -1,7 +1,7 @@
 import { createTheme, type CSSVariablesResolver, type MantineColorsTuple, localStorageColorSchemeManager } from "@mantine/core";
 
-// Mantine takes its colours from tokens.css, as everything else does. Each shade
-// is the token for the purpose for which Mantine uses that shade.
+// Mantine uses the colours of tokens.css, like the rest of the dashboard. Each shade of Mantine maps to the token for
+// the purpose that Mantine uses the shade for.
 const shades = (...names: string[]) => names.map((name) => `var(--${name})`) as unknown as MantineColorsTuple;
 const accent = shades(...Array.from({ length: 10 }, () => "accent"));
 const gray = shades("hover", "hover", "line", "line", "field", "muted", "muted", "text", "text", "text");
@@ -29,7 +29,7 @@ export const theme = createTheme({
   },
 });
 
-/** Our tokens by Mantine's own names, the same in both schemes: the tokens change with the scheme. */
+/** Mantine's CSS variables with our tokens as values. Both schemes share them: the tokens change with the scheme. */
 const tokens = {
   "--mantine-color-body": "var(--ground)",
   "--mantine-color-text": "var(--text)",

@@ -15,8 +15,8 @@ import (
 // APIKeys stores the keyed hashes of API keys. The keys are not stored.
 type APIKeys struct{ pool pg.Beginner }
 
-// Credential is an API key and its tenant, found by the key's hash. The key may be expired or revoked: the
-// caller, which has the time, decides whether it is live.
+// Credential is an API key and its tenant, found by the key's hash. The caller checks whether the key is
+// expired or revoked, because only the caller has the current time.
 type Credential struct {
 	Key    metering.APIKey
 	Tenant metering.Tenant
@@ -71,8 +71,8 @@ func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	return created, audit.RecordChange(ctx, tx, tenant, actor, "api_key.create", created.ID.String(), nil, made)
 }
 
-// Credentials returns the existing credentials of the hashes, in any tenant. It takes no tenant, because
-// requests use it to find theirs.
+// Credentials returns the credentials with these hashes, by hash. It searches all tenants, because the key of
+// a request determines the tenant.
 func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*Credential, error) {
 	wanted := make([][]byte, len(hashes))
 	for i, hash := range hashes {
@@ -128,8 +128,8 @@ func (s APIKeys) Get(ctx context.Context, tenant metering.TenantID, id metering.
 
 var errNoAPIKey = metering.Errorf(metering.CodeNotFound, "there is no such API key")
 
-// Revoke invalidates a key as soon as it returns, and ends the key's rotation. Revoking again changes
-// nothing.
+// Revoke revokes a key, with effect when Revoke returns, and ends the key's rotation. Revoking
+// again changes nothing.
 func (s APIKeys) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.KeyID) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeAPIKey(ctx, tx, tenant, actor, id) })
 }

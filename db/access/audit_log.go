@@ -23,7 +23,7 @@ func (s AuditLog) Record(ctx context.Context, tenant metering.TenantID, e meteri
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return audit.RecordEntry(ctx, tx, tenant, e) })
 }
 
-// Attempted is a member that a sign-in attempt may be for.
+// Attempted is a member with the e-mail of a refused sign-in attempt.
 type Attempted struct {
 	Tenant metering.TenantID
 	Member metering.MemberID
@@ -52,7 +52,7 @@ func (s AuditLog) Attempted(ctx context.Context, email string) ([]Attempted, err
 type AuditFilter struct {
 	Actor     metering.Actor
 	Action    string // an action, or a prefix of it
-	Resource  string // a resource; an entry that names several matches by its first
+	Resource  string // the first resource that the entry names
 	RequestID string
 	Start     *time.Time // inclusive
 	End       *time.Time // exclusive
@@ -86,8 +86,8 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFil
 	return page, pg.Coded(err)
 }
 
-// Verify recomputes the tenant's chain. It returns the head and a description of each break. expected is a
-// head that the caller noted earlier, or nil.
+// Verify recomputes the chain of the tenant's audit log. It returns the head of the chain and a description
+// of each break. expected is a head that the caller has stored earlier, or nil.
 func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
 	if s.pool.AuditKey() == nil {
 		return head, nil, errors.New("verify audit log: the store was opened without the secret")

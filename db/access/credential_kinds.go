@@ -11,12 +11,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// keeping has, for one kind of credential, the SQL that locks, expires and revokes the old credential @id of
-// @tenant, its errors, and its actions in the audit log.
+// credentialSQL contains, for one kind of credential, the SQL that locks, expires and revokes the old
+// credential @id of @tenant. It also contains the errors of the kind and its actions in the audit log.
 type credentialSQL struct {
-	lock   string // and return the credential's own expiry and its revocation
-	endAt  string // set the expiry to @at; null: valid until it is revoked
-	revoke string // revoke it at @at
+	lock   string // locks the credential, and returns its expiry and its revocation
+	endAt  string // sets the expiry to @at; null: valid until it is revoked
+	revoke string // revokes the credential at @at
 
 	missing, dead                     error
 	rotated, revoked, kept, stillUsed string
@@ -50,8 +50,8 @@ var credentialSQLs = map[metering.CredentialKind]credentialSQL{
 	},
 }
 
-// lockOld locks the old credential and returns its own expiry and its revocation. Call it before locking
-// the credential's rotation.
+// lockOld locks the old credential, and returns its expiry and the time of its revocation. Call it before
+// locking the credential's rotation.
 func lockOld(ctx context.Context, tx pgx.Tx, r metering.Rotation) (expiresAt, revokedAt *time.Time, err error) {
 	err = tx.QueryRow(ctx, credentialSQLs[r.Kind].lock, pgx.NamedArgs{"tenant": r.TenantID, "id": r.OldID}).Scan(&expiresAt, &revokedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -71,7 +71,7 @@ func revokeOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, at time.Time
 	return err
 }
 
-// auditOld notes an action on the old credential, and the fields that it changed.
+// auditOld records in the audit log an action on the old credential, with the changed fields.
 func auditOld(ctx context.Context, tx pgx.Tx, r metering.Rotation, actor metering.Actor, action string, is audit.Fields) error {
 	id := r.Old()
 	if r.Kind == metering.WebhookCredential {

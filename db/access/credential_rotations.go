@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Rotations replace credentials. Beginning a rotation is one transaction that creates the new credential
-// and sets the expiry of the old one.
+// Rotations stores the rotations of credentials. One transaction begins a rotation: it creates the new
+// credential and sets the expiry of the old one.
 type Rotations struct{ pool pg.Beginner }
 
 // Rotating is a request to rotate a credential of a tenant. Overlap is the time that the old credential
@@ -50,8 +50,8 @@ func readRotation(ctx context.Context, q pg.Querier, tenant metering.TenantID, i
 	return r, err
 }
 
-// inRotation returns the columns that rotations add to a credential of the table with alias a. They are the
-// ID of the credential that replaces it, and the last use of the credential that it replaces.
+// inRotation returns two columns of a credential, as SQL: the ID of its successor, and the last use of its
+// predecessor. a is the alias of the credential's table.
 func inRotation(kind metering.CredentialKind, table, a string) string {
 	return fmt.Sprintf(`,
 	(select r.new_id
@@ -117,7 +117,7 @@ func (s Rotations) WebhookSecret(ctx context.Context, by Rotating, id metering.E
 }
 
 // begin starts a rotation of a credential. succeed creates the new credential and returns its ID. If the
-// credential is already being rotated, this rotation supersedes that one.
+// credential has a running rotation, the new rotation supersedes it.
 func (s Rotations) begin(ctx context.Context, by Rotating, kind metering.CredentialKind, old int64, succeed func(pgx.Tx, metering.Rotation) (int64, error)) (r metering.Rotation, err error) {
 	now := metering.Instant(by.Now)
 	r = metering.Rotation{TenantID: by.Tenant, Kind: kind, OldID: old, CreatedAt: now, Until: now.Add(by.Overlap)}
@@ -167,8 +167,8 @@ func lockLive(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 	return nil
 }
 
-// supersede ends the running rotation of the same credential, if there is one. It restores the credential's
-// own expiry from that rotation.
+// supersede ends the running rotation of the same credential, if there is one. It sets r.OldExpiresAt to the
+// expiry that the credential had before that rotation.
 func supersede(ctx context.Context, tx pgx.Tx, r *metering.Rotation) error {
 	err := tx.QueryRow(ctx, `
 		update credential_rotations
@@ -215,8 +215,8 @@ func recordEnd(ctx context.Context, tx pgx.Tx, r *metering.Rotation, outcome met
 	return err
 }
 
-// End ends the rotation if the overlap is over, or if atOnce is set, as an operator requests. It returns
-// the resulting rotation. Ending it again changes nothing.
+// End revokes the old credential if the overlap is over, or if atOnce is set because an operator requested
+// it. It returns the resulting rotation. Ending a rotation again changes nothing.
 func (s Rotations) End(ctx context.Context, tenant metering.TenantID, id metering.RotationID, atOnce bool, now time.Time) (metering.Rotation, error) {
 	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
 		switch {
@@ -229,8 +229,8 @@ func (s Rotations) End(ctx context.Context, tenant metering.TenantID, id meterin
 	})
 }
 
-// Keep cancels a rotation: both credentials stay valid until their own expiries. After the overlap it ends
-// the rotation instead.
+// Keep cancels a rotation: both credentials stay valid until their own expiries. After the overlap, it
+// revokes the old credential instead.
 func (s Rotations) Keep(ctx context.Context, tenant metering.TenantID, id metering.RotationID, now time.Time) (metering.Rotation, error) {
 	return s.change(ctx, tenant, id, func(tx pgx.Tx, r *metering.Rotation) error {
 		if !now.Before(r.Until) {
@@ -281,8 +281,8 @@ func (s Rotations) change(ctx context.Context, tenant metering.TenantID, id mete
 	return r, nil
 }
 
-// Watch returns a rotation to the run that watches it. No other run starts until the rotation's end must be
-// recorded, or until another transaction changes the rotation.
+// Watch returns a rotation to its run, and delays the start of another run. Another run becomes due
+// deliveryLease after the end of the overlap, or when another transaction changes the rotation.
 func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id metering.RotationID) (r metering.Rotation, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if r, err = readRotation(ctx, tx, tenant, id, "for update of r"); err != nil {
@@ -301,7 +301,7 @@ func (s Rotations) Watch(ctx context.Context, tenant metering.TenantID, id meter
 	return r, nil
 }
 
-// UnwatchedRotation is a rotation that no run watches, or that has changed since its run read it.
+// UnwatchedRotation identifies a rotation for which a run is due.
 type UnwatchedRotation struct {
 	Tenant metering.TenantID
 	ID     metering.RotationID

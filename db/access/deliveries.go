@@ -122,7 +122,7 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 // it has failed for longer than metering.FailingAtMost, or answers 410 Gone.
 func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if attempt.Problem != "" { // concurrent disabling of two of a tenant's endpoints would deadlock
+		if attempt.Problem != "" { // without the lock, concurrent disabling of two endpoints of a tenant would deadlock
 			if err := pg.LockAccess(ctx, tx, c.Endpoint.TenantID); err != nil {
 				return err
 			}
@@ -247,8 +247,9 @@ type Waiting struct {
 	Disabled metering.DisabledBecause
 }
 
-// Waiting returns the instant at which the calling run has the next delivery to send. Another run may start
-// for deliveries that become due earlier.
+// Waiting returns the number of pending deliveries and the time of the next one. It extends the calling run's
+// lease if that delivery is due now or at the end of the endpoint's backoff. Otherwise it ends the lease, so
+// that another run can start once a delivery is due.
 func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (w Waiting, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		e, err := lockEndpoint(ctx, tx, tenant, endpoint)
@@ -280,7 +281,7 @@ func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpo
 	return w, nil
 }
 
-// Hasten ends the endpoint's backoff and makes its waiting retries due now.
+// Hasten ends the endpoint's backoff, and makes its pending deliveries with a failed attempt due now.
 func (s Deliveries) Hasten(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) error {
 	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `update webhook_endpoints set backoff_until = null where tenant_id = $1 and id = $2`, tenant, endpoint); err != nil {
@@ -312,7 +313,7 @@ func hasten(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, endpoint m
 	return err
 }
 
-// Test sends a test message to the endpoint and returns the message's ID. It returns CodeConflict if the
+// Test queues a test message for the endpoint and returns the message's ID. It returns CodeConflict if the
 // endpoint is disabled.
 func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time) (id uuid.UUID, err error) {
 	err = s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
@@ -333,8 +334,8 @@ func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint
 	return id, nil
 }
 
-// Redeliver sends a message again, also if it was delivered or has failed. It returns CodeConflict if the
-// endpoint is disabled.
+// Redeliver queues a message again, even if the message was delivered or has failed. It returns CodeConflict
+// if the endpoint is disabled.
 func (s Deliveries) Redeliver(ctx context.Context, tenant metering.TenantID, actor metering.Actor, endpoint metering.EndpointID, message uuid.UUID, now time.Time) error {
 	err := s.enabled(ctx, tenant, endpoint, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -433,8 +434,8 @@ func (s Deliveries) Get(ctx context.Context, tenant metering.TenantID, endpoint 
 	return d, attempts, nil
 }
 
-// Sweep deletes up to limit messages created before the instant, with their deliveries. It returns the
-// number of deleted messages.
+// Sweep deletes up to limit messages created before the instant, with their deliveries. It also deletes
+// delivery budgets that were last used before the instant. It returns the number of deleted messages.
 func (s Deliveries) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
 	tag, err := s.pool.Exec(ctx, `
 		delete from outbox o

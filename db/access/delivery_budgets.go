@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Maximum deliveries per second: of all webhooks of a tenant, and of all tenants to a host. All workers
+// Maximum deliveries per second for all webhooks of a tenant, and for all webhooks at a host. All workers
 // share these budgets. After an idle time, a burst of one second's deliveries is sent at once.
 const (
 	deliveriesOfTenant = 20
@@ -24,8 +24,8 @@ const budgetAhead = 5 * time.Second
 var errNoBudget = metering.Errorf(metering.CodeRateLimited, "the tenant or the host has reached its maximum rate of deliveries")
 
 // spendDelivery takes one delivery from both budgets at an instant of the database's clock. It returns the
-// time that the delivery must wait. Every transaction takes from the tenant's budget first, so that no two
-// deadlock.
+// time that the delivery must wait. Every transaction takes from the tenant's budget first, to avoid
+// deadlocks.
 func spendDelivery(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, host string, at time.Time) (wait time.Duration, err error) {
 	for _, budget := range []struct {
 		target    string

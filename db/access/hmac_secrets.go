@@ -16,8 +16,8 @@ import (
 // HMACSecrets stores the sealed secrets with which tenants' services sign requests.
 type HMACSecrets struct{ pool pg.Beginner }
 
-// Signers is a tenant with its secrets that are not revoked, and the two that were revoked last. A secret
-// may have expired: the caller, which has the time, decides that.
+// Signers is a tenant with its secrets that are not revoked, and the two that were revoked last. The caller
+// checks whether a secret has expired, because only the caller has the current time.
 type Signers struct {
 	Tenant  metering.Tenant
 	Secrets []metering.HMACSecret
@@ -73,8 +73,8 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	return created, audit.RecordChange(ctx, tx, tenant, actor, "hmac_secret.create", created.ID.String(), nil, made)
 }
 
-// Signers returns those of the tenants that have secrets. It takes any tenants, because signed requests use
-// it to find theirs.
+// Signers returns the signers of these tenants, by tenant. Tenants without secrets are absent. It takes any
+// tenants, because the signed requests are not authenticated yet.
 func (s HMACSecrets) Signers(ctx context.Context, tenants []metering.TenantID) (map[metering.TenantID]Signers, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+hmacSecretColumns+`, `+TenantColumns+`
@@ -130,8 +130,8 @@ func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before 
 	return page, pg.Coded(err)
 }
 
-// Revoke invalidates a secret as soon as it returns, and ends the secret's rotation. Revoking again changes
-// nothing.
+// Revoke revokes a secret, with effect when Revoke returns, and ends the secret's rotation. Revoking again
+// changes nothing.
 func (s HMACSecrets) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HMACSecretID) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return revokeHMACSecret(ctx, tx, tenant, actor, id) })
 }

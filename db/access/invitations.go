@@ -13,8 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invitations stores the links with which people become members, or reset how they sign in. Its
-// methods see pending invitations only: neither accepted, revoked nor expired.
+// Invitations stores invitations. With the link of an invitation, a person becomes a member, or a
+// member resets the way of signing in. The methods ignore invitations that were accepted or
+// revoked, or have expired.
 type Invitations struct{ pool pg.Beginner }
 
 const invitationColumns = `i.id, i.tenant_id, i.member_id, i.email, i.name, i.role, i.last_four, i.created_at, i.created_by, i.expires_at`
@@ -76,8 +77,8 @@ func (s Invitations) OfMember(ctx context.Context, tenant metering.TenantID, act
 	return created, err
 }
 
-// mayHandle returns CodeForbidden if the actor may not create, renew or revoke the invitation. Only
-// the owner and the operator may do so with a reset of the owner, because it gives access as the owner.
+// mayHandle returns CodeForbidden if the actor may not create, renew or revoke the invitation. Only the owner
+// and the operator may do so for a password reset of the owner. Such a reset gives access as the owner.
 func mayHandle(actor metering.Actor, i metering.Invitation) error {
 	if i.MemberID == nil || i.Role != metering.RoleOwner || actor == metering.Operator || actor == metering.Actor(i.MemberID.String()) {
 		return nil
@@ -254,8 +255,8 @@ func (s Invitations) Accept(ctx context.Context, tokenHash, passwordHash []byte,
 	return m, err
 }
 
-// AcceptAt accepts an invitation with an account at the tenant's OIDC issuer. The account becomes the
-// member's, and replaces the member's previous account there. The member keeps any password.
+// AcceptAt accepts an invitation with an account at the tenant's OIDC issuer. The account replaces
+// the member's previous account at the issuer. A password of the member stays valid.
 func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id metering.InvitationID, by metering.Identity, now time.Time) (m metering.Member, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		i, err := take(ctx, tx, `(i.tenant_id, i.id) = ($1, $3)`, tenant, now, id)
@@ -278,8 +279,8 @@ func (s Invitations) AcceptAt(ctx context.Context, tenant metering.TenantID, id 
 	return m, err
 }
 
-// take marks a pending invitation as accepted and returns it. In the condition, $1 is named, $2 is the
-// time, and $3 and later are more.
+// take marks a pending invitation as accepted and returns it. The condition refers to named as $1, to now as
+// $2, and to more as $3 and later.
 func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.Time, more ...any) (i metering.Invitation, err error) {
 	err = tx.QueryRow(ctx, `
 		update invitations i set accepted_at = $2
@@ -288,8 +289,8 @@ func take(ctx context.Context, tx pgx.Tx, condition string, named any, now time.
 	return i, orNoInvitation(err)
 }
 
-// setPerson makes a member sign in as another person, and ends the member's sessions. It deletes the
-// previous person if no member is left.
+// setPerson replaces the person, that is the e-mail and password, as which a member signs in. It
+// ends the member's sessions, and deletes the previous person if no member refers to it.
 func setPerson(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.MemberID, who *metering.PersonID) (m metering.Member, err error) {
 	former, err := lockMember(ctx, tx, tenant, id)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // credentialsMade is a WITH clause that defines made: the credentials of tenant $1 for which actor $2 is
-// responsible. These are the credentials that the actor created or was handed, and in turn the
-// credentials that such a credential created.
+// responsible. These are the credentials that the actor created or took over, and recursively the credentials
+// that these credentials created.
 const credentialsMade = `
 	with recursive credentials as (
 	  select 'api_keys' as kind, id, 'key_' || id as name, coalesce(handed_to, created_by) as answers_to, revoked_at, expires_at
@@ -109,9 +109,9 @@ func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, m
 	return nil
 }
 
-// holdMaker locks the member or credential that creates a credential until the end of the transaction,
-// so that it is not removed or revoked meanwhile: the new credential would outlive its creator. It
-// returns CodeUnauthorized if the creator is already removed or revoked.
+// holdMaker locks the creator of a credential, a member or another credential, until the end of the
+// transaction. The lock prevents the removal or revocation of the creator. Otherwise, the new credential
+// would outlive its creator. It returns CodeUnauthorized if the creator is already removed or revoked.
 func holdMaker(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker metering.Actor) error {
 	for prefix, of := range map[string][2]string{
 		"member_": {"members", "removed_at"}, "key_": {"api_keys", "revoked_at"}, "sec_": {"hmac_secrets", "revoked_at"},

@@ -15,8 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Members stores the members of tenants. Removed members stay stored, because the audit log refers to
-// them, but its methods do not see them.
+// Members stores the members of tenants. Removed members stay stored, because the audit log refers
+// to them. The methods ignore removed members.
 type Members struct{ pool pg.Beginner }
 
 const memberColumns = `m.id, m.tenant_id, m.email, m.name, m.role, m.person_id, m.created_at`
@@ -147,9 +147,9 @@ func orNoMember(err error) error {
 	return pg.Coded(err)
 }
 
-// Remove removes a member. It ends the member's sessions and revokes the pending invitations of and by
-// the member. It returns CodeConflict for the owner. It also does so if the member has created live
-// credentials and keys does not choose to revoke them or to hand them over.
+// Remove removes a member. It ends the member's sessions, and revokes the pending invitations for the member
+// and by the member. It returns CodeConflict for the owner. It also returns CodeConflict if the member has
+// created live credentials and keys chooses neither to revoke nor to hand over these credentials.
 func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID, keys metering.KeysChoice, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, err := lockMember(ctx, tx, tenant, id)
@@ -192,7 +192,7 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 // MakeOwner makes a member the tenant's owner. The previous owner, if any, becomes an admin.
 func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID) (made metering.Member, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := pg.LockAccess(ctx, tx, tenant); err != nil { // concurrent calls would each demote the same owner
+		if err := pg.LockAccess(ctx, tx, tenant); err != nil { // without the lock, concurrent calls would each demote the same owner
 			return err
 		}
 		former, err := lockMember(ctx, tx, tenant, id)
@@ -256,8 +256,9 @@ func (s Members) SetPassword(ctx context.Context, m metering.Member, passwordHas
 	})
 }
 
-// samePerson returns the members of all tenants that are the same person as the member. It locks them
-// until the end of the transaction. It returns CodeConflict if the member is another person now.
+// samePerson returns the members of all tenants that are the same person as the member. It locks
+// them until the end of the transaction. It returns CodeConflict if the member refers to another
+// person now, because the password was changed meanwhile.
 func samePerson(ctx context.Context, tx pgx.Tx, of metering.Member) ([]metering.Member, error) {
 	rows, err := tx.Query(ctx, `
 		select `+memberColumns+` from members m where m.person_id = $1 order by m.tenant_id, m.id for update`, of.PersonID)
@@ -278,7 +279,8 @@ func samePerson(ctx context.Context, tx pgx.Tx, of metering.Member) ([]metering.
 const resetsAreAsked = 10 * time.Minute
 
 // AskForReset publishes a password reset request for each member with one of these e-mails, in all
-// tenants, at most one each resetsAreAsked. The request is not authenticated.
+// tenants. It publishes at most one request per member within resetsAreAsked. The request is not
+// authenticated.
 func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `

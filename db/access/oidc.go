@@ -12,7 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// OIDC stores the tenants' OIDC issuers, the sign-ins under way there, and the members' accounts there.
+// OIDC stores the tenants' OIDC issuers, the unfinished sign-ins at the issuers, and the members' accounts at
+// the issuers.
 type OIDC struct{ pool *pg.Pool }
 
 const oidcColumns = `issuer, client_id, client_secret, updated_at`
@@ -21,7 +22,7 @@ func oidcFields(o *metering.OIDC) []any {
 	return []any{&o.Issuer, &o.ClientID, &o.SealedSecret, &o.UpdatedAt}
 }
 
-// Save sets the tenant's issuer. It ends the sign-ins that are under way.
+// Save sets the tenant's issuer. It deletes the tenant's unfinished sign-ins.
 func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, o metering.OIDC) (saved metering.OIDC, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `delete from oidc_sign_ins where tenant_id = $1`, tenant); err != nil {
@@ -49,8 +50,8 @@ func (s OIDC) Save(ctx context.Context, tenant metering.TenantID, actor metering
 	return saved, err
 }
 
-// formerOIDC returns the audit entry of the tenant's issuer before a change; nil if there is none. It
-// locks the issuer until the end of the transaction.
+// formerOIDC returns the audited fields of the tenant's issuer before a change, or nil if there is
+// no issuer. It locks the issuer until the end of the transaction.
 func formerOIDC(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (audit.Fields, error) {
 	var o metering.OIDC
 	err := tx.QueryRow(ctx, `select `+oidcColumns+` from oidc_issuers where tenant_id = $1 for update`, tenant).Scan(oidcFields(&o)...)
@@ -71,8 +72,8 @@ func (s OIDC) Get(ctx context.Context, tenant metering.TenantID) (o metering.OID
 	return o, pg.Coded(err)
 }
 
-// Delete deletes the tenant's issuer and the sign-ins that are under way. It returns CodeNotFound if
-// there is no issuer.
+// Delete deletes the tenant's issuer and the unfinished sign-ins. It returns CodeNotFound if there
+// is no issuer.
 func (s OIDC) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := formerOIDC(ctx, tx, tenant)
@@ -128,8 +129,8 @@ func (s OIDC) Member(ctx context.Context, tenant metering.TenantID, of metering.
 	return m, orNoMember(err)
 }
 
-// bind assigns an account at the issuer to a member, in place of the member's previous account there.
-// It returns CodeConflict if the account is another member's.
+// bind assigns an account at an issuer to a member, in place of the member's previous account at
+// that issuer. It returns CodeConflict if another member has the account.
 func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identity) error {
 	if err := unbind(ctx, tx, m.TenantID, m.ID, &to.Issuer); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// People stores the persons that sign in with an e-mail and a password. A row never changes: after a
-// change of the password, the member is another person.
+// People stores the persons that sign in with an e-mail and a password. A row never changes: a new
+// password creates another row, to which the member then refers.
 type People struct{ pool *pg.Pool }
 
 // maxMemberships is the maximum number of tenants that a person can choose from at sign-in.
@@ -59,8 +59,8 @@ func forget(ctx context.Context, tx pgx.Tx, former *metering.PersonID) error {
 	if former == nil {
 		return nil
 	}
-	// Another transaction may be making the person a member. This statement waits for it, and the next
-	// one sees the member.
+	// Another transaction may be making the person a member. This statement waits for that transaction, and
+	// the next statement sees the member.
 	if _, err := tx.Exec(ctx, `select from people where id = $1 for update`, former); err != nil {
 		return err
 	}

@@ -11,8 +11,9 @@ import (
 // RequestIDs stores the ids of signed requests, so that no request is accepted twice.
 type RequestIDs struct{ pool *pg.Pool }
 
-// Claim claims the id until expires, and reports whether it was free at now. The clock that checks the age
-// of a request also provides now. So no repeat is accepted by replicas with different clocks.
+// Claim claims the id until expires, and reports whether it was free at now. now is the time with which the
+// caller has checked the age of the request. Therefore, replicas with different clocks do not accept a
+// repeat.
 func (s RequestIDs) Claim(ctx context.Context, tenant metering.TenantID, id string, expires, now time.Time) (claimed bool, err error) {
 	tag, err := s.pool.Exec(ctx, `
 		insert into request_ids as r (tenant_id, request_id, expires_at)

@@ -11,10 +11,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Secrets rewraps the sealed secrets of all tenants.
+// Secrets seals the stored secrets of all tenants with a new key.
 type Secrets struct{ pool *pg.Pool }
 
-// sealedColumns is the columns with secrets. A purpose has the name of its column.
+// sealedColumns lists the columns with sealed secrets, and the purpose for which their secrets are
+// sealed.
 var sealedColumns = []struct {
 	table, column string
 	purpose       seal.Purpose

@@ -37,9 +37,10 @@ func sessionFields(s *metering.Session) []any {
 	return []any{&s.ID, &s.TenantID, &s.MemberID, &s.CreatedAt, &s.ExpiresAt, &s.EndedAt}
 }
 
-// Begin creates a session for a member that signed in. It ends the session that it replaces in the browser,
-// if any, even of another tenant. It deletes sessions of the member that expired over 30 days ago. It fails
-// with CodeUnauthorized if the member was removed or its password changed since the sign-in was checked.
+// Begin creates a session for a member that signed in. It ends the session that the new one replaces in the
+// browser, if any, even a session of another tenant. It deletes sessions of the member that expired over 30
+// days ago. It fails with CodeUnauthorized if the member was removed or its password changed since the
+// sign-in was checked.
 func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionName, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -75,7 +76,7 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionN
 }
 
 // Find returns the sessions that exist, of any tenant, with their members. It skips sessions of removed
-// members. A request finds its tenant by its session.
+// members. It searches all tenants, because the session of a request determines the tenant.
 func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionName]*SignedIn, error) {
 	var tenants, members []int64
 	var ids []uuid.UUID
@@ -145,7 +146,8 @@ func endSession(ctx context.Context, tx pgx.Tx, actor metering.Actor, name Sessi
 // EndAll ends all sessions of a member, with effect when it returns.
 func (s Sessions) EndAll(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		// A concurrent sign-in has committed its session already, or begins it after this transaction.
+		// With this lock, a concurrent sign-in has either committed its session already, or begins the
+		// session after this transaction.
 		if _, err := lockMember(ctx, tx, tenant, member); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Package access stores the identities of callers and the endpoints that Odometer calls: API keys, HMAC secrets, members,
-// sessions, sign-in providers and webhooks, with the audit log of a tenant's changes.
+// Package access stores identities of callers and the endpoints that Odometer calls: API keys, HMAC secrets,
+// members, sessions, sign-in providers and webhooks, with the audit log of a tenant's changes.
 package access
 
 import "github.com/odometer-metering/odometer/db/pg"
@@ -51,7 +51,8 @@ type Creators struct {
 	Rotations   Rotations
 }
 
-// NewCreators returns stores that use a transaction, or a pool: each call of a method is a transaction then.
+// NewCreators returns stores that use a transaction or a pool. With a pool, each call of a method is its own
+// transaction.
 func NewCreators(within pg.Beginner) Creators {
 	return Creators{APIKeys{within}, HMACSecrets{within}, Invitations{within}, Webhooks{within}, Rotations{within}}
 }

@@ -46,7 +46,7 @@ var webhookEntries = pg.Entries{
 }
 
 // Create stores an endpoint with a secret that the caller has sealed. It fails with CodeConflict if the
-// tenant has the maximum of endpoints, or one with this URL.
+// tenant has the maximum number of endpoints, or another endpoint with this URL.
 func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, e metering.Endpoint, now time.Time) (made metering.Endpoint, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
@@ -175,8 +175,8 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 	return changed, nil
 }
 
-// disableFaulty disables an endpoint that cannot receive messages, and publishes that to the tenant's other
-// endpoints.
+// disableFaulty disables an endpoint that cannot receive messages, and publishes a message about it to the
+// tenant's other endpoints.
 func disableFaulty(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) error {
 	disabled, err := disable(ctx, tx, tenant, id, because, now)
 	if err != nil || !disabled {
@@ -186,8 +186,8 @@ func disableFaulty(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id 
 }
 
 // disable disables an endpoint that the caller has locked, and fails its pending deliveries. It waits for
-// transactions that publish to the endpoint; later ones see it disabled. It reports whether the endpoint
-// was enabled.
+// transactions that publish to the endpoint; later transactions see that the endpoint is disabled. It reports
+// whether the endpoint was enabled.
 func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) (disabled bool, err error) {
 	if _, err := tx.Exec(ctx, `select from webhook_endpoints where tenant_id = $1 and id = $2 for update`, tenant, id); err != nil {
 		return false, err

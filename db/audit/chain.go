@@ -1,5 +1,5 @@
-// Package audit writes and verifies the audit log: per tenant a chain of entries, each authenticated with a
-// MAC over itself and the entry before it.
+// Package audit writes and verifies the audit log: a chain of entries per tenant. Each entry has a MAC of the entry
+// and of the previous entry's MAC.
 //
 // It owns the format of entries and the transactions that write them. It does not own the pool of
 // connections, nor the operations that are audited.
@@ -38,8 +38,8 @@ func NewKey(secret []byte) (Key, error) {
 	return key, nil
 }
 
-// MAC returns the MAC of parts. Each part is preceded by its length, so bytes cannot move from one part to
-// the next. It panics if k is nil.
+// MAC returns the MAC of parts. Each part is preceded by its length, so that bytes cannot move from one part to the
+// next without changing the MAC. It panics if k is nil.
 func (k Key) MAC(parts ...[]byte) []byte {
 	if k == nil {
 		panic("audit: the store was opened without the secret") // without the key, anyone could compute this MAC
@@ -52,23 +52,23 @@ func (k Key) MAC(parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// link returns the MAC of an entry. It covers the MAC of the previous entry, and through it all earlier
-// entries.
+// link returns the MAC of an entry. The input includes the MAC of the previous entry, so the MAC covers all earlier
+// entries too.
 func (k Key) link(tenant metering.TenantID, former []byte, e metering.AuditEntry) []byte {
 	return k.MAC([]byte("entry"), []byte(tenant.String()), former, []byte(e.ID.String()),
 		strconv.AppendInt(nil, e.At.UnixMicro(), 10), []byte(e.Actor), []byte(e.Action), []byte(e.Resource), []byte(e.Reason),
 		[]byte(e.Address), []byte(e.RequestID), e.Before, e.After)
 }
 
-// Seal returns the MAC of a head. Without the key, it cannot be computed for the earlier head that is left
-// after a truncation.
+// Seal returns the MAC of a head, which detects a truncation of the log. A truncated log needs the head of an
+// earlier entry, and the seal of that head cannot be computed without the key.
 func (k Key) Seal(tenant metering.TenantID, h metering.AuditHead) []byte {
 	return k.MAC([]byte("head"), []byte(tenant.String()), []byte(h.Last.String()), h.MAC)
 }
 
-// auditedTx is a transaction that collects audit entries and writes them last. Each entry locks its
-// tenant's head, which all audited transactions of the tenant need, so writing last holds the lock for the
-// shortest time.
+// auditedTx is a transaction that collects audit entries and writes them at its end. Writing an entry locks the
+// tenant's head, which all audited transactions of the tenant need. Writing last holds the lock for the shortest
+// time.
 type auditedTx struct {
 	pgx.Tx
 
@@ -78,7 +78,7 @@ type auditedTx struct {
 type auditedEntry struct {
 	tenant metering.TenantID
 	metering.AuditEntry
-	before, after Fields // rendered when the entry is written; nil: AuditEntry has the JSON
+	before, after Fields // rendered when the entry is written; if nil, the JSON in AuditEntry is written
 }
 
 // keyHolder is a pool of connections that was opened with the service's secret.
@@ -86,8 +86,8 @@ type keyHolder interface {
 	AuditKey() Key // nil if it was opened without the secret
 }
 
-// Wrap wraps fn: it runs fn in an auditedTx, and then writes the entries that fn has recorded. within is
-// the pool, which has to have a method AuditKey, or the outer transaction.
+// Wrap returns a function that runs fn in an auditedTx, and then writes the entries that fn has recorded. within is
+// the pool or, for a nested transaction, the outer transaction. To write entries, the pool needs a method AuditKey.
 func Wrap(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		audited := &auditedTx{Tx: tx}
@@ -98,7 +98,8 @@ func Wrap(ctx context.Context, within any, fn func(tx pgx.Tx) error) func(tx pgx
 	}
 }
 
-// finish writes the entries, or hands them to the outer transaction if there is one.
+// finish writes the entries. If within is an outer transaction, finish adds them to that transaction's entries
+// instead.
 func (t *auditedTx) finish(ctx context.Context, within any) error {
 	if outer, nested := within.(*auditedTx); nested {
 		outer.entries = append(outer.entries, t.entries...)

@@ -15,12 +15,12 @@ import (
 // Fields holds the audited fields of a resource, by their names in the API.
 type Fields map[string]any
 
-// Personal is a value that may identify a person, or that a tenant wrote about a customer. Entries are
-// immutable, so they store a digest of the value under the log's key. A reader of the log cannot guess the
+// Personal is a value that may identify a person, or that a tenant wrote about a customer. Entries are immutable,
+// so they store a MAC of the value with the key of the log, and not the value. A reader of the log cannot guess the
 // value, and erased data does not survive in the log.
 type Personal string
 
-// Secret reports whether a secret is set. The log never stores the secret.
+// Secret is an audited field that reports whether a secret is set. The log never stores the secret.
 type Secret bool
 
 // RecordChange records an entry with the fields that differ between before and after. before is nil for a new
@@ -43,7 +43,7 @@ func RecordDecision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, d 
 	})
 }
 
-// differing returns the fields of one that other lacks, or that have another value there.
+// differing returns the fields of one that other does not have, or that have a different value in other.
 func differing(one, other Fields) Fields {
 	var fields Fields
 	for name, value := range one {
@@ -78,7 +78,7 @@ func (k Key) json(tenant metering.TenantID, fields Fields) (json.RawMessage, err
 	return json.Marshal(rendered)
 }
 
-// State returns the single field of a resource that changes from one state to another.
+// State returns Fields with the state of a resource as the only field.
 func State[T ~string | ~bool](is T) Fields { return Fields{"state": is} }
 
 // Origin identifies the HTTP request that causes a change.
@@ -91,8 +91,8 @@ func From(ctx context.Context, origin Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, origin)
 }
 
-// RecordAction records a request by actor that changes no field that the log could show. Use RecordChange
-// and RecordDecision for field changes.
+// RecordAction records an action of actor that changes no audited field. Use RecordChange or RecordDecision for
+// changes of fields.
 func RecordAction(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, action, resource string) error {
 	return RecordEntry(ctx, tx, tenant, metering.AuditEntry{Actor: actor, Action: action, Resource: resource})
 }
@@ -102,7 +102,7 @@ func RecordEntry(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e met
 	return note(ctx, tx, auditedEntry{tenant: tenant, AuditEntry: e})
 }
 
-// note adds an entry to the transaction, which writes it last.
+// note adds an entry to the entries that the transaction writes at its end.
 func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
 	within, ok := tx.(*auditedTx)
 	if !ok {
@@ -115,7 +115,7 @@ func note(ctx context.Context, tx pgx.Tx, e auditedEntry) error {
 	return nil
 }
 
-// Columns are the columns of audit_log except for the MAC, in the order of Destinations.
+// Columns are the columns of audit_log, except for tenant_id and mac, in the order of Destinations.
 const Columns = `id, at, actor, action, resource, reason, address, request_id, before, after`
 
 // Destinations returns the destinations of Columns in a Scan.

@@ -15,8 +15,8 @@ import (
 // maxBreaks is the maximum number of breaks of a chain that are reported.
 const maxBreaks = 100
 
-// Verify recomputes the tenant's chain. It returns the stored head, and a description of each break, of which there
-// are at most maxBreaks. expected is a head that the caller noted earlier, or nil.
+// Verify recomputes the tenant's chain. It returns the stored head, and descriptions of the breaks, at most
+// maxBreaks. expected is a head that the caller saved earlier, or nil.
 func (k Key) Verify(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
 	v := verifier{key: k, tenant: tenant, expected: expected}
 	var seal []byte
@@ -32,14 +32,14 @@ func (k Key) Verify(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ex
 	return head, v.breaks, nil
 }
 
-// verifier walks a chain from its first entry.
+// verifier reads a chain from its first entry and collects the breaks.
 type verifier struct {
 	key      Key
 	tenant   metering.TenantID
 	expected *metering.AuditHead
 
-	last   metering.AuditHead // of the entries walked so far
-	found  bool               // expected is in the chain
+	last   metering.AuditHead // head of the entries that were read so far
+	found  bool               // whether expected is in the chain
 	breaks []string
 }
 
@@ -87,7 +87,7 @@ func (v *verifier) missing(first, last metering.AuditID) {
 	v.brokenf("%s to %s are missing", first, last)
 }
 
-// end compares the walked chain with the stored head, and with the expected head if there is one.
+// end compares the chain that was read with the stored head, and with the expected head if there is one.
 func (v *verifier) end(head metering.AuditHead, seal []byte, headless bool) {
 	switch {
 	case headless:

@@ -16,15 +16,15 @@ const (
 )
 
 // HasAlerts returns the SQL that reports whether an enabled alert, or a quota with a limit, may apply to a
-// customer of the tenant. Without either, a statement needs only two lookups, however many customers it
-// has.
+// customer of the tenant. If the tenant has neither, a statement needs only two lookups, for any number of
+// customers.
 func HasAlerts(customer string) string {
 	return `(` + hasAlertOfAny + ` and (` + MayWatch(customer, "a.enabled") + `)
 	  or ` + hasLimitOfAny + ` and (` + ofSubject("quotas", customer, "a.amount is not null") + `))`
 }
 
-// MayWatch returns the SQL that reports whether an alert a that meets a condition may apply to a customer
-// of the tenant. It is an alert of all customers, or one that ofSubject selects.
+// MayWatch returns the SQL that reports whether an alert a that meets a condition may apply to a customer of
+// the tenant. Such an alert applies to all customers, or ofSubject selects it.
 func MayWatch(customer, is string) string {
 	return `exists (select from alerts a where a.tenant_id = @tenant and ` + is + ` and a.customer_id is null and a.plan_id is null)
 	    or ` + ofSubject("alerts", customer, is)
@@ -47,8 +47,9 @@ func ofSubject(table, customer, is string) string {
 	        and h.customer_id = ` + customer + `)`
 }
 
-// QueueAlerts queues a customer after a change of a value that alerts or quotas read. Customer 0 queues all
-// customers in one row, which the evaluator expands later, because the caller may hold the tenant's lock.
+// QueueAlerts queues a customer for the evaluation of alerts and quotas, after a change of a value that these
+// read. Customer 0 queues all customers in one row, which the evaluator expands later, because the caller may
+// hold the tenant's lock.
 func QueueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	applies := HasAlerts("@customer")
 	if customer == 0 {

@@ -30,7 +30,7 @@ func setArchived(ctx context.Context, tx pgx.Tx, table string, tenant metering.T
 	return tag.RowsAffected() > 0, err
 }
 
-// auditArchived notes that a resource was archived, or unarchived if at is zero.
+// auditArchived records in the audit log that a resource was archived, or unarchived if at is zero.
 func auditArchived(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, noun, id string, at time.Time) error {
 	action := noun + ".archive"
 	if at.IsZero() {
@@ -72,8 +72,8 @@ func (s Customers) UnarchiveUsed(ctx context.Context, tenant metering.TenantID, 
 	})
 }
 
-// Archive hides the plan from lists from an instant on, or unarchives it if at is zero. Customers on the
-// plan keep it; it cannot be assigned to other customers.
+// Archive hides the plan from lists from an instant on, or unarchives it if at is zero. Customers with the
+// plan keep the plan, but the plan cannot be assigned to other customers.
 func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan, at time.Time) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		changed, err := setArchived(ctx, tx, "plans", tenant, int64(p.ID), metering.Instant(at))
@@ -104,8 +104,8 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 	})
 }
 
-// stopCounting stops the meter's published version from counting new events, unless it was archived before.
-// It also retires the version that is being backfilled.
+// stopCounting stops the meter's version that reads use from counting new events. If the version has already
+// stopped, its end stays unchanged. stopCounting also retires a version that is being backfilled.
 func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	epoch, err := RaiseEpoch(ctx, tx, tenant)
 	if err != nil {
@@ -117,7 +117,8 @@ func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)
 }
 
-// countNothing replaces a version that never completed with a complete one that has no usage.
+// countNothing publishes a complete version without usage, in place of a version that is still in
+// the meter's first backfill.
 func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	published, err := publishMeterVersion(ctx, tx, tenant, g)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RaiseRevision is the first statement of each write that can change charges. It
-// locks the revision until the end of the transaction, before any other lock.
+// RaiseRevision raises the revision of the tenant's catalog. Each write that can change charges
+// calls it first, because it locks the revision until the end of the transaction, before any other
+// lock.
 func RaiseRevision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (revision int64, err error) {
 	err = tx.QueryRow(ctx, `
 		insert into catalog_revisions as c (tenant_id, revision)

@@ -161,7 +161,8 @@ func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, exte
 
 var ErrNoCustomer = metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
 
-// LockCustomer is lockCustomer, and returns CodeNotFound if the customer does not exist.
+// LockCustomer returns the customer and locks it until the transaction ends, or returns
+// CodeNotFound.
 func LockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (metering.Customer, error) {
 	c, err := lockCustomer(ctx, tx, tenant, externalID)
 	if err == nil && c.ID == 0 {
@@ -253,9 +254,9 @@ type KnownCustomer struct {
 	Since time.Time // time of creation
 }
 
-// Resolve returns the customers of the external IDs, and creates the missing ones. heardOf holds the
-// instant at which each was first seen, which becomes its creation time. The insert is a sorted statement
-// of its own, so that ingest never holds a lock on a customer.
+// Resolve returns the customers of the external IDs, and creates the missing ones. heardOf holds the instant
+// at which each was first seen, which becomes its creation time. A separate statement, sorted by external ID,
+// inserts the missing customers, so that ingest never holds a lock on a customer.
 func (s Customers) Resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]KnownCustomer, error) {
 	externalIDs := slices.Sorted(maps.Keys(heardOf))
 	found := make(map[string]KnownCustomer, len(externalIDs))

@@ -87,7 +87,8 @@ func (s Meters) List(ctx context.Context, tenant metering.TenantID, after meteri
 	return page, pg.Coded(err)
 }
 
-// meterEntries includes archived meters, because ingest and billing read all meters, plans and prices of a tenant at once.
+// meterEntries includes archived meters, because ingest and billing read all meters, plans and prices of a tenant at
+// once.
 var meterEntries = pg.Entries{
 	Count: `select count(*) from meters where tenant_id = @tenant`,
 	Most:  metering.MaxMeters, Noun: "meters", Fix: "change an existing meter, such as an archived one, instead",
@@ -148,9 +149,9 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 	return err
 }
 
-// publishMeterVersion creates a meter version that ingest counts by from this transaction's COMMIT on.
-// Events ingested before have a lower epoch. The backfill counts those, as far back as events are kept.
-// That limit does not change before COMMIT. The caller holds the tenant's lock.
+// publishMeterVersion creates a meter version. From this transaction's COMMIT on, ingest counts by the
+// version. Events ingested before have a lower epoch. The backfill counts these events, as far back as events
+// are retained. The transaction locks that limit until COMMIT. The caller holds the tenant's lock.
 func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) (metering.MeterVersion, error) {
 	epoch, err := RaiseEpoch(ctx, tx, tenant)
 	if err != nil {
@@ -245,7 +246,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		if err != nil {
 			return err
 		}
-		if m.UsageScale != former.UsageScale { // it rounds the charged usage
+		if m.UsageScale != former.UsageScale { // the scale rounds the charged usage
 			if err := QueueAlerts(ctx, tx, tenant, 0); err != nil {
 				return err
 			}
@@ -300,8 +301,8 @@ func LatestMeterVersion(ctx context.Context, q pg.Querier, tenant metering.Tenan
 	return g, err
 }
 
-// Regroup publishes next, and returns it if it has to be backfilled. Besides next, only the version that
-// reads use stays: it retires an earlier version that was still backfilling.
+// Regroup publishes next, and returns it if it has to be backfilled. It retires all other versions except the
+// version that reads use: for example, an earlier version that is still backfilling.
 func Regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
 	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
 		return nil, err
@@ -368,9 +369,9 @@ func (s Meters) Changed(ctx context.Context, tenant metering.TenantID, slug stri
 	return changed.Version, current, changed.Validate()
 }
 
-// Nothing reads a retired meter version: usage and billing read the current version of a meter, and a
-// closed period has stored totals. So its rollups are dropped after all requests and backfills have ended
-// that began before it was retired.
+// Nothing reads a retired meter version: usage and billing read the current version of a meter, and a closed
+// period has stored totals. The rollups of a retired version are therefore dropped after RetiredFor. By then,
+// all requests and backfills that began before its retirement have ended.
 const (
 	retiredVersionsKept = 10        // maximum of a meter's retired versions with stored rollups
 	RetiredFor          = time.Hour // delay before rollups are dropped; longer than any request or backfill that may still use them

@@ -87,7 +87,7 @@ const SourceOfPrice = `coalesce((
 	  and v.meter_id = t.meter_id
 	  and v.version = t.price_version), '')`
 
-// refuseEnd returns CodeConflict for a price that ends a customer's own price if there is none to end.
+// refuseEnd returns CodeConflict if p ends a customer's own price, but the customer has no own price to end.
 func refuseEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
 	if !p.Inherits {
 		return nil

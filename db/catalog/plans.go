@@ -26,7 +26,8 @@ func scanPlan(row pgx.CollectableRow) (p metering.Plan, err error) {
 	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt, &p.ArchivedAt, &p.Features)
 }
 
-// planEntries includes archived plans, because ingest and billing read all meters, plans and prices of a tenant at once.
+// planEntries includes archived plans, because ingest and billing read all meters, plans and prices of a tenant at
+// once.
 var planEntries = pg.Entries{
 	Count: `select count(*) from plans where tenant_id = @tenant`,
 	Most:  metering.MaxPlans, Noun: "plans", Fix: "change an existing plan, such as an archived one, instead",

@@ -48,12 +48,11 @@ func refuseDimensions(ctx context.Context, q pg.Querier, tenant metering.TenantI
 	return err
 }
 
-// refuseRegrouping returns CodeConflict if a change of a meter removes a property from group_by that a
-// price of the meter has in its dimensions. This includes prices of plans and customers, prices that
-// begin later, and prices that have charged usage with events that are kept. An open period is charged
-// by its price even if that has a later version. Late usage of a closed period is charged by the price of
-// that period, even if it was replaced since. Prices that were replaced before the oldest kept event are
-// ignored.
+// refuseRegrouping returns CodeConflict if a change of a meter removes a property from group_by that a price
+// of the meter has in its dimensions. This includes prices of plans and customers, prices that begin later,
+// and prices that have charged events that are still stored. An open period is charged by its price even if
+// the price has a later version. Late usage of a closed period is charged by the price of that period, even
+// if that price was replaced since. Prices that were replaced before the oldest stored event are ignored.
 func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) error {
 	var property *string
 	err := tx.QueryRow(ctx, `
@@ -87,7 +86,8 @@ func refuseRegrouping(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, 
 	return metering.Errorf(metering.CodeConflict, "group_by must keep %s: a price of the meter has it in dimensions.by and charges usage by it, or has charged events that are still stored; withdraw the price if it has not begun, or create another meter", *property)
 }
 
-// DimensionMeter is a meter with a price by dimension of the meter, a plan or a customer.
+// DimensionMeter is a meter with prices by dimension. The prices are the meter's own, of plans or
+// of customers.
 type DimensionMeter struct {
 	metering.Meter
 	Terms []billing.Terms // distinct terms of these prices

@@ -34,7 +34,7 @@ const SelectPrices = `
 	where p.tenant_id = $1
 	  and p.withdrawn_at is null `
 
-// OfCatalog completes SelectPrices: the prices of all meters and plans.
+// OfCatalog restricts SelectPrices to the prices of meters and plans, without prices of customers.
 const OfCatalog = `and p.customer_id is null order by p.meter_id, p.version`
 
 // ofOwner is the condition that a price p is of @plan and @customer, each of which may be 0.
@@ -222,7 +222,8 @@ func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p
 }
 
 // refuseCurrency returns CodeInvalid if the first price of a plan or customer for a meter has the wrong
-// currency: one that differs from a begun billing period that the price would charge.
+// currency. The currency is wrong if it differs from the currency of a billing period that has begun and that
+// the price would charge.
 func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
 	if ownerOf(p) == (PriceOwner{}) || p.Inherits {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Books writes a provider's reports and invoices of a tenant's closed periods directly into the tables,
-// without any billing rule.
+// Books inserts a tenant's billing periods, and the reports and invoices of a provider, directly into the tables. It
+// applies no billing rule.
 type Books struct {
 	testing.TB
 	conn       *pgx.Conn
@@ -24,7 +24,7 @@ type Books struct {
 	number     int64 // number of the last report
 }
 
-// NewBooks makes a Stripe account in live mode the tenant's provider.
+// NewBooks returns Books for a tenant. It makes a Stripe account in live mode the tenant's provider.
 func NewBooks(t testing.TB, store *db.DB, conn *pgx.Conn, tenant metering.TenantID) *Books {
 	t.Helper()
 	live := true

@@ -73,7 +73,7 @@ func Connect(ctx context.Context, address string) (*db.DB, error) {
 // Roles are the roles of the API and the worker on each server that tests use.
 var Roles = pg.Roles{API: "odometer_api", Worker: "odometer_worker"}
 
-// service has the privileges of both roles, because a test uses its store as either.
+// service is a role with the privileges of both Roles, because a test uses its store as the API and as the worker.
 const service = "odometer_service"
 
 // Owner opens a database as its owner, for the tasks of operators.
@@ -111,8 +111,8 @@ func makeRoles(t testing.TB, conn *pgx.Conn) {
 	require.NoError(t, err)
 }
 
-// As returns the address for connections of another role. Its timeouts are so long that only a hanging test
-// reaches them.
+// As returns the address of the same database for another role. The timeouts in the address are so long that only a
+// hanging test reaches them.
 func As(t testing.TB, address, role string) string {
 	t.Helper()
 	parsed, err := url.Parse(address)
@@ -152,8 +152,8 @@ func ServerURL(t testing.TB) string {
 	return server
 }
 
-// create creates a database, empty or as a copy of one that has no connections, and returns
-// its URL. The server belongs to the test run and ends with it.
+// create creates a database and returns its URL. The database is empty, or a copy of source, which must have no
+// connections. create does not drop the database; the server ends with the test run.
 func create(t testing.TB, server string, source ...string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), time.Now().UnixNano())
@@ -236,7 +236,7 @@ func templateName(t testing.TB) string {
 	return name
 }
 
-// disconnect forbids connections to a database and ends those that exist, including those of
+// disconnect forbids connections to a database and ends the existing connections, including the connections of
 // TimescaleDB's background workers.
 func disconnect(t testing.TB, conn *pgx.Conn, name string) {
 	t.Helper()
@@ -339,7 +339,7 @@ func Customer(t testing.TB, store *db.DB, tenant metering.TenantID, externalID s
 	return c
 }
 
-// Provider saves a tenant's billing provider. A new address begins a new connection.
+// Provider saves a tenant's billing provider. If p has a new address, Provider begins a new connection.
 func Provider(t testing.TB, store *db.DB, tenant metering.TenantID, p metering.Provider) metering.Provider {
 	t.Helper()
 	save := store.Providers.Save
@@ -351,7 +351,7 @@ func Provider(t testing.TB, store *db.DB, tenant metering.TenantID, p metering.P
 	return saved
 }
 
-// Meter creates a meter that sums.
+// Meter creates a meter with the aggregation Sum.
 func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType string, groupBy ...string) metering.Meter {
 	t.Helper()
 	m, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{

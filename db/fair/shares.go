@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Shares divides a limited resource, such as connections or bytes, among keys. A key may take more if it
-// then holds at most as much as was free before. So one key alone gets half, and each key leaves as much as
-// it holds to the next one. Waiting callers are served in turns, one of each key. Keys of a lower rank come
-// first.
+// Shares divides the units of a limited resource, such as connections or bytes, among keys. A key may take units if
+// it then holds at most as many units as were free before. So the first key that takes single units gets half of
+// them, and the next key gets half of the rest. Waiting callers are served in turn, one caller per key. Keys of a lower
+// rank are served first.
 type Shares[K comparable] struct {
 	rank  func(K) int
 	mu    sync.Mutex
@@ -20,7 +20,7 @@ type Shares[K comparable] struct {
 	turns []K                   // keys with waiting callers, by rank, then the least recently served first
 }
 
-// NewShares returns Shares of all units.
+// NewShares returns Shares of a number of units, in which all keys have the same rank.
 func NewShares[K comparable](all int64) *Shares[K] {
 	return NewRankedShares(all, func(K) int { return 0 })
 }
@@ -37,14 +37,15 @@ func (s *Shares[K]) Fits(key K, n int64) bool {
 	return s.fits(key, n)
 }
 
-// Take takes n units for the key and reports whether it could. It takes none if the key's share is used up.
+// Take takes n units for the key and returns true. If the key would exceed its share, Take takes no unit and returns
+// false.
 func (s *Shares[K]) Take(key K, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.take(key, n)
 }
 
-// fits compares with the units that are free before, so that the last unit can be taken too.
+// fits compares with the units that are free before the key takes n, so that a key can also take the last unit.
 func (s *Shares[K]) fits(key K, n int64) bool { return s.held[key]+n <= s.free }
 
 func (s *Shares[K]) take(key K, n int64) bool {
@@ -56,7 +57,7 @@ func (s *Shares[K]) take(key K, n int64) bool {
 	return true
 }
 
-// Wait takes one unit for the key when its turn has come. It returns ctx's error if ctx ends first.
+// Wait waits for the key's turn, and then takes one unit. It returns ctx's error if ctx ends first.
 func (s *Shares[K]) Wait(ctx context.Context, key K) error {
 	if turn := s.join(key); turn != nil {
 		return s.await(ctx, key, turn)
@@ -64,8 +65,9 @@ func (s *Shares[K]) Wait(ctx context.Context, key K) error {
 	return nil
 }
 
-// Yield gives back one unit, lets waiting keys take it, and takes one again in the key's turn, before other
-// callers of the key. If ctx ends first, Yield returns its error, and the key holds one unit less.
+// Yield gives back one unit of the key, so that waiting keys can take it. Then it waits for the key's turn, ahead of
+// other callers of the key, and takes one unit again. If ctx ends first, Yield returns ctx's error, and the key
+// holds one unit less.
 func (s *Shares[K]) Yield(ctx context.Context, key K) error {
 	return s.await(ctx, key, s.rejoin(key))
 }
@@ -81,7 +83,7 @@ func (s *Shares[K]) await(ctx context.Context, key K, turn chan struct{}) error 
 	}
 }
 
-// rejoin moves the caller to the front of the key's line and gives its unit to the next key.
+// rejoin inserts the caller at the front of the key's line, and gives back one unit of the key.
 func (s *Shares[K]) rejoin(key K) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +96,8 @@ func (s *Shares[K]) rejoin(key K) chan struct{} {
 	return turn
 }
 
-// join returns a channel that is closed when the key's turn has come, or nil if the unit is taken already.
+// join takes a unit and returns nil if no caller of the key waits and the key's share allows it. Otherwise it
+// appends the caller to the key's line, and returns a channel that is closed when the caller's turn comes.
 func (s *Shares[K]) join(key K) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +113,7 @@ func (s *Shares[K]) join(key K) chan struct{} {
 	return turn
 }
 
-// stopWaiting stops waiting. It gives back the unit if the turn came at the same moment.
+// stopWaiting removes the caller from the key's line. If the caller's turn has just come, it gives back the unit.
 func (s *Shares[K]) stopWaiting(key K, turn chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +151,8 @@ func (s *Shares[K]) give(key K, n int64) {
 	}
 }
 
-// letIn ends the wait of the first caller in a key's line, for which a unit was taken. The rest of the line
-// waits until the other keys had their turns.
+// letIn ends the wait of the first caller in a key's line. A unit was already taken for that caller. If more callers
+// of the key wait, the key is queued again, behind the other keys of its rank.
 func (s *Shares[K]) letIn(key K) {
 	line := s.lines[key]
 	close(line[0])

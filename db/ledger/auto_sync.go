@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// AutoSyncs are the tenants' settings for automatic syncs of their customers. The schedules in Temporal
-// follow these settings.
+// AutoSyncs stores the tenants' settings for automatic syncs of their customers. The API and the workers apply
+// the settings to schedules in Temporal.
 type AutoSyncs struct{ pool *pg.Pool }
 
 const autoSyncColumns = `a.tenant_id, a.enabled, a.schedule, a.paused, a.updated_at,
@@ -46,7 +46,7 @@ func autoSyncOf(ctx context.Context, q pg.Querier, tenant metering.TenantID) (me
 	return a, nil
 }
 
-// Save stores the tenant's settings and marks them as not yet applied.
+// Save stores the tenant's settings and marks them as not yet applied to its Temporal schedule.
 func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.AutoSync, now time.Time) (saved metering.AutoSync, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := autoSyncOf(ctx, tx, tenant)
@@ -76,8 +76,8 @@ func (s AutoSyncs) Save(ctx context.Context, tenant metering.TenantID, actor met
 	return saved, nil
 }
 
-// Applied records that the Temporal schedule follows these settings. If the settings have changed since, it
-// marks the latest ones as not applied, because the caller may have overwritten their schedule.
+// Applied records that the settings a are applied to the tenant's Temporal schedule. If newer settings are
+// stored, Applied marks those as not applied, because the caller may have overwritten the schedule with a.
 func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a metering.AutoSync) error {
 	_, err := s.pool.Exec(ctx, `
 		update auto_syncs
@@ -89,8 +89,8 @@ func (s AutoSyncs) Applied(ctx context.Context, tenant metering.TenantID, a mete
 	return nil
 }
 
-// ToApply returns the settings of all tenants that the schedules do not follow yet. If all is true, it
-// returns every tenant's settings, to check the schedules.
+// ToApply returns the settings, of all tenants, that are not yet applied to Temporal schedules. If all is true,
+// it returns all stored settings, so that the caller can check every schedule.
 func (s AutoSyncs) ToApply(ctx context.Context, all bool) ([]TenantAutoSync, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+access.TenantColumns+`, `+autoSyncColumns+`

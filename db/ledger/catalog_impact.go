@@ -22,14 +22,15 @@ import (
 type Impact struct {
 	Revision  int64 // catalog revision that the impact was computed from
 	AsOf      time.Time
-	Customers int              // number of customers with a period of which the charge changes
-	Ranges    []metering.Range // these periods without duplicates, oldest first
+	Customers int              // number of customers with a period that is charged differently after the write
+	Ranges    []metering.Range // ranges of these periods without duplicates, oldest first
 	Months    []ChangedMonth
 	Changes   []PriceImpact
-	Uncounted []metering.MeterID // meters of which earlier events are not in Changes
+	Uncounted []metering.MeterID // meters with earlier events that are not counted yet, so Changes lacks them
 }
 
-// ChangedMonth sums up the changed periods that begin in one calendar month.
+// ChangedMonth summarizes the periods that begin in one calendar month and are charged differently after the
+// write.
 type ChangedMonth struct {
 	metering.Range     // from the first start to the last end
 	Customers      int // number of customers with such a period
@@ -75,15 +76,15 @@ type catalogChange struct {
 	customer metering.CustomerID // the only customer with charges that can differ; 0: any
 
 	from        time.Time                                       // when the change takes effect
-	prices      func([]billing.Price) []billing.Price           // the versions of meter and its plans
-	own         func([]billing.Price) []billing.Price           // the own prices of customer
-	assignments func([]billing.Assignment) []billing.Assignment // of customer
+	prices      func([]billing.Price) []billing.Price           // returns the changed prices of meter, with plan prices
+	own         func([]billing.Price) []billing.Price           // returns the changed own prices of customer
+	assignments func([]billing.Assignment) []billing.Assignment // returns the changed plans of customer
 
-	scale       *int32               // the usage scale of meter
-	aggregation metering.Aggregation // of meter; "": unchanged
-	timezone    *time.Location       // of the tenant; nil: unchanged
-	recounted   bool                 // meter counts other events, or with another aggregation
-	uncounted   bool                 // the future usage of meter is not known yet
+	scale       *int32               // new usage scale of meter; nil: unchanged
+	aggregation metering.Aggregation // new aggregation of meter; "": unchanged
+	timezone    *time.Location       // new time zone of the tenant; nil: unchanged
+	recounted   bool                 // meter counts different events, or aggregates them differently
+	uncounted   bool                 // meter will also count events that are not counted yet
 }
 
 // PriceImpact computes the impact of setting a price.
@@ -91,13 +92,14 @@ func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p bil
 	return l.impactOf(ctx, tenant, now, always(priceChange(p, p.EffectiveFrom, func(versions []billing.Price) []billing.Price { return withPrice(versions, p) })))
 }
 
-// InForceImpact computes the charges as if a price had been in force from the beginning. It replaces all
+// InForceImpact computes the impact as if a price had been in force from the beginning. The price replaces all
 // other prices of the meter with the same owner: the plan, the customer, or none.
 func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, always(priceChange(p, time.Time{}, func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) })))
 }
 
-// priceChange returns the change of the price versions to which p belongs.
+// priceChange returns the change that versions makes to the prices to which p belongs. These are the customer's
+// own prices if p has a customer, and otherwise the catalog's prices of the meter.
 func priceChange(p billing.Price, from time.Time, versions func([]billing.Price) []billing.Price) catalogChange {
 	if p.CustomerID != 0 {
 		return catalogChange{meter: p.MeterID, customer: p.CustomerID, from: from, own: versions}
@@ -125,7 +127,7 @@ func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug 
 		}
 		c := &catalogChange{meter: m.ID, scale: change.UsageScale}
 		switch next := change.AppliedTo(latest); {
-		case !next.SameSelection(latest): // its events have to be counted first
+		case !next.SameSelection(latest): // the events of the new selection are not counted yet
 			c.recounted, c.uncounted = true, true
 		case next.Aggregation != latest.Aggregation:
 			c.aggregation, c.recounted = next.Aggregation, true
@@ -137,8 +139,8 @@ func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug 
 	})
 }
 
-// ArchiveImpact computes the impact of archiving a meter, which then counts no more events. For
-// unarchiving, the meter also counts the events received while it was archived.
+// ArchiveImpact computes the impact of archiving or unarchiving a meter. An archived meter counts no further
+// events. An unarchived meter also counts the events received while it was archived.
 func (l Ledger) ArchiveImpact(ctx context.Context, tenant metering.TenantID, slug string, archive bool, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
 		m, err := catalog.MeterBySlug(ctx, tx, tenant, slug)
@@ -149,8 +151,8 @@ func (l Ledger) ArchiveImpact(ctx context.Context, tenant metering.TenantID, slu
 	})
 }
 
-// TimezoneImpact computes the impact of another time zone of the tenant, because billing periods follow its
-// months. It is empty if the zone does not exist.
+// TimezoneImpact computes the impact of changing the tenant's time zone. Billing periods follow the calendar
+// months of that zone. The impact is empty if the zone does not exist.
 func (l Ledger) TimezoneImpact(ctx context.Context, tenant metering.TenantID, zone string, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
 		var current string
@@ -166,13 +168,13 @@ func (l Ledger) TimezoneImpact(ctx context.Context, tenant metering.TenantID, zo
 	})
 }
 
-// always returns a plan of one change that does not depend on the catalog.
+// always returns a plan function for impactOf that returns c, regardless of the catalog.
 func always(c catalogChange) func(pgx.Tx) (*catalogChange, error) {
 	return func(pgx.Tx) (*catalogChange, error) { return &c, nil }
 }
 
-// impactOf computes the impact of the change that plan returns, at one revision of the catalog. Each
-// customer is charged by its own rules. If plan returns nil, the write changes nothing.
+// impactOf computes the impact of the change that plan returns, at one revision of the catalog. Each customer
+// is charged by the plan and prices that apply to it. If plan returns nil, the write changes nothing.
 func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, plan func(pgx.Tx) (*catalogChange, error)) (impact Impact, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		impact = Impact{AsOf: metering.Instant(now)}
@@ -208,8 +210,8 @@ func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time
 	return impact, nil
 }
 
-// withAssignment returns a customer's assignments including a, which follows any other assignment of its
-// instant.
+// withAssignment returns a customer's assignments including a. Among assignments of the same instant, a is
+// last.
 func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.Assignment {
 	list = append(slices.Clone(list), a)
 	slices.SortStableFunc(list, func(a, b billing.Assignment) int { return a.EffectiveFrom.Compare(b.EffectiveFrom) })
@@ -231,7 +233,7 @@ func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
 	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.SameSeries(p) }), p)
 }
 
-// catalogComparison adds up the differences between two catalogs.
+// catalogComparison adds up the differences between charges under the current and the changed catalog.
 type catalogComparison struct {
 	change   catalogChange
 	before   *revenueReader
@@ -278,7 +280,7 @@ func (c *catalogComparison) isOfLaterPeriods() bool {
 	return c.change.from.After(c.before.now)
 }
 
-// addBatch compares the customers of a batch.
+// addBatch compares the charges of a batch of customers before and after the change.
 func (c *catalogComparison) addBatch(b *openBatch) error {
 	former := b.schedulesByCustomer()
 	next := former
@@ -295,7 +297,7 @@ func (c *catalogComparison) addBatch(b *openBatch) error {
 	return nil
 }
 
-// add compares a customer's billing schedules.
+// add compares the charges of one customer's billing schedules before and after the change.
 func (c *catalogComparison) add(former, next []SchedulePeriods) {
 	var recounted metering.MeterID
 	if c.change.recounted {
@@ -345,7 +347,8 @@ func union(a, b map[string]metering.Decimal) map[string]metering.Decimal {
 	return all
 }
 
-// addPeriod adds a changed period of a customer. months holds the months of the customer's periods so far.
+// addPeriod adds a changed period of a customer. months holds the months in which the customer is already
+// counted.
 func (c *catalogComparison) addPeriod(r metering.Range, months map[time.Time]bool) {
 	r = metering.Range{Start: r.Start.UTC(), End: r.End.UTC()}
 	c.ranges[r] = true

@@ -21,15 +21,16 @@ import (
 // Closing is the result of closing the periods of some customers.
 type Closing struct {
 	Closed int                   // number of closed periods
-	Open   []metering.CustomerID // customers with a due period that waits for a meter
+	Open   []metering.CustomerID // customers with due periods that cannot close yet, for example due to a backfill
 }
 
-// ClosePeriods closes the due periods of these customers. Usage that arrives later is counted as late, and
-// none is lost in between.
+// ClosePeriods closes the due periods of these customers. Usage that arrives later is counted as late. Every
+// event is counted either in its period or as late.
 //
-// Ingest of the tenant continues during the planning, and waits only for the writes. After the writes it
-// gets as much time as it has waited, so the number of customers must be small. If usage of a closing
-// period arrives during the planning, the periods are planned again while ingest waits.
+// Ingest of the tenant continues during the planning, and waits only for the writes. ClosePeriods then pauses
+// for as long as ingest has waited, so that ingest can proceed. The number of customers must be small, because
+// ingest waits for all of them. If usage of a closing period arrives during the planning, the periods are
+// planned again while ingest waits.
 func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (Closing, error) {
 	f, err := l.closeBesideIngest(ctx, tenant, customers, now)
 	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, pg.ErrOneConnection) {
@@ -41,9 +42,9 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 	return f, nil
 }
 
-// closeBesideIngest plans first, and then takes the tenant's lock. It returns errUsedMeanwhile if the usage
-// has changed since the planning, and ErrOneConnection if the pool has no second connection to check that
-// with.
+// closeBesideIngest plans first, and then takes the tenant's lock, which blocks ingest. It returns
+// errUsedMeanwhile if usage of a closing period has changed since the planning. It returns pg.ErrOneConnection
+// if the pool has no second connection for checking the usage.
 func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	held := func() time.Duration { return 0 }
 	defer func() { _ = pg.Wait(ctx, held()) }()
@@ -84,8 +85,9 @@ func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID
 	return f, err
 }
 
-// closingLock is the SQL of the advisory lock that lets a tenant run one closing at a time. Without it, the
-// later of two closings would have to plan again, because each raises the epoch.
+// closingLock is the SQL of the advisory lock key that serializes the closings of a tenant. Without the lock,
+// the later of two concurrent closings would have to plan again, because each closing raises the tenant's
+// epoch.
 const closingLock = `hashtextextended('close periods', $1)`
 
 func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, alerts PeriodAlerts, err error) {
@@ -100,9 +102,9 @@ func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return all, alerts, err
 }
 
-// compareClosings compares the closing periods with the alerts before ingest has to wait. The alert
-// evaluator reads only open periods, and may have missed the last events of these. It returns nil if no
-// period closes.
+// compareClosings compares the usage of the closing periods with the tenant's alerts. The alert evaluator reads
+// only open periods, so it may have missed the last events of the closing periods. compareClosings is part of
+// the planning, during which ingest usually continues. It returns nil if no period closes.
 func (l Ledger) compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan, now time.Time) (PeriodAlerts, error) {
 	var closing []CustomerPeriod
 	for _, p := range plans {
@@ -127,9 +129,9 @@ func (l Ledger) compareClosings(ctx context.Context, tx pgx.Tx, tenant metering.
 // transaction.
 var errUsedMeanwhile = errors.New("usage has come since the closing was planned")
 
-// requireSameUsage reads the usage of the closing periods again, through another connection. It returns
-// errUsedMeanwhile if the usage has changed. The caller holds the tenant's lock, so the usage cannot change
-// later.
+// requireSameUsage reads the usage of the closing periods again, through another connection, because the
+// snapshot of the planning transaction is older. It returns errUsedMeanwhile if the usage has changed. The
+// caller holds the tenant's lock, so the usage cannot change later.
 func requireSameUsage(plans []streamPlan, by pg.Batcher) error {
 	for _, p := range plans {
 		var closing []metering.Range
@@ -185,9 +187,10 @@ func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, pla
 	return f, nil
 }
 
-// Exclusively runs fn in a transaction with one snapshot, while no event of the tenant is being ingested.
-// It locks before the transaction begins, because a snapshot is older than the locks that its transaction
-// takes. Afterwards it waits as long as it held the lock, so that repeated calls leave time for ingest.
+// Exclusively runs fn in a transaction with one snapshot, while no event of the tenant is being ingested. It
+// takes the tenant's lock before the transaction begins, because a snapshot is older than the locks that its
+// own transaction takes. Afterwards it pauses for as long as it held the lock, so that repeated calls leave
+// time for ingest.
 func (l Ledger) Exclusively(ctx context.Context, tenant metering.TenantID, fn func(tx pgx.Tx) error) error {
 	conn, err := l.pool.Acquire(ctx)
 	if err != nil {
@@ -241,7 +244,7 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	return outbox.Publish(w.ctx, w.tx, w.tenant, w.customer, outbox.PeriodClosed{Period: outbox.PeriodOf(c.Period.Range)}, w.facts.Now)
 }
 
-// complete marks the closed periods that are complete, including those that the plan closes.
+// complete marks closed periods as complete, including periods that this plan closes.
 func (w *planWriter) complete(all []billing.Period) {
 	var starts []time.Time
 	for _, p := range all {
@@ -253,14 +256,14 @@ func (w *planWriter) complete(all []billing.Period) {
 	}
 }
 
-// DuePeriods returns customers with a period to close: a period that ended longer ago than the tenant's
-// grace. It first extends billing schedules that lack periods up to now.
+// DuePeriods returns a page of customers with a period to close, that is, an open period that ended longer ago
+// than the tenant's grace period. It first stores the missing periods of billing schedules, up to now.
 func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
 	behind, err := l.customers(ctx, tenant, after, limit, now, behindClosing)
 	if err != nil {
 		return CustomerPage{}, fmt.Errorf("find billing schedules to extend: %w", err)
 	}
-	var broken []metering.CustomerID // cannot be extended; closing reports their errors
+	var broken []metering.CustomerID // customers with schedules that cannot be extended; closing reports the errors
 	for _, customer := range behind {
 		err := l.extend(ctx, tenant, customer, now)
 		switch metering.CodeOf(err) {
@@ -281,7 +284,7 @@ func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after 
 		page.Last = page.Customers[n-1]
 	}
 	if n := len(behind); n == limit && (page.Last == 0 || page.Last > behind[n-1]) {
-		page.Last = behind[n-1] // later customers are still behind
+		page.Last = behind[n-1] // later customers may still lack periods
 		page.Customers = upTo(page.Customers, page.Last)
 	}
 	page.More = page.Last > 0
@@ -321,7 +324,7 @@ func upTo(customers []metering.CustomerID, last metering.CustomerID) []metering.
 	return customers
 }
 
-// Conditions on a customer c of a tenant t.
+// SQL conditions on a customer c of a tenant t.
 const (
 	dueForClosing = `exists (
 		select
@@ -341,7 +344,9 @@ const (
 		where p.tenant_id = c.tenant_id
 		  and p.customer_id = c.id
 		  and p.ends_at > @now::timestamptz - t.grace))`
-	// A provider lacks usage of a closed period. An open period without watermark_configuration marks that.
+	// unreportedClosing is the condition that a closed period is not complete and the customer is out of sync
+	// with an active connection. An open period with an empty watermark_configuration marks the customer as out
+	// of sync.
 	unreportedClosing = `exists (
 		select
 		from billing_periods p

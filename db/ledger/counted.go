@@ -19,21 +19,22 @@ type Counted struct {
 	Meter    metering.MeterID // our meter that measures the usage
 	Target   string
 	Method   billing.Method
-	Customer string         // at the provider
-	Range    metering.Range // at the provider
+	Customer string         // customer ID at the provider
+	Range    metering.Range // time range of Total at the provider
 	Total    metering.Decimal
-	Seen     metering.Decimal // the part of Total that the provider was seen to count
-	Old      metering.Decimal // the part of Total not yet seen counted that was accepted before the cutoff
+	Seen     metering.Decimal // part of Total that the provider is known to have counted
+	Old      metering.Decimal // part of Total that was accepted before the cutoff and is not known to be counted
 
-	// The last report of each series that is accepted and not yet seen counted.
+	// Reports holds, per series, the last report that is accepted and not known to be counted. OldReports
+	// holds, per series, the last such report that was accepted before the cutoff.
 	Reports, OldReports []uuid.UUID
 
 	Outstanding bool // a report is planned, sending or unknown, so the provider may have counted it
 }
 
-// CountedBefore returns the usage that the provider had counted before an outstanding report was sent. It
-// is for targets at which reports add up. It returns CodeNotFound if the target no longer counts, because
-// the customer has another subscription since.
+// CountedBefore returns the usage that the provider had counted before an outstanding report was sent. Use it
+// only for targets that add up reports. It returns CodeNotFound if the target no longer counts usage, because
+// the customer has changed subscriptions since.
 func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, report uuid.UUID) (Counted, error) {
 	const of = `from billing_reports x join billing_series y on y.tenant_id = x.tenant_id and y.id = x.series_id where x.tenant_id = @tenant and x.id = @report`
 	counted, err := l.counted(ctx, `and d.id = (select y.destination_id `+of+`)
@@ -48,9 +49,9 @@ func (l Ledger) CountedBefore(ctx context.Context, tenant metering.TenantID, rep
 	return counted[0], nil
 }
 
-// Uncounted returns the targets at which the provider accepted usage of the customer's incomplete periods
-// and was not yet seen to count it. Usage accepted before the cutoff is in Old. Targets with an outstanding
-// report are excluded.
+// Uncounted returns the meter targets with accepted usage of the customer's incomplete periods that the
+// provider is not known to have counted. Usage accepted before the cutoff is in Old. Targets with an
+// outstanding report are excluded.
 func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, cutoff time.Time) ([]Counted, error) {
 	all, err := l.counted(ctx, `and d.customer_id = @customer
 		  and (not p.complete or s.counting = 'replaces' and exists (
@@ -73,12 +74,12 @@ func (l Ledger) Uncounted(ctx context.Context, tenant metering.TenantID, custome
 
 // counted adds up the reported usage of each target. which is the SQL condition that selects the targets.
 //
-// If a report replaces the previous one, the range is the whole subscription period, because some providers
-// sum it up only whole. Several of the customer's periods may share it. Otherwise the range is the part of
-// the subscription period that is in the customer's period.
+// If a report replaces the previous one, Counted.Range is the whole subscription period, because some providers
+// return only the total of a whole period. Several of the customer's billing periods may share a subscription
+// period. Otherwise, Range is the part of the subscription period that is in the billing period.
 //
-// If reports add up, a report of a series that began earlier also counts if its provider time is in the
-// subscription period. It was sent before Odometer knew of the new subscription period.
+// If reports add up, counted also includes reports of series that began earlier, if their provider time is in
+// the subscription period. Odometer sent these reports before it knew of the new subscription period.
 func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) ([]Counted, error) {
 	rows, err := l.pool.Query(ctx, `
 		select min(s.meter_id), s.target, s.method, d.provider_customer,
@@ -128,9 +129,9 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 	return counted, nil
 }
 
-// Saw stores the observed state of these reports, and of the accepted reports before them in their series.
-// The state is counted, rejected if the provider has dropped them, or accepted if the outcome can still
-// change.
+// Saw stores the state of these reports as observed at the provider. It sets the same state for earlier reports
+// of their series that are still accepted. The state is counted, rejected if the provider has dropped them, or
+// accepted if the outcome can still change.
 func (l Ledger) Saw(ctx context.Context, tenant metering.TenantID, reports []uuid.UUID, state billing.State, response string) error {
 	_, err := l.pool.Exec(ctx, `
 		with seen as (

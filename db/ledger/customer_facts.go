@@ -15,22 +15,22 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// customerFacts are the facts of which a customer has one row: its settings, its billing connection, and
-// its state at the provider.
+// customerFacts holds the facts that one statement reads as one row per customer: its settings, its billing
+// connection, and its state at the provider.
 type customerFacts struct {
 	billing.Facts
 	kind       metering.ProviderKind
 	lastNumber int64               // number of the customer's last report
 	paused     bool                // an operator has paused reporting
 	streams    int                 // number of the customer's billing schedules
-	isHeadOpen bool                // an early event may still decide the first period
-	stored     []storedDestination // of Side
-	others     []storedSide        // of Side
-	terms      keptTerms           // of the prices in stored and others
+	isHeadOpen bool                // an early event may still determine the start of the first period
+	stored     []storedDestination // stored form of Side.Destinations
+	others     []storedSide        // stored form of Side.Others
+	terms      keptTerms           // terms of the prices in stored and others
 }
 
-// newFactReaders returns readers of the customers' first billing schedules, ordered by customer ID. They
-// have read the customers and their states at the provider.
+// newFactReaders returns a reader of each customer's first billing schedule, ordered by customer ID. The
+// readers already hold the customerFacts of their customers.
 func newFactReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (readers []*factReader, err error) {
 	rows, err := q.Query(ctx, selectCustomerFacts+`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"tenant": tenant, "customers": customers})
 	if err != nil {
@@ -57,7 +57,8 @@ func newFactReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant m
 	return readers, nil
 }
 
-// selectCustomerFacts selects customers c.
+// selectCustomerFacts is the SQL statement that selects the columns of scanCustomerFacts for customers c. Callers
+// append conditions on c.
 var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping,
@@ -80,7 +81,7 @@ var selectCustomerFacts = `
 	    and a.customer_id = c.id) a on true
 	where c.tenant_id = @tenant `
 
-// price adds the prices to the customer's state at the provider.
+// price decodes the provider's prices and adds them to the destinations in f.Side.
 func (f *customerFacts) price(prices providerPrices, read ReadPrice) (err error) {
 	if f.Side != nil {
 		if f.Side.Destinations, err = prices.destinations(f.stored, f.terms, read); err != nil {
@@ -106,7 +107,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		start, end *time.Time
 		plans      []metering.PlanID
 		since      []time.Time
-		unread     *bool // nil: no provider bills the tenant's usage
+		unread     *bool // can be nil if the tenant has no billing provider
 
 		feeds    []usage.StoredFeed
 		followed []storedFollowed
@@ -159,13 +160,14 @@ func billingZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// EarliestUsage is the SQL of the first instant at which an event can decide the first period of customer c
-// of tenant t. A month is shorter than 32 days in every zone.
+// EarliestUsage is the SQL of the earliest timestamp at which an event can determine the start of a customer's
+// first period. c is the customer, and t is its tenant. 32 days are longer than a calendar month in every time
+// zone.
 const EarliestUsage = `(c.created_at - t.grace - interval '32 days')`
 
-// addEarlyEvents reads the early events of the customers without a decided first period, by month in the
-// tenant's zone. All customers belong to one tenant. Go computes the months, because PostgreSQL may know
-// other zones, or other rules of a zone.
+// addEarlyEvents reads the early events of customers with an undecided first period, grouped by month in the
+// tenant's time zone. All customers belong to one tenant. Go computes the months, because the time zone data of
+// PostgreSQL may differ.
 func addEarlyEvents(ctx context.Context, q pg.Querier, tenant metering.TenantID, all []*customerFacts) error {
 	undecided := make(map[metering.CustomerID]*customerFacts)
 	var created []time.Time

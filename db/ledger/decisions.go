@@ -14,15 +14,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Verdict is an operator's decision.
+// Verdict is an operator's decision about a reconciliation.
 type Verdict struct {
 	billing.Decision
 	Actor metering.Actor
 	Note  string // the operator's reason
 }
 
-// Decide stores an operator's decision and returns the resulting reconciliation. Repeating it changes
-// nothing. It returns CodeNotFound if there is no such reconciliation, and CodeConflict if there is nothing
+// Decide stores an operator's decision and returns the resulting reconciliation. Repeating a decision changes
+// nothing. Decide returns CodeNotFound if there is no such reconciliation, and CodeConflict if there is nothing
 // to decide.
 func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, key ReconciliationKey, v Verdict, now time.Time) (r Reconciled, err error) {
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
@@ -47,7 +47,8 @@ func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, k
 	return r, nil
 }
 
-// nothingToDecide returns the reason as an error, or nil if the reconciliation is already decided.
+// nothingToDecide returns an error if a reconciliation in this state needs no decision. It returns nil in other
+// states, because the requested decision is already in effect.
 func nothingToDecide(state billing.ReconciliationState) error {
 	switch state {
 	case billing.ReconciliationOpen:
@@ -69,8 +70,8 @@ func getReconciled(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, key
 	return found[0], nil
 }
 
-// decide appends the reconciliation that results from the decision, and makes the customer due for a new
-// plan.
+// decide appends the reconciliation that results from the decision. It marks the customer as out of sync, so
+// that the next sync plans its billing again.
 func decide(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, r Reconciled, v Verdict, now time.Time) error {
 	after := r.Decide(v.Decision)
 	if _, err := tx.Exec(ctx, `

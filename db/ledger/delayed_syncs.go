@@ -16,8 +16,8 @@ import (
 // SyncDelayedAfter is the time that a sync may be open before it needs attention.
 const SyncDelayedAfter = 15 * time.Minute
 
-// DelayedSyncs returns the SQL of the oldest sync of each customer that has been open since before
-// @delayed, unless the customer's last sync failed. where restricts syncs s.
+// DelayedSyncs returns the SQL of each customer's oldest open sync that was requested before @delayed. It
+// excludes customers with a failed last sync. where is a further condition on syncs s.
 func DelayedSyncs(where string) string {
 	return `
 		    select distinct on (s.tenant_id, s.customer_id) s.tenant_id, s.customer_id, s.id, s.requested_at, s.delay_reported_at,
@@ -37,7 +37,7 @@ func DelayedSyncs(where string) string {
 		    order by s.tenant_id, s.customer_id, s.requested_at`
 }
 
-// DelayedSync is the oldest open sync of a customer, open for longer than SyncDelayedAfter.
+// DelayedSync is a customer's oldest open sync, if it has been open for longer than SyncDelayedAfter.
 type DelayedSync struct {
 	Tenant      metering.TenantID
 	Customer    metering.CustomerID
@@ -46,7 +46,7 @@ type DelayedSync struct {
 	Cause       string
 }
 
-// delaysListed bounds the syncs that one call of Delayed returns.
+// delaysListed is the maximum number of syncs that one call of Delayed returns.
 const delaysListed = 1000
 
 // Delayed returns the delayed syncs of all tenants that were not reported yet, oldest first.
@@ -67,7 +67,7 @@ func (s Syncs) Delayed(ctx context.Context, now time.Time) ([]DelayedSync, error
 	return delayed, nil
 }
 
-// ReportDelay publishes that a sync is delayed, at most once per sync.
+// ReportDelay publishes a SyncDelayed message for a sync that is still open, at most once per sync.
 func (s Syncs) ReportDelay(ctx context.Context, d DelayedSync, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Digest is a hash of the customer's events in a closed period that have the event type of a meter. Any
-// copy of the events can be checked against it.
+// Digest is a hash of the customer's events in a closed period that have the event type of a meter. To verify a
+// copy of these events, compare the digest of the copy with this digest.
 type Digest struct {
 	Algorithm string // DigestAlgorithm at the time of the digest
 	Value     []byte // 32 bytes
@@ -71,7 +71,7 @@ func (l Ledger) digest(ctx context.Context, tenant metering.TenantID, period met
 			return err
 		}
 		of := digestOf{key: "e.event_type", total: "v.event_type"}
-		if several { // a meter may feed the period's billing schedule in only a part of the period
+		if several { // a meter may belong to the period's billing schedule for only part of the period
 			of = digestOf{key: "k.meter_id", total: "v.meter_id", fed: `
 			  join billing_period_totals k on k.tenant_id = p.tenant_id and k.period_id = p.id
 			  join meter_versions g on g.tenant_id = k.tenant_id and g.id = k.meter_version_id and g.event_type = e.event_type
@@ -82,11 +82,11 @@ func (l Ledger) digest(ctx context.Context, tenant metering.TenantID, period met
 	})
 }
 
-// digestOf holds the SQL by which the events of one digest are grouped.
+// digestOf holds the SQL that groups events by digest.
 type digestOf struct {
-	key   string // of an event
-	total string // of a meter version v
-	fed   string // joins the tables that the key needs
+	key   string // group of an event
+	total string // group of a meter version v
+	fed   string // joins of the tables that key needs
 }
 
 func (of digestOf) statement() string {
@@ -114,8 +114,8 @@ func (of digestOf) statement() string {
 			  and v.id = t.meter_version_id`
 }
 
-// Digests returns the digests of a period's meters. A period has none until maintenance runs after its
-// close.
+// Digests returns the digests of a period's meters. After its close, a period has no digests until the next
+// maintenance run.
 func (l Ledger) Digests(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) (map[metering.MeterID]Digest, error) {
 	rows, err := l.pool.Query(ctx, `
 		select meter_id, digest_algorithm, digest, digest_events

@@ -15,9 +15,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// readStreams reads all billing facts of the customer's billing schedules, by number. The number of
-// statements per schedule does not depend on the number of meters, periods or windows. In a transaction
-// with one snapshot, the facts are of one instant. It returns CodeNotFound if the customer does not exist.
+// readStreams reads all billing facts of a customer. It returns a reader per billing schedule, ordered by
+// schedule number. For a customer with one schedule, the number of statements does not depend on the number of
+// meters, periods or windows. In a transaction with one snapshot, all facts are of one instant. It returns
+// CodeNotFound if the customer does not exist.
 func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	all, err := newStreamReaders(ctx, q, read, tenant, customer, now)
 	if err != nil {
@@ -42,9 +43,9 @@ func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	return all, nil
 }
 
-// ReadSchedules reads only the facts that decide where the billing periods of customers begin and end. It
-// returns the billing schedules of each customer by number. The number of statements depends on the number
-// of schedules of a customer, not on the number of customers.
+// ReadSchedules reads only the facts that determine the start and end of the customers' billing periods. It
+// returns the facts of each customer's billing schedules, ordered by schedule number. The number of statements
+// depends on the maximum number of schedules per customer, not on the number of customers.
 func ReadSchedules(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customers []int64, now time.Time) (map[metering.CustomerID][]billing.Facts, error) {
 	readers, err := newFactReaders(ctx, q, price, tenant, customers, now)
 	if err != nil {
@@ -83,8 +84,8 @@ func ReadSchedules(ctx context.Context, q pg.Batcher, price ReadPrice, tenant me
 	return streams, nil
 }
 
-// addReported reads the reported quantities of the schedules with one number, if the end of a period
-// depends on them.
+// addReported adds reported quantities to the facts of billing schedules that all have the number stream. It
+// skips schedules for which the end of the last stored period does not depend on reports.
 func addReported(ctx context.Context, q pg.Querier, tenant metering.TenantID, stream int, all []*billing.Facts) error {
 	var customers []int64
 	byCustomer := make(map[int64]*billing.Facts)
@@ -124,8 +125,8 @@ func readStored(batch *pgx.Batch, args pgx.NamedArgs, add func(storedPeriod) err
 	pg.QueueEach(batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, add)
 }
 
-// newStreamReaders returns the readers of a customer's billing schedules, by number. They have read the
-// customer and its state at the provider.
+// newStreamReaders returns the readers of a customer's billing schedules, ordered by schedule number. The
+// readers already hold the customerFacts of the customer.
 func newStreamReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
 	first, err := newFactReaders(ctx, q, price, tenant, []int64{int64(customer)}, now)
 	if err != nil {
@@ -137,7 +138,8 @@ func newStreamReaders(ctx context.Context, q pg.Batcher, price ReadPrice, tenant
 	return first[0].eachStream(), nil
 }
 
-// args returns the arguments of statements about the schedule. Without a connection, its ID is 0.
+// args returns the arguments of statements about the schedule. @connection is 0 if the tenant has no billing
+// connection.
 func (r *factReader) args() pgx.NamedArgs {
 	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0, "stream": r.facts.Stream}
 	if r.facts.Connection != nil {
@@ -162,15 +164,15 @@ type factReader struct {
 	streams   int           // number of the customer's billing schedules
 	kind      metering.ProviderKind
 	prices    providerPrices
-	by        billing.ByDimension // further dimensions by which usage is read
+	by        billing.ByDimension // dimensions by which usage is read, in addition to those of the prices in facts
 
 	lastNumber   int64 // number of the customer's last report
 	paused       bool  // an operator has paused reporting
-	lastInvoiced int64 // the highest ledger number of the invoices
+	lastInvoiced int64 // highest sequence of the invoices and ended subscriptions that were read
 }
 
-// catalogAndLedger reads the meters, the prices, the customer's periods and the reports about them, in one
-// round trip.
+// catalogAndLedger reads the meters, the prices, and the customer's periods with their reports and invoices, in
+// one round trip.
 func (r *factReader) catalogAndLedger() error {
 	f := &r.facts
 	args := r.args()
@@ -304,14 +306,14 @@ func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
 	return r, err
 }
 
-// reportedOf returns the SQL of a customer's reported quantities, by series and meter. It selects late
-// usage, and the reports about these periods:
+// reportedOf returns the SQL of a customer's reported quantities, by series and meter. It selects reports of
+// late usage, and the reports about these periods:
 //   - periods that are not complete
-//   - periods in the same subscription period as an open one
-//   - periods of an invoice that is read with them
+//   - periods in the same subscription period as an open period
+//   - periods of the invoices that are read with the reports (periodsOfInvoices)
 //
-// Statements to the current connection are needed only to reconcile it. Their usage lines are selected only
-// for periods of invoices; selectSentLines reads the last statements of the incomplete periods.
+// Statements to the current connection are needed only for reconciliation. Their usage lines are therefore
+// selected only for the periods of invoices. selectSentLines reads the last statements of incomplete periods.
 func reportedOf(customer string) string {
 	return `
 	with said as (
@@ -379,9 +381,9 @@ func reportedOf(customer string) string {
 
 // window is the SQL of the window start and the subscription of a report x about the period p.
 //
-// A report may be sent before Odometer knows of a new subscription. If its provider time is in the new
-// subscription, the report belongs to it, unless its own subscription still ran at that time. There may
-// have been further subscriptions between the two, which any billing schedule may have by now.
+// A report may be sent before Odometer knows of a new subscription. If the report's provider time is in the new
+// subscription, the report belongs to it, unless the report's own subscription still ran at that time. Further
+// subscriptions may have run between the two, and any billing schedule may follow them by now.
 var window = `
 	select o.starts_at, o.subscription, o.began_at
 	from (
@@ -406,8 +408,8 @@ var window = `
 	order by o.rank, o.began_at desc, o.subscription
 	limit 1`
 
-// ran returns the SQL that reports whether a condition holds for a subscription s. The subscription is one
-// of the period's customer, at the connection of the report.
+// ran returns the SQL that checks a condition (holds) on a subscription s. The SQL selects s by its ID, among
+// the subscriptions of the customer of period p at the connection of report x.
 func ran(subscription, holds string) string {
 	return `exists (
 	      select
@@ -419,17 +421,18 @@ func ran(subscription, holds string) string {
 	        and ` + holds + `)`
 }
 
-// seriesAt is the SQL of the series of a destination d. "offset 0" after it forces a lookup by destination.
-// A cached plan from when the tables were empty would scan all series of the tenant.
+// seriesAt is the SQL of the series of a destination d. Callers append "offset 0" to force a lookup by
+// destination. Otherwise, a query plan that was cached while the tables were empty would scan all series of the
+// tenant.
 const seriesAt = `
 	    select *
 	    from billing_series s
 	    where s.tenant_id = d.tenant_id
 	      and s.destination_id = d.id`
 
-// onInvoices is the SQL of the final invoice lines, as last read, that a charge series sets. It holds the
-// invoiced amount, the amount that the lines were set to, and whether one of the invoices needs no payment
-// (void or credited in full); null: there are no lines.
+// onInvoices is the SQL of the totals of final invoice lines that a charge series sets, as last read. The
+// totals are the invoiced amount, the amount that Odometer set, and whether one of the invoices needs no
+// payment (void or credited in full). The result is null if there are no lines.
 const onInvoices = `(
 	  select jsonb_build_object('amount', sum(l.amount), 'set', sum(r.quantity), 'currency', min(x.currency), 'void', bool_or(i.void))
 	  from billing_reports r
@@ -440,10 +443,10 @@ const onInvoices = `(
 	    and i.finalized_at is not null
 	  having count(*) > 0)`
 
-// lastOf returns the SQL of a value of the last report.
+// lastOf returns the SQL of a value of the report x with the highest number.
 func lastOf(value string) string { return `(array_agg(` + value + ` order by x.number desc))[1]` }
 
-// sumsOf returns the SQL of the totals of the reports that meet a condition.
+// sumsOf returns the SQL of the totals (billing.Sums) of the reports x that meet a condition.
 func sumsOf(condition string) string {
 	last := func(column string) string {
 		return `(array_agg(` + column + ` order by x.number desc) filter (where ` + condition + `))[1]`
@@ -529,8 +532,7 @@ func (r *factReader) addSentLine(l sentLine) {
 	last.Lines = append(last.Lines, l.Line)
 }
 
-// usageOf reads the usage of the meters in some periods, and the number of events of the customer in the
-// open ones.
+// usageOf reads the usage of the meters in the ranges, and the customer's number of events in each open period.
 func (r *factReader) usageOf(ranges []metering.Range) error {
 	if err := r.totalsOf(ranges); err != nil {
 		return err
@@ -562,8 +564,8 @@ func (r *factReader) totalsOf(ranges []metering.Range) error {
 	return err
 }
 
-// usedIn reads the usage of the meters in disjoint ranges, while the meters feed the billing schedule. It
-// needs one statement if the customer has one schedule.
+// usedIn reads the usage of the meters in disjoint ranges. It skips the usage of a meter while the meter
+// belongs to another billing schedule of the customer. It needs one statement if the customer has one schedule.
 func (r *factReader) usedIn(read readUsage, meters []metering.Meter, ranges []metering.Range) (all []usage.RangeUsage, err error) {
 	by := r.facts.ByDimension().And(r.by)
 	if len(r.facts.Feeds) == 0 {
@@ -607,7 +609,8 @@ func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) 
 	return ""
 }
 
-// alsoTotalsOf reads the usage in ranges that are displayed and that no plan depends on.
+// alsoTotalsOf reads the usage in ranges to display. It skips the ranges of billing.UsageRanges, which
+// readStreams has already read for the plan.
 func (r *factReader) alsoTotalsOf(ranges ...metering.Range) error {
 	planned := billing.UsageRanges(r.facts)
 	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(planned, shown) }))

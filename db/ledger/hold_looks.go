@@ -26,8 +26,8 @@ type NewHold struct {
 	Frame    func(until time.Time) (billing.Framed, error) // encodes the request that holds the draft
 }
 
-// Begin records the hold of a draft, once, and plans the report that holds it. It returns 0 if the tenant
-// has holds disabled, the hold is already recorded, or the draft cannot be held.
+// Begin records the hold of a draft, and plans the report that holds the draft. It returns 0 if the tenant has
+// disabled holds, no line of the draft is ours, the hold is already recorded, or the draft cannot be held.
 func (s Holds) Begin(ctx context.Context, tenant metering.TenantID, h NewHold, now time.Time) (id metering.HoldID, err error) {
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		id = 0
@@ -146,11 +146,12 @@ type HoldLook struct {
 	Hold
 	Customer string // at the provider
 	Facts    billing.HoldFacts
-	Places   []Counted                           // the meter targets to which its period's usage was reported
+	Places   []Counted                           // meter targets to which usage of the period was reported
 	terms    map[metering.MeterID]*billing.Terms // our terms
 }
 
-// Look reads the stored state of a held invoice, and of the sync that was requested for it, if any.
+// Look reads the stored state of a held invoice, and the state of sync, which was requested for the invoice.
+// sync is nil if no sync was requested.
 func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.HoldID, sync *uuid.UUID, now time.Time) (l HoldLook, err error) {
 	if l.Hold, err = getHold(ctx, s.pool, tenant, id); err != nil {
 		return l, fmt.Errorf("look at hold: %w", pg.Coded(err))
@@ -193,8 +194,8 @@ func (s Holds) syncOf(ctx context.Context, tenant metering.TenantID, id uuid.UUI
 	return of, err
 }
 
-// ReadPlaces adds the meter targets to which usage of the invoice's period was reported, the charges, and
-// the terms.
+// ReadPlaces adds to l the meter targets to which usage of the invoice's period was reported. It also adds the
+// lines of meters that are charged as amounts, and our price terms.
 func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *HoldLook) (err error) {
 	of := pgx.NamedArgs{
 		"tenant": tenant, "customer": l.CustomerID, "connection": l.Connection, "invoice": l.InvoiceID, "cutoff": nil,
@@ -228,7 +229,7 @@ func (s Holds) ReadPlaces(ctx context.Context, tenant metering.TenantID, l *Hold
 	return nil
 }
 
-// readLines adds the lines of meters that are charged as amounts.
+// readLines adds the lines of meters that are charged as amounts. It skips lines that are on a final invoice.
 func (s Holds) readLines(ctx context.Context, l *HoldLook, billed string, of pgx.NamedArgs) error {
 	rows, err := s.pool.Query(ctx, `
 		select s.meter_id, coalesce(x.id, '00000000-0000-0000-0000-000000000000'), coalesce(x.quantity, 0), x.outstanding
@@ -269,7 +270,7 @@ func (l *HoldLook) Saw(at Counted, counted metering.Decimal) {
 	})
 }
 
-// ReadCharges adds the amounts of the charge reports on the draft's lines.
+// ReadCharges adds the amounts of accepted charge reports to which the draft's lines refer.
 func (s Holds) ReadCharges(ctx context.Context, tenant metering.TenantID, l *HoldLook) error {
 	var ids []uuid.UUID
 	for _, line := range l.Facts.Draft.Lines {
@@ -300,9 +301,9 @@ func (s Holds) ReadCharges(ctx context.Context, tenant metering.TenantID, l *Hol
 	return pg.Coded(err)
 }
 
-// Decided stores a decision about a held invoice, and plans the report that releases it if the decision is
-// to release. send is the report to send now; the zero ID: none. It returns CodeConflict if the hold has
-// changed since it was read; the caller then evaluates it again.
+// Decided stores a decision about a held invoice. If the decision is to release the invoice, Decided also plans
+// the report that releases the invoice. send is the report to send now, or the zero ID if there is none. It
+// returns CodeConflict if the hold has changed since l was read. The caller must then evaluate the hold again.
 func (s Holds) Decided(ctx context.Context, tenant metering.TenantID, l HoldLook, d billing.HoldDecision, frame func() (billing.Framed, error), now time.Time) (send uuid.UUID, err error) {
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := TakeTurn(ctx, tx, tenant, l.CustomerID); err != nil {
@@ -376,7 +377,7 @@ func (w *holdWriter) save(l HoldLook, d billing.HoldDecision, release uuid.UUID)
 	return err
 }
 
-// alarm publishes that a held invoice disagrees with our usage or charges.
+// alarm publishes an InvoiceHeld message: a held invoice disagrees with our usage or charges.
 func (w *holdWriter) alarm(l HoldLook, d billing.HoldDecision) error {
 	found := []outbox.InvoiceDisagreement{}
 	for _, r := range d.Reasons {

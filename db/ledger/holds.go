@@ -16,14 +16,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Holds are draft invoices that must not become final before they are compared with our usage. Reports of
-// the ledger hold and release them.
+// Holds stores the holds of draft invoices. Odometer holds a draft so that it does not become final before it
+// is compared with our usage. The requests that hold and release drafts are reports of the ledger.
 type Holds struct {
 	pool   *pg.Pool
 	ledger Ledger
 }
 
-// Hold is a draft invoice that is, or was, held.
+// Hold is the record of a draft invoice that Odometer holds, has held, or could not hold.
 type Hold struct {
 	ID           metering.HoldID
 	CustomerID   metering.CustomerID
@@ -35,13 +35,13 @@ type Hold struct {
 
 	State      billing.HoldState
 	Reasons    []billing.HoldReason
-	Slugs      map[metering.MeterID]string // of the meters that reasons are about
+	Slugs      map[metering.MeterID]string // slugs of the meters in Reasons
 	GraceUntil time.Time
 	Deadline   time.Time
 	Hold       billing.HoldAction
 	Release    billing.HoldAction
 
-	Actor          metering.Actor // requested the release
+	Actor          metering.Actor // the actor that requested the release
 	Note           string         // the actor's reason
 	ReleaseAskedAt *time.Time
 	LookedAt       *time.Time
@@ -150,7 +150,7 @@ type OpenHold struct {
 	ID       metering.HoldID
 }
 
-// Open returns the holds of all tenants that have not ended and were recorded before an instant.
+// Open returns all tenants' holds that have not ended and were recorded before the given instant.
 func (s Holds) Open(ctx context.Context, before time.Time) ([]OpenHold, error) {
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, customer_id, id
@@ -168,7 +168,7 @@ func (s Holds) Open(ctx context.Context, before time.Time) ([]OpenHold, error) {
 	return open, nil
 }
 
-// OpenOf returns the hold of an invoice that has not ended; 0: there is none.
+// OpenOf returns the ID of an invoice's hold that has not ended, or 0 if there is none.
 func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID, invoice string) (id metering.HoldID, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select coalesce((
@@ -184,9 +184,9 @@ func (s Holds) OpenOf(ctx context.Context, tenant metering.TenantID, connection 
 	return id, nil
 }
 
-// AskRelease requests the release of a held invoice, even if it disagrees. It returns CodeNotFound if there
-// is no such hold, and CodeConflict if the hold cannot be released any more. Requesting it again changes
-// nothing.
+// AskRelease requests the release of a held invoice, even if the invoice disagrees with our usage. It returns
+// CodeNotFound if there is no such hold, and CodeConflict if the hold cannot be released any more. Requesting
+// it again changes nothing.
 func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.HoldID, note string, now time.Time) (h Hold, err error) {
 	err = pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := takeTurnOf(ctx, tx, "billing_holds", tenant, int64(id)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/db/usage"
 )
 
-// Conditions of an invoice i, its connection k and a billing period p, as SQL.
+// SQL conditions on an invoice i, its connection k and a billing period p.
 const (
 	// inPresentMode is the condition that the connection has the mode (test or live) of the tenant's
 	// active connection.
@@ -41,8 +41,9 @@ const (
 	  and ` + inPresentMode
 )
 
-// aboutPeriod reports whether an invoice i of a subscription concerns the billing period with the
-// alias p and the id expression id, as SQL. Their times must overlap, and one of these must hold:
+// aboutPeriod returns the SQL condition that an invoice i of a subscription concerns a billing period. p is the
+// SQL alias of the period, and id is the SQL of its ID. Invoice and period must overlap in time, and one of
+// these must hold:
 //   - The invoice is of the subscription that the period follows.
 //   - Usage of the period was reported to the subscription (reportedTo).
 //   - The invoice bills a meter that is in the period's billing schedule at the invoice's end.
@@ -62,17 +63,17 @@ func aboutPeriod(p, id string) string {
 	      and ` + usage.StreamAt("i.tenant_id", "i.customer_id", "l.meter_id", "i.period_end - interval '1 microsecond'") + ` = ` + p + `.stream))`
 }
 
-// endedInPeriod reports whether an ended subscription i concerns a billing period p, as SQL. p must overlap
+// endedInPeriod is the SQL condition that an ended subscription i concerns a billing period p. p must overlap
 // the last period of i, and one of these must hold: p follows i, usage of p was reported to i, or usage of p
-// was reported with a time in i's last period. p may follow another subscription by now, to which part of
-// its usage was reported.
+// was reported with a time in i's last period. By now, p may follow a subscription other than i, and part of
+// its usage may have been reported to that subscription.
 var endedInPeriod = `p.starts_at < i.period_end
 	  and p.ends_at > i.period_start
 	  and (i.subscription = p.subscription or ` + reported("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`
 
-// reportedTo reports whether usage of the period with an id was reported to the subscription of an
-// invoice i, as SQL. It also holds if the usage was reported with a time in the invoice's period, to a
-// target that the subscription bills.
+// reportedTo returns the SQL condition that usage of a period was reported to the subscription of an invoice i.
+// period is the SQL of the period's ID. The condition also holds if the usage was reported to a target that the
+// subscription bills, with a time in the invoice's period.
 func reportedTo(period string) string {
 	return reported(period, `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end and exists (
 	        select
@@ -84,8 +85,8 @@ func reportedTo(period string) string {
 	          and s.target = any(b.targets)))`)
 }
 
-// reported reports whether the condition holds for a report r of a period's usage, as SQL. r must be to
-// the provider's customer of a subscription or invoice i.
+// reported returns the SQL that checks whether a report r of a period's usage meets a condition (holds). r must
+// be a report to the provider's customer of i, which is an invoice or an ended subscription.
 func reported(period, holds string) string {
 	return `exists (
 	    select
@@ -103,10 +104,10 @@ func reported(period, holds string) string {
 // invoicesWithPeriods returns the WITH clause of a statement about a customer's final invoices and
 // ended subscriptions, in the mode of the active connection:
 //   - final: all of these invoices and ended subscriptions.
-//   - touched: the billing periods that each of them concerns. A period is wanted if it is not complete,
+//   - touched: the billing periods that each item of final concerns. A period is wanted if it is not complete,
 //     or not reconciled with all of its invoices.
-//   - reached: the wanted periods, and in turn all periods that share an invoice with a reached one. Only
-//     all invoices of a period show the amount that is billed for it.
+//   - reached: the wanted periods and, recursively, all periods that share an invoice with a reached period.
+//     The amount billed for a period is known only from all of its invoices together.
 //   - wanted: the invoices and ended subscriptions of the reached periods.
 func invoicesWithPeriods(customer string) string {
 	return `
@@ -150,9 +151,9 @@ func invoicesWithPeriods(customer string) string {
 	  join reached r on r.period_id = t.period_id)`
 }
 
-// periodsOfInvoices selects the ids of the billing periods that a customer's wanted invoices concern,
-// as SQL. It includes the periods of their lines that were set as amounts: a line that was created
-// after the end of its period is on the next invoice.
+// periodsOfInvoices returns the SQL of the IDs of the billing periods that a customer's wanted invoices
+// concern. It includes the periods of invoice lines that Odometer set as amounts. If such a line is created
+// after the end of its period, it is on the next invoice.
 func periodsOfInvoices(customer string) string {
 	return invoicesWithPeriods(customer) + `
 	select t.period_id
@@ -185,7 +186,7 @@ var selectInvoiceLines = invoicesWithPeriods("@customer") + `
 	  group by 1) l on true
 	order by i.finalized_at, i.connection_id, i.invoice_id, l.meter_id`
 
-// invoiceLine is the part of an invoice that bills one meter. MeterID is 0 if the invoice bills none.
+// invoiceLine is the part of an invoice that bills one meter. MeterID is 0 if the invoice bills no meter.
 type invoiceLine struct {
 	sequence int64
 	invoice  billing.Invoice
@@ -281,8 +282,8 @@ func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 	}
 }
 
-// reconciledPeriods returns the starts of the closed periods that the plan has compared with their
-// invoices. It excludes the periods that the invoices show in part only (PartlyKnown).
+// reconciledPeriods returns the starts of the closed periods that the plan has compared with their invoices. It
+// excludes periods for which the final invoices show only part of the billed amount (PartlyKnown).
 func (w *planWriter) reconciledPeriods(plan billing.ReportPlan) (starts []time.Time) {
 	for _, n := range plan.Reconciled {
 		starts = append(starts, n.Period)

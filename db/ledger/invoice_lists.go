@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// InvoiceList is a customer of the provider with a list of invoices to read, because the reconciliation
-// of a closed period is still open.
+// InvoiceList identifies a customer at the provider with invoices to read, because the reconciliation of a
+// closed period is still open.
 type InvoiceList struct {
 	Destination int64
 	Customer    metering.CustomerID
@@ -20,9 +20,10 @@ type InvoiceList struct {
 	Since       time.Time // start of the oldest such period, or of its subscription period if that is earlier
 }
 
-// DueLists returns up to limit invoice lists of a connection that are due: those of customers with an
-// open reconciliation. It makes each of them due again at again, until Listed sets another time. So a
-// worker that crashes while it reads a list does not block the other lists.
+// DueLists returns up to limit due invoice lists of a connection. A customer has a list while a reconciliation
+// is open. DueLists sets the next due time of each returned list to again. Listed replaces that time after the
+// worker has read the list. A list on which a worker crashes is therefore retried later, and does not block the
+// other lists.
 func (s Invoices) DueLists(ctx context.Context, tenant metering.TenantID, connection metering.ConnectionID, limit int, now, again time.Time) ([]InvoiceList, error) {
 	rows, err := s.pool.Query(ctx, `
 		with due as (

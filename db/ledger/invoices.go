@@ -17,8 +17,8 @@ import (
 // its own lines, each time that its content has changed.
 type Invoices struct{ pool *pg.Pool }
 
-// Save stores a customer's invoice as it was read at readAt, unless a later reading is stored. If its
-// content has changed, it is a new version. A new version of a final invoice makes the next sync
+// Save stores a customer's invoice as it was read at readAt, unless a later state is already stored. If the
+// content has changed, Save stores a new version. A new version of a final invoice makes the next sync
 // re-evaluate the customer.
 func (s Invoices) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, in metering.Invoice, readAt time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
@@ -69,8 +69,8 @@ func (w *invoiceWriter) save() error {
 
 const thisInvoice = `tenant_id = $1 and connection_id = $2 and invoice_id = $3`
 
-// stored returns the last version of the invoice and the time at which it was read, and sets version.
-// Both are zero if the invoice is not stored.
+// stored returns the last stored version of the invoice and the time at which it was read, and sets w.version.
+// All are zero if the invoice is not stored.
 func (w *invoiceWriter) stored() (in metering.Invoice, readAt time.Time, err error) {
 	var finalized *time.Time
 	err = w.tx.QueryRow(w.ctx, `select version, status, void, total, finalized_at, read_at from billing_invoices where `+thisInvoice,
@@ -99,8 +99,8 @@ func (w *invoiceWriter) stored() (in metering.Invoice, readAt time.Time, err err
 	return in, readAt, err
 }
 
-// keepMeters keeps the meters of the lines of a final invoice. So a later change of the mapping does not
-// move billed usage to another meter.
+// keepMeters copies the meters of a stored final invoice's lines to the same lines of w. A later change of the
+// provider's mapping of meters to prices therefore does not move billed usage to another meter.
 func (w *invoiceWriter) keepMeters(before metering.Invoice) {
 	if before.FinalizedAt.IsZero() {
 		return
@@ -113,7 +113,7 @@ func (w *invoiceWriter) keepMeters(before metering.Invoice) {
 	}
 }
 
-// write stores a version with its lines.
+// write stores the invoice and its lines as version w.version.
 func (w *invoiceWriter) write() error {
 	var finalized *time.Time
 	if !w.FinalizedAt.IsZero() {

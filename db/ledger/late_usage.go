@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// KeepLateUsage stores the late usage of the customer's closed periods that begin before the edge, before their
-// events are dropped.
+// KeepLateUsage stores the late usage of the customer's closed periods that begin before edge. Maintenance
+// calls it before it drops the events of these periods.
 func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, edge time.Time) error {
 	return pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		if err := TakeTurn(ctx, tx, tenant, customer); err != nil {
@@ -38,8 +38,8 @@ func (l Ledger) KeepLateUsage(ctx context.Context, tenant metering.TenantID, cus
 	})
 }
 
-// keepLate stores the late usage of the schedule's closed periods that begin before the edge. It stores 0
-// for meters without late usage, and skips totals with stored late usage.
+// keepLate stores the late usage of the schedule's closed periods that begin before edge. It stores 0 for
+// meters without late usage, and skips totals with stored late usage.
 func (r *factReader) keepLate(tx pgx.Tx, edge time.Time) error {
 	rows, err := tx.Query(r.ctx, `
 		select starts_at, ends_at

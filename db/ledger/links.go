@@ -21,7 +21,7 @@ type Links struct {
 	read ReadPrice
 }
 
-// Wanted is the input of reading a customer's state at the provider.
+// Wanted holds the parameters for reading a customer's state at the provider.
 type Wanted struct {
 	Provider metering.Provider
 	Customer string   // the customer's id at the provider; "": none
@@ -31,8 +31,8 @@ type Wanted struct {
 	Meters   []metering.Meter
 }
 
-// followedAt selects two columns, as SQL: the subscription at a connection that the periods of a
-// customer c follow, and the subscriptions that have billing schedules of their own.
+// followedAt returns the SQL of two columns for a customer c at a connection: the subscription that the
+// customer's periods follow, and the subscriptions that have billing schedules of their own.
 func followedAt(connection string) string {
 	return `coalesce((
 		  select l.subscription
@@ -47,8 +47,8 @@ func followedAt(connection string) string {
 		    and s.connection_id = ` + connection + `)`
 }
 
-// Wanted returns the input of reading a customer's state. It returns CodeNoProvider if the tenant has
-// no active provider, and CodeNotFound if there is no such customer.
+// Wanted returns the parameters for reading a customer's state at the provider. It returns CodeNoProvider if
+// the tenant has no active provider, and CodeNotFound if there is no such customer.
 func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) (w Wanted, err error) {
 	if w.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil {
 		return Wanted{}, err
@@ -81,10 +81,11 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 	return w, nil
 }
 
-// Save stores a customer's state at a connection as it was read at readAt, unless a later reading is
-// stored. It also stores the runs of the customer's subscriptions: a run collects all targets that the
-// subscription ever billed, and keeps its first end. If any of this has changed, the customer becomes out
-// of sync: the worker that has read the state may crash before it plans with it.
+// Save stores a customer's state at a connection as it was read at readAt, unless a later state is already
+// stored. It also stores the runs of the customer's subscriptions. A stored run accumulates all targets that
+// the subscription has billed, and keeps the first end that was read. If the state or a run has changed, Save
+// marks the customer as out of sync. The next sync then plans with the new state, even if the worker crashes
+// after Save.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
 	known := slices.Clone(side.Destinations)
 	for _, other := range side.Others {
@@ -166,8 +167,8 @@ func storedRuns(all []billing.Run) []storedRun {
 	return stored
 }
 
-// Destinations returns the customer's destinations at a connection: first the ones last read from the
-// provider, then the ones of past reports, newest first.
+// Destinations returns the customer's destinations at a connection: first the destinations last read from the
+// provider, then those of past reports, newest first.
 func (l Links) Destinations(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID) ([]billing.Destination, error) {
 	var destinations []billing.Destination
 	var others []storedSide

@@ -29,14 +29,15 @@ const scannedAtOnce = 20_000
 //   - The events, prices or connection of an open period differ from those that its reports take into account.
 //   - A report of a period is planned, being sent, or has an unknown outcome at the active connection.
 //   - The customer's state at the provider has not been read yet.
-//   - The time at which its plan has to be re-evaluated has come.
+//   - The time of its next re-evaluation (look_again_at) has passed or is not set.
 //
-// It compares numbers of events and reads no usage. The plan decides whether there is usage to report.
+// OutOfSync compares numbers of events and reads no usage. The plan determines later whether there is usage to
+// report.
 func (l Ledger) OutOfSync(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (CustomerPage, error) {
 	return l.outOfSync(ctx, tenant, after, limit, now, false)
 }
 
-// OutOfSyncClosed returns the customers of OutOfSync that have a closed period that is not complete.
+// OutOfSyncClosed is OutOfSync for the customers with a closed period that is not complete.
 func (l Ledger) OutOfSyncClosed(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (CustomerPage, error) {
 	return l.outOfSync(ctx, tenant, after, limit, now, true)
 }
@@ -124,14 +125,15 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 // closedIncomplete is the condition that a period p is closed and not complete, as SQL.
 const closedIncomplete = `p.closed_at is not null and not p.complete`
 
-// catalogs are the configurations by which open periods are charged, in columns for a statement.
+// catalogs holds the configurations by which open periods are charged (billing.Configuration), as arrays for an
+// SQL statement. Each index is one pair of period start and plan.
 type catalogs struct {
 	starts   []time.Time
 	plans    []metering.PlanID
 	catalogs []string
 }
 
-// openCatalogs returns the configuration of each start and plan of the tenant's open periods.
+// openCatalogs returns the configuration for each distinct pair of start and plan of the tenant's open periods.
 func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (all catalogs, err error) {
 	meters, err := catalog.CollectMeters(ctx, tx, `order by m.id`, tenant)
 	if err != nil {
@@ -162,8 +164,8 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 	return all, err
 }
 
-// scannedUntil returns the last customer that a scan from after covered (0: none), and whether customers
-// may follow.
+// scannedUntil returns the last customer of a scan of up to scannedAtOnce customers with IDs above after; 0 if
+// there are none. more reports whether further customers may follow.
 func scannedUntil(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, after metering.CustomerID, now time.Time) (last metering.CustomerID, more bool, err error) {
 	var scanned int
 	err = tx.QueryRow(ctx, `

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// isPaused reports whether an operator has paused the customer's reports, as SQL.
+// isPaused returns the SQL condition that an operator has paused the customer's reports.
 func isPaused(tenant, customer string) string {
 	return `exists (
 	  select
@@ -24,9 +24,9 @@ func isPaused(tenant, customer string) string {
 
 var errPaused = metering.Errorf(metering.CodePaused, "an operator has paused the customer")
 
-// Pause stops all reports of the customer until EndPause. Once Pause has returned, no report is planned
-// or leased. A report that is leased already may still be sent. A paused customer stays paused with the
-// first reason.
+// Pause stops all reports of the customer until EndPause. Once Pause has returned, no report is planned or
+// leased. A report that is already leased may still be sent. If the customer is already paused, the first
+// reason remains.
 func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := TakeTurn(ctx, tx, tenant, by.Customer); err != nil {
@@ -47,7 +47,7 @@ func (s Syncs) Pause(ctx context.Context, tenant metering.TenantID, by Steering,
 	return nil
 }
 
-// EndPause ends the customer's pause. The next sync reports the customer again. ended is false if the
+// EndPause ends the customer's pause. The next sync reports the customer's usage again. ended is false if the
 // customer is not paused, or is erased.
 func (s Syncs) EndPause(ctx context.Context, tenant metering.TenantID, by Steering, now time.Time) (ended bool, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {

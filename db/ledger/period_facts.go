@@ -13,16 +13,16 @@ import (
 // PeriodQuery selects billing periods of some customers.
 type PeriodQuery struct {
 	Customers []int64
-	Periods   func(billing.Facts) []billing.Period // of a billing schedule; nil: none
+	Periods   func(billing.Facts) []billing.Period // returns the periods to read of a billing schedule; nil: none
 	Needs     func(metering.MeterID) bool          // reports whether the usage of a meter is needed
 }
 
 // PeriodFacts is the result of a PeriodQuery.
 type PeriodFacts struct {
-	Customers  []int64                  // those that exist, ascending
-	Facts      map[int64]*billing.Facts // of each customer's first billing schedule
-	Schedules  []SchedulePeriods        // by customer
-	Meters     []metering.Meter         // the needed ones
+	Customers  []int64                  // IDs of the requested customers that exist, ascending
+	Facts      map[int64]*billing.Facts // facts of each customer's first billing schedule
+	Schedules  []SchedulePeriods        // ordered by customer
+	Meters     []metering.Meter         // the meters for which PeriodQuery.Needs returns true
 	Dimensions billing.ByDimension      // by which prices divide the usage of meters
 	Timezone   *time.Location
 }
@@ -33,12 +33,12 @@ type SchedulePeriods struct {
 	Periods []billing.Period
 }
 
-// ReadOpenPeriods reads open periods, with their usage so far.
+// ReadOpenPeriods reads the open periods that q selects, with their usage so far.
 func ReadOpenPeriods(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant metering.TenantID, q PeriodQuery, now time.Time) (PeriodFacts, error) {
 	return readPeriodFacts(ctx, tx, read, tenant, q, now, (*openBatch).load)
 }
 
-// ReadAllPeriods reads periods, open and closed, without their usage.
+// ReadAllPeriods reads the open and closed periods that q selects, without their usage.
 func ReadAllPeriods(ctx context.Context, tx pgx.Tx, read ReadPrice, tenant metering.TenantID, q PeriodQuery, now time.Time) (PeriodFacts, error) {
 	return readPeriodFacts(ctx, tx, read, tenant, q, now, (*openBatch).loadStored)
 }

@@ -55,8 +55,8 @@ func (r *factReader) reportsOf(period billing.Period, page ReportPage) (pg.Page[
 	return pg.NewPage(r.ctx, reports, page.Limit, func(p PeriodReport) int { return len(p.Response) + len(p.Lines)*lineBytes }), nil
 }
 
-// selectPeriodReports looks up series by destination or period, and reports by series. So it reads
-// nothing of other periods.
+// selectPeriodReports is the SQL of a page of a period's reports. It looks up series by destination or period,
+// and reports by series and period. It therefore reads no reports of other periods.
 const selectPeriodReports = `
 	with billed as (
 	  select s.*

@@ -14,16 +14,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Linking is the input of a comparison of prices when a customer is linked to a provider's customer.
+// Linking holds the data for comparing our prices with the provider's prices when a customer is linked to a
+// customer of the provider.
 type Linking struct {
 	Wanted
 	billing.Linked            // Side is set by Linked only
 	ReadAt         *time.Time // time at which Side was read; nil: never
 }
 
-// Linking returns the input for the customer with the external id, which need not exist yet, and which
-// is to be linked to atProvider. It returns CodeNoProvider if the tenant has no active provider. If the
-// provider takes statements, which have no prices, only Provider is set.
+// Linking returns the data for linking a customer to the provider's customer atProvider. The customer with the
+// external ID need not exist yet. It returns CodeNoProvider if the tenant has no active provider. If the
+// provider receives statements, it has no prices, and only Provider is set.
 func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID, atProvider string, now time.Time) (k Linking, err error) {
 	if k.Provider, err = activeProvider(ctx, l.pool, tenant); err != nil || k.Provider.Statements {
 		return k, err
@@ -59,7 +60,7 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 	return k, nil
 }
 
-// Linked returns the input for a customer that is linked, with its state at the provider as last read.
+// Linked returns the data for a customer that is already linked, with its state at the provider as last read.
 func (l Links) Linked(ctx context.Context, tenant metering.TenantID, c metering.Customer, now time.Time) (k Linking, err error) {
 	if k, err = l.Linking(ctx, tenant, c.ExternalID, *c.BillingProviderID, now); err != nil || k.Provider.Statements {
 		return k, err
@@ -88,16 +89,16 @@ func (l Links) Linked(ctx context.Context, tenant metering.TenantID, c metering.
 	return k, err
 }
 
-// ProviderPriceOf is a provider's price of a meter, and the number of customers that it charges.
+// ProviderPriceOf is a provider's price of a meter, with the number of customers that the price charges.
 type ProviderPriceOf struct {
 	billing.ProviderPrice
 	Customers int64
 }
 
-// PricesInstead returns the provider's prices, as last read, that charge the customers to which our
-// price would apply. It compares at now, or at the beginning of the price if that is later. It returns at
-// most 100 prices, ordered by number of customers, descending. It returns none for a connection without
-// prices, or one that bills amounts.
+// PricesInstead returns the provider's prices, as last read, that charge the customers to which our price p
+// would apply. It determines these customers by the plans and our prices in force at now, or at p.EffectiveFrom
+// if that is later. It returns at most 100 prices, ordered by number of customers, descending. It returns none
+// for a connection without prices, or one that bills amounts.
 func (l Links) PricesInstead(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (all []ProviderPriceOf, err error) {
 	at := now
 	if p.EffectiveFrom.After(now) {

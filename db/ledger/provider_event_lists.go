@@ -13,17 +13,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventWalk is the state of a walk through the provider's list of events of a connection, from the
-// newest event back to known ones.
+// EventWalk is the position of a walk through the provider's list of a connection's events. A walk reads pages
+// of the list, from the newest event back to events that are known.
 type EventWalk struct {
 	Connection metering.ConnectionID
-	Since      time.Time  // events created before are known
+	Since      time.Time  // events created before this time are known
 	BeganAt    *time.Time // nil: the walk has not begun
 	After      string     // id of the last event of the previous page; "": none
 }
 
-// listedAgain is the overlap of two walks. It covers differences between clocks, and events that are
-// listed after events that were created later.
+// listedAgain is the overlap of consecutive walks. It covers clock differences, and events that the provider
+// lists only after events that were created later.
 const listedAgain = time.Hour
 
 // Walk returns the current walk of a connection. The first walk goes back to the creation of the
@@ -42,8 +42,8 @@ func (s ProviderEvents) Walk(ctx context.Context, tenant metering.TenantID, conn
 	return w, nil
 }
 
-// Missed reports whether a walk that has not begun needs events from before from, the start of the
-// events that the provider still lists.
+// Missed reports whether the provider no longer lists events that the walk needs. from is the time since which
+// the provider still lists events. Missed returns false for a walk that has begun.
 func (w EventWalk) Missed(from time.Time) bool {
 	return w.BeganAt == nil && w.Since.Add(listedAgain).Before(from)
 }
@@ -68,8 +68,9 @@ func (s ProviderEvents) Skip(ctx context.Context, tenant metering.TenantID, w Ev
 	return next, nil
 }
 
-// StoreListed stores a page of listed events, and last as the position of the walk; "" ends the walk.
-// It stores and returns only events of the tenant's customers that were not known, oldest first.
+// StoreListed stores a page of listed events, and last as the position of the walk. An empty last ends the
+// walk. StoreListed stores and returns only events of the tenant's customers that are not stored yet, oldest
+// first.
 func (s ProviderEvents) StoreListed(ctx context.Context, tenant metering.TenantID, w EventWalk, events []metering.ProviderEvent, last string, now time.Time) (kept []KeptEvent, err error) {
 	if w.BeganAt == nil {
 		w.BeganAt = &now

@@ -82,8 +82,8 @@ func (p providerPrices) destinations(stored []storedDestination, terms keptTerms
 	return all, nil
 }
 
-// namedTerms selects the terms of the prices with the hashes that a statement selects, by hash, as SQL.
-// It is null if there are none.
+// namedTerms returns the SQL of a JSON object of providers' price terms, keyed by hash. hashes is the SQL query
+// that selects the hashes. The object is null if no terms are found.
 func namedTerms(tenant, hashes string) string {
 	return `(
 	  select jsonb_object_agg(encode(m.hash, 'hex'), m.terms)
@@ -93,8 +93,8 @@ func namedTerms(tenant, hashes string) string {
 	    and m.hash in (` + hashes + `))`
 }
 
-// hashesInDestinations selects the hashes of the prices of a link l, and hashesInPeriod of a period p,
-// as SQL.
+// hashesInDestinations is the SQL query of the price hashes in a row l of billing_links. hashesInPeriod is that
+// of a billing period p.
 const (
 	hashesInDestinations = `
 	    select decode(d->>'terms', 'hex')
@@ -106,10 +106,10 @@ const (
 	hashesInPeriod = `select decode(e.hash, 'hex') from jsonb_each_text(p.prices) e (meter, hash)`
 )
 
-// keptTerms are stored terms by their hash, in hexadecimal.
+// keptTerms holds stored terms of providers' prices by their hash, in hexadecimal.
 type keptTerms map[string]json.RawMessage
 
-// add decodes and adds the prices that are not known yet.
+// add adds the prices that p lacks, decoded from the terms in kept.
 func (p providerPrices) add(kept keptTerms, read ReadPrice) (err error) {
 	for hash, terms := range kept {
 		if p[hash] != nil {
@@ -138,8 +138,8 @@ func distinctTerms(all []billing.Destination) (hashes [][]byte, terms []string) 
 	return hashes, terms
 }
 
-// termsHash returns the hash of a price as it is stored. Returns nil if there is none, because our price
-// is charged.
+// termsHash returns the hash of a provider's price as it is stored. Returns nil if p is nil, because our price
+// is charged then.
 func termsHash(p billing.ProviderPrice) []byte {
 	if p == nil {
 		return nil

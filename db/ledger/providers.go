@@ -19,10 +19,10 @@ import (
 // Providers stores the tenants' billing providers. Each tenant has at most one active provider.
 type Providers struct{ pool *pg.Pool }
 
-// Save makes provider the tenant's active provider and retires the previous one. The caller has
-// sealed the secrets. If the tenant was connected to the same account in the same mode before, Save
-// reuses that connection and its series. A receiver has no account: Save reuses the last connection
-// at its address. If there is none, Save reuses the last receiver, which has moved to the address.
+// Save makes provider the tenant's active provider and retires the previous one. The caller has sealed the
+// secrets. If the tenant was connected to the same account in the same mode before, Save reuses that connection
+// and its series. A receiver of statements has no account, so Save reuses the last connection at its address.
+// If there is none, Save reuses the last receiver, and treats it as moved to the new address.
 func (p Providers) Save(ctx context.Context, tenant metering.TenantID, actor metering.Actor, provider metering.Provider) (metering.Provider, error) {
 	return p.save(ctx, tenant, actor, provider, false)
 }
@@ -165,7 +165,7 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 	return nil
 }
 
-// hasBilled reports whether a provider bills a total of the closed period p, as SQL.
+// hasBilled is the SQL condition that a provider bills at least one meter's total of the closed period p.
 const hasBilled = `exists (
 	select
 	from billing_period_totals t

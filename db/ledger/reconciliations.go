@@ -20,7 +20,7 @@ import (
 // bill for them, by meter.
 type Reconciliations struct{ pool *pg.Pool }
 
-// Reconciled is a meter's total of a closed period, with the figures that the provider has of it.
+// Reconciled is a meter's total of a closed period, with the provider's figures for the same usage.
 type Reconciled struct {
 	CustomerID   metering.CustomerID
 	ExternalID   string
@@ -38,7 +38,7 @@ type Reconciled struct {
 	Counted  metering.Decimal // sum over the series of the last report that the provider has counted; in money if Bills is amounts, otherwise in units
 
 	billing.Reconciliation                   // the current state; if it is open, it covers only the invoices so far
-	InvoicedAmount         *metering.Decimal // on final invoices that are not void; nil if there are none, or several currencies
+	InvoicedAmount         *metering.Decimal // amount on final, non-void invoices; nil if none, or several currencies
 	InvoicedCurrency       string            // currency of InvoicedAmount
 	Invoices               []ReconciledInvoice
 
@@ -132,9 +132,9 @@ const reportedUnits = `
 // reportsUsage is the SQL condition that series s reports a period's own usage.
 const reportsUsage = `(s.kind = 'quantity' or s.kind = 'charge' and not s.late)`
 
-// invoicedUnits is the SQL of the units that the invoices of total t bill, as last read, and of these
-// invoices. An invoice stands if it is final and not void. If the period was billed in amounts, the sum is
-// money on the lines that reports of the period created.
+// invoicedUnits is the SQL of the invoices of total t, as last read, and of the units that they bill. Only
+// final invoices that are not void add to the sums. If the period was billed in amounts, the sum of units is
+// the money on the lines that reports of the period created.
 var invoicedUnits = `
 	  select sum(i.quantity) filter (where i.stands) as quantity, min(i.currency) filter (where i.stands and i.billed) as currency,
 	    case count(distinct i.currency) filter (where i.stands and i.billed) when 1 then sum(i.amount) filter (where i.stands) end as amount,
@@ -166,9 +166,9 @@ var invoicedUnits = `
 	      and i.customer_id = t.customer_id
 	      and ` + aboutPeriod("t", "t.period_id") + `) i`
 
-// selectReconciled returns the SQL of a page. It reads the page from an index of the totals, of the
-// customer's periods or, for a stored state, of the reconciliations. The page is empty if no provider with
-// invoices bills the tenant.
+// selectReconciled returns the SQL of a page of reconciliations. It reads the page from an index of the totals,
+// of the customer's periods or, for a stored state, of the reconciliations. The page is empty if no provider
+// with invoices bills the tenant.
 func selectReconciled(f ReconciliationFilter) string {
 	where := []string{`(k.period_id, k.meter_id) < (@before_period, @before_meter)`, `exists (select from billing_connections where tenant_id = @tenant and invoices)`}
 	if f.Customer != 0 {
@@ -195,9 +195,9 @@ func selectReconciled(f ReconciliationFilter) string {
 // selectOneReconciled reads the reconciliation of a period and a meter.
 var selectOneReconciled = reconciledOf(`billing_period_totals`, lastReconciliation, `k.period_id = @period`, `k.meter_id = @meter`, oneThatIsOrMayBe)
 
-// lastReconciliation joins the latest reconciliation r of a period p and its total t. reconcilable is the
-// condition that a provider with invoices bills total t. oneThatIsOrMayBe is the condition that the total
-// is or will be reconciled.
+// These constants are SQL. lastReconciliation joins the latest reconciliation r of a period p and its total t.
+// reconcilable is the condition that a provider with invoices bills total t. oneThatIsOrMayBe is the condition
+// that the total is or will be reconciled.
 const (
 	lastReconciliation = `left join lateral (
 	    select *
@@ -222,8 +222,8 @@ const (
 	oneThatIsOrMayBe = `(r.id is not null or t.unreconciled and ` + reconcilable + `)`
 )
 
-// reconciledOf returns the SQL of the reconciliations for which all conditions of where hold. It reads
-// their keys from a table k, newest first.
+// reconciledOf returns the SQL of the reconciliations that meet all conditions in where, newest first. keys is
+// the table k from which their keys are read, and last is the SQL that joins the reconciliation r.
 func reconciledOf(keys, last string, where ...string) string {
 	return `
 	with t as (

@@ -14,13 +14,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// streamPlan is the plan of one of a customer's billing schedules, with its writer.
+// streamPlan is the plan of one billing schedule of a customer, with the writer that stores the plan.
 type streamPlan struct {
 	*planWriter
 	billing.ReportPlan
 }
 
-// planIn takes the customer's turn and plans each of its billing schedules.
+// planIn takes the customer's turn, plans each of its billing schedules, and queues the changes of the plans,
+// except closings, reconciliations and reports. ask sets options in the facts of each schedule before the
+// planning.
 func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, now time.Time, ask func(*billing.Facts)) (all []streamPlan, err error) {
 	streams, err := l.regrouped(ctx, tx, tenant, customer, now)
 	if err != nil {
@@ -91,9 +93,9 @@ type planWriter struct {
 	batch pgx.Batch
 }
 
-// TakeTurn makes the transaction the only one that plans the customer's billing. A transaction that waited
-// for another one fails and is retried, because its snapshot is older than the other's changes. takeTurn
-// has to be the first statement of the transaction.
+// TakeTurn serializes the transactions that plan the customer's billing. A repeatable-read transaction that
+// waited for another one fails and is retried, because its snapshot is older than the changes of the other.
+// TakeTurn must be the first statement of the transaction.
 func TakeTurn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	_, err := tx.Exec(ctx, `
 		update customers
@@ -103,7 +105,7 @@ func TakeTurn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer
 	return err
 }
 
-// takeTurnOf takes the turn of the customer that a row of the table belongs to.
+// takeTurnOf is TakeTurn for the customer to which a row of the table belongs.
 func takeTurnOf(ctx context.Context, tx pgx.Tx, table string, tenant metering.TenantID, row int64) error {
 	_, err := tx.Exec(ctx, `
 		update customers c
@@ -116,7 +118,7 @@ func takeTurnOf(ctx context.Context, tx pgx.Tx, table string, tenant metering.Te
 	return err
 }
 
-// periods stores the customer's current periods.
+// periods queues the billing periods that are new or changed.
 func (w *planWriter) periods(periods []billing.Period) {
 	for _, p := range periods {
 		i := slices.IndexFunc(w.facts.Stored, func(s billing.Period) bool { return s.Start.Equal(p.Start) })
@@ -165,9 +167,9 @@ func (w *planWriter) bookings(all []billing.Booking) {
 	}
 }
 
-// endFormerReports ends the reports to previous connections and subscriptions. Unsent ones are rejected: they
-// were not billed there. Ones that may have arrived are in_doubt and count as billed. The plan already
-// includes both effects.
+// endFormerReports ends the reports to previous connections and subscriptions. It rejects unsent reports,
+// because they were not billed there. It marks reports that may have arrived as in_doubt; these are treated as
+// billed. The plan already includes both effects.
 func (w *planWriter) endFormerReports(plan billing.ReportPlan) {
 	const leave = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
@@ -190,7 +192,8 @@ func (w *planWriter) resolve(all []billing.Resolved) {
 	}
 }
 
-// watermarks stores how much of each open period the provider knows once the reports are accepted.
+// watermarks stores, per open period, the number of events and the configuration that the provider's data
+// reflects once the planned reports are accepted.
 func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	for _, p := range reported {
 		w.batch.Queue(`
@@ -203,8 +206,8 @@ func (w *planWriter) watermarks(reported []billing.PeriodWatermark) {
 	}
 }
 
-// scheduleReplan stores the next instant at which the plan can change without a new fact. It also stores until
-// when an event can move the start of the first period to an earlier instant.
+// scheduleReplan stores the next instant at which the plan can change without a new fact. It also stores
+// headOpenUntil, the time until which an event can move the start of the first period to an earlier instant.
 func (w *planWriter) scheduleReplan(at time.Time, headOpenUntil *time.Time) {
 	var when *time.Time
 	if !at.IsZero() {

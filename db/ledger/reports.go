@@ -15,8 +15,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Ledger stores the reports to the billing providers. Each report is stored before it is sent. After
-// retries, duplicate runs and crashes, a provider's last total equals ours. A number never has two bodies.
+// Ledger stores the reports to the billing providers. Each report is stored before it is sent. Even after
+// retries, duplicate runs and crashes, a provider's last total equals ours. A report number never has two
+// different bodies.
 type Ledger struct {
 	pool   *pg.Pool
 	read   ReadPrice
@@ -26,11 +27,11 @@ type Ledger struct {
 // AlertsReader reads the enabled alerts of a tenant, to compare closing periods with them.
 type AlertsReader func(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (PeriodAlerts, error)
 
-// PeriodAlerts are the alerts of a tenant.
+// PeriodAlerts compares billing periods with the alerts of a tenant.
 type PeriodAlerts interface {
-	// Compare notes the thresholds that customers have reached in billing periods.
+	// Compare collects the thresholds that customers have reached in billing periods.
 	Compare(periods []CustomerPeriod) error
-	// Fire stores the reached thresholds, and publishes a message for each.
+	// Fire stores the collected thresholds that are not stored yet, and publishes a message for each.
 	Fire() error
 }
 
@@ -45,7 +46,7 @@ type Planned struct {
 	ReadFirst bool     // the customer's state at the provider must be read first; nothing else was planned
 	Send      []Report // outstanding reports first
 	Leased    *Leased  // lease of the first report, if Pass.Lease is set and there is a report
-	More      bool     // more reports may follow once these are decided
+	More      bool     // more reports may follow once the outcomes of these are known
 	UpToDate  []uuid.UUID
 	Excluded  []metering.ExcludedMeter
 }
@@ -66,7 +67,8 @@ type Report struct {
 // again if that transaction is retried.
 type Frame func(kind metering.ProviderKind, m billing.Message) (billing.Framed, error)
 
-// Pass has the options that all plans of a pass share.
+// Pass holds the options that all plans of a pass share. A pass reports the customer's usage and answers the open
+// sync requests. A run of a sync can have several passes.
 type Pass struct {
 	After    int64              // the number of the customer's last report before the pass
 	Excluded []metering.MeterID // meters that keep their last reported state
@@ -120,8 +122,8 @@ func (b Busy) Error() string {
 // Lease leases a report to the caller, which may send the report until the lease ends. It fails with
 //
 //   - CodeOverloaded, caused by Busy, while another attempt holds the lease,
-//   - CodeConflict if the report is decided, its connection was replaced, or totals must be read after a
-//     restore: the caller must plan again,
+//   - CodeConflict if the report is decided, its connection was replaced, or the provider's totals must be read
+//     after a restore of the ledger; the caller must then plan again,
 //   - CodePaused while an operator pauses the customer's reports.
 func (l Ledger) Lease(ctx context.Context, tenant metering.TenantID, report uuid.UUID, now time.Time, length time.Duration) (leased Leased, err error) {
 	err = pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
@@ -260,9 +262,9 @@ const decided = `
 	    and (former.state in ('planned', 'sending', 'in_doubt') or former.state = 'rejected' and $3 = 'accepted')
 	  returning r.customer_id, r.series_id, former.state)`
 
-// completeReports also resets the watermarks of the customers' open periods, so that they are planned
-// again. It keeps them if a planned or sending report to the current connection was accepted, as the plan
-// expects.
+// completeReports does the same as the constant decided, and also resets the watermarks of the customers' open
+// periods, so that these customers are planned again. It keeps the watermarks if a planned or sending report to
+// the active connection was accepted, because the plan expected that outcome.
 const completeReports = decided + `
 	update billing_periods p
 	set watermark_configuration = ''

@@ -35,8 +35,8 @@ const isUnread = `not k.statements and (` + ledgerEpoch + `) > 0 and not exists 
 	      and d.provider_customer = coalesce(c.billing_provider_id, '')
 	      and d.read_epoch = (` + ledgerEpoch + `))`
 
-// numbersOfEpoch is how many report numbers a customer has per second of the epoch, which is a Unix time.
-// So a later epoch has higher numbers than any report of an earlier one.
+// numbersOfEpoch is the number of report numbers that a customer has per second between two epochs, which are
+// Unix times. The report numbers of a later epoch are therefore higher than those of earlier epochs.
 const numbersOfEpoch = 1_000_000
 
 // Restored is the result of raising the epoch.
@@ -80,9 +80,9 @@ func (s Restores) Raise(ctx context.Context, now time.Time) (r Restored, err err
 }
 
 const (
-	// withdrawForgotten rejects reports to current connections, in series in which each report replaces the
-	// previous one. It skips quantities: here it is unknown whether the next one goes to the same
-	// destination. They are marked in_doubt and sent again.
+	// withdrawForgotten rejects open reports to active connections, in series in which each report replaces the
+	// previous one. It skips quantities, because it is unknown here whether the next quantity goes to the same
+	// destination. doubtForgotten marks quantities as in_doubt, and they are sent again.
 	withdrawForgotten = `
 		update billing_reports r
 		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report replaces this one', lease_until = null, decided_at = $1
@@ -95,8 +95,8 @@ const (
 		  and s.counting <> 'adds'
 		  and k.retired_at is null
 		  and r.state in ('planned', 'sending', 'in_doubt')`
-	// doubtForgotten marks the other reports as in_doubt. A report that was unsent at the backup may have
-	// been sent since. A rejection of the next attempt is then no evidence about the earlier one.
+	// doubtForgotten marks the other open reports as in_doubt. A report that was unsent at the backup may have
+	// been sent since. A rejection of the next attempt is then no evidence about that earlier attempt.
 	doubtForgotten = `
 		update billing_reports r
 		set state = 'in_doubt', response = 'the backup was made before the outcome of the report was known', lease_until = null,
@@ -118,7 +118,8 @@ const (
 		where closed_at is null`
 )
 
-// skipIDs skips the ids that may have been assigned after the backup was made, because receivers know them.
+// skipIDs advances all sequences in the schema public. IDs that may have been assigned after the backup was made
+// are then not used again, because receivers may know them.
 func skipIDs(ctx context.Context, tx pgx.Tx) error {
 	const skipped = 1_000_000
 	_, err := tx.Exec(ctx, `
@@ -132,7 +133,7 @@ func skipIDs(ctx context.Context, tx pgx.Tx) error {
 type Reading struct {
 	Places   []billing.AddedUp
 	RaisedAt time.Time
-	KnownAt  time.Time // reports recorded later are unknown; the earliest of all restores since the last reading
+	KnownAt  time.Time // later reports are unknown; the earliest such time of all restores since the last reading
 	Customer string    // at the provider
 	Since    time.Time // charges made or changed since then may be unknown
 }
@@ -143,8 +144,8 @@ type Seen struct {
 	Charges []billing.FoundCharge
 }
 
-// Unread returns what to read at the provider for the customer, and reports whether a reading is due. A
-// reading is due once per epoch and destination, except for receivers of statements.
+// Unread returns the Reading of a customer, and reports whether the reading is due. A reading is due once per
+// epoch and destination, except for receivers of statements.
 func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (r Reading, unread bool, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select exists (
@@ -194,8 +195,8 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 	return r, unread, nil
 }
 
-// Read stores the totals and charges that were read at the customer's destination. The ledger lacks the
-// reports that were sent after the backup; Read adds a report for each difference.
+// Read stores the totals and charges that were read at the customer's destination. It adds a report for each
+// difference from the ledger, because the ledger lacks the reports that were sent after the backup.
 func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, seen Seen, frame Frame, now time.Time) error {
 	err := pg.AtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		streams, err := s.ledger.planIn(ctx, tx, tenant, customer, now, func(*billing.Facts) {})
@@ -274,8 +275,8 @@ func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ch
 	return slices.DeleteFunc(charges, func(c billing.FoundCharge) bool { return slices.Contains(known, c.ReportID) }), err
 }
 
-// keepFound stores the provider object that the series of a charge overwrites, and marks a rejected report
-// as counted. When the backup was made, the outcome of that report may have been unknown.
+// keepFound stores the provider object that the series of a charge overwrites, and marks a rejected report as
+// counted. Raise may have rejected that report, because its outcome was unknown when the backup was made.
 const keepFound = `
 	with found as (
 	  update billing_reports

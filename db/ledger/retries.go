@@ -16,7 +16,7 @@ import (
 // Retries requests syncs of many customers at once.
 type Retries struct{ pool pg.Beginner }
 
-// NewRetries returns a store within a transaction or pool.
+// NewRetries returns a Retries that uses a transaction or a pool.
 func NewRetries(pool pg.Beginner) Retries { return Retries{pool} }
 
 // RetryFilter selects customers by their failed last sync. Zero fields do not restrict.
@@ -28,15 +28,15 @@ type RetryFilter struct {
 // Retried is the result of a retry.
 type Retried struct {
 	Customers []metering.CustomerID // customers for which a sync was requested
-	Joined    int                   // the number of them with a waiting request, which was joined
+	Joined    int                   // number of these customers with a waiting request, which the retry joined
 	Remaining int                   // selected customers beyond maxRetried
 }
 
-// maxRetried is the maximum of customers of one retry.
+// maxRetried is the maximum number of customers of one retry.
 const maxRetried = 10_000
 
-// Failed requests a sync of each selected customer with a failed last sync. Those that have failed for
-// longest come first.
+// Failed requests a sync of each selected customer with a failed last sync. Customers that have been failing
+// for longest come first.
 func (s Retries) Failed(ctx context.Context, tenant metering.TenantID, actor metering.Actor, f RetryFilter, now time.Time) (r Retried, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := activeProvider(ctx, tx, tenant); err != nil {

@@ -19,9 +19,9 @@ import (
 type Revenue struct {
 	Month     time.Time // start of the month
 	Currency  string
-	Billed    metering.Decimal // of closed periods that a provider bills in live mode
-	Estimated metering.Decimal // of open periods, so far
-	Unbilled  metering.Decimal // of closed periods that no provider bills in live mode
+	Billed    metering.Decimal // charges of closed periods that a provider bills in live mode
+	Estimated metering.Decimal // charges of open periods so far
+	Unbilled  metering.Decimal // charges of closed periods that no provider bills in live mode
 	Customers int64            // number of customers with usage in these periods
 }
 
@@ -54,7 +54,9 @@ type revenueKey struct {
 	currency string
 }
 
-// revenueReader sums revenue.
+// revenueReader reads the billing periods of a tenant's customers in batches, and sums their revenue. Other
+// readers of this package use only the batches. If recounts is true, the usage of customers with several billing
+// schedules is read again, because meters or by differ from the facts of these customers.
 type revenueReader struct {
 	ctx    context.Context
 	tx     pgx.Tx
@@ -64,9 +66,9 @@ type revenueReader struct {
 	theirs providerPrices      // provider prices of the batches so far
 	only   metering.CustomerID // 0 for all customers
 
-	began     bool                                 // the first batch was begun
+	began     bool                                 // the first batch has begun
 	periodsOf func(billing.Facts) []billing.Period // returns the periods to read; nil for open ones
-	recounts  bool                                 // read the usage of customers with several schedules again: meters or by differ from their facts
+	recounts  bool                                 // read usage of customers with several schedules again
 
 	timezone *time.Location
 	meters   []metering.Meter
@@ -153,8 +155,8 @@ func (r *revenueReader) closed() error {
 		group by 1, 2`)
 }
 
-// adjusted adds the adjustments of closed periods. An adjustment is billed if its period is, unless the
-// late policy only reports it.
+// adjusted adds the adjustments of closed periods. An adjustment is billed if the total that it adjusts is
+// billed, unless the late policy only reports late usage.
 func (r *revenueReader) adjusted() error {
 	return r.addStored(`
 		select ` + revenueMonth + `, a.currency, coalesce(sum(a.amount) filter (where a.billed and ` + isBilled + `), 0),

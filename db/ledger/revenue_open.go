@@ -13,13 +13,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// revenueBatch is the number of customers that are read in one turn and held in memory at once.
+// revenueBatch is the number of customers that are read together and held in memory at once.
 const revenueBatch = 2000
 
 // open adds the charges so far of the periods that are not closed.
 func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
 
-// batches calls use with the open periods of one batch of customers after the other.
+// batches calls use for each batch of customers, with their open periods.
 func (r *revenueReader) batches(use func(*openBatch) error) error {
 	for after, size := metering.CustomerID(0), revenueBatch; size == revenueBatch; {
 		batch, err := r.batch(after)
@@ -68,7 +68,7 @@ func (b *openBatch) loadStored() error {
 	return b.severalStreams()
 }
 
-// openBatch has the facts on which the charges of a batch of customers' open periods depend.
+// openBatch holds the facts from which the charges of open periods are computed, for a batch of customers.
 type openBatch struct {
 	*revenueReader
 	ids    []int64 // ids of the customers, ascending
@@ -88,8 +88,8 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 	return r.batchOf(`and c.id > @after and c.id <= @last order by c.id limit @limit`, pgx.NamedArgs{"after": after, "last": last, "limit": revenueBatch})
 }
 
-// batchOf reads the customers c for which a condition holds. It lets other callers proceed before each
-// batch except the first.
+// batchOf reads the customers c for which a condition holds. Before each batch except the first, it lets other
+// callers proceed (pg.Yield).
 func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatch, error) {
 	if r.began {
 		if err := pg.Yield(r.ctx); err != nil {
@@ -193,7 +193,8 @@ func (b *openBatch) severalStreams() error {
 	return nil
 }
 
-// shown returns the schedule's open periods that end in the requested months, or its periodsOf.
+// shown returns the periods that periodsOf selects. Without periodsOf, it returns the schedule's open periods
+// that end in the requested months.
 func (b *openBatch) shown(f billing.Facts) []billing.Period {
 	if b.periodsOf != nil {
 		return b.periodsOf(f)
@@ -202,8 +203,9 @@ func (b *openBatch) shown(f billing.Facts) []billing.Period {
 }
 
 // periods determines the open periods. Periods close in order, so the last stored period is open if any is.
-// All stored periods are read only for customers without an open one or with a first period that can still
-// change. The end of a shortened period depends on its reports.
+// periods therefore reads only open stored periods, except for customers without one, or with a first period
+// that can still change. It reads all stored periods of these customers. It also reads reports, because the end
+// of a shortened period depends on them.
 func (b *openBatch) periods() error {
 	if err := b.stored(`and `+b.within+` and p.closed_at is null`, b.ids...); err != nil {
 		return err
@@ -227,7 +229,7 @@ func (b *openBatch) periods() error {
 	return nil
 }
 
-// showPeriods sets the open periods of the customers with one billing schedule.
+// showPeriods sets b.open for the customers with one billing schedule.
 func (b *openBatch) showPeriods() {
 	for _, id := range b.ids {
 		if !b.isSeveral(id) {
@@ -259,7 +261,7 @@ func (b *openBatch) stored(condition string, customers ...int64) error {
 	return nil
 }
 
-// reported reads the reports of the customers with periods that depend on them.
+// reported reads the reported quantities of customers with a period end that depends on them.
 func (b *openBatch) reported() error {
 	all := make([]*billing.Facts, len(b.ids))
 	for i, id := range b.ids {
@@ -268,7 +270,7 @@ func (b *openBatch) reported() error {
 	return addReported(b.ctx, b.tx, b.tenant, 0, all)
 }
 
-// usage reads the usage of the customers in their open periods. Customers with the same period are read
+// usage reads the usage of the customers in their open periods. It reads customers with the same period
 // together.
 func (b *openBatch) usage() error {
 	var ranges []metering.Range
@@ -308,8 +310,8 @@ type customerRevenue struct {
 	revenueKey
 }
 
-// countedClosed returns the customers and months with an open period that a closed period of the same month
-// already counts as a customer.
+// countedClosed returns the combinations of customer, month and currency that closed periods already add to
+// Revenue.Customers. Open periods must not add them again.
 func (b *openBatch) countedClosed() (map[customerRevenue]bool, error) {
 	var first time.Time
 	for _, periods := range b.open {

@@ -23,8 +23,8 @@ func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer 
 	return streams, err
 }
 
-// Facts returns the billing facts of each of the customer's billing schedules, by number, at one instant. It returns
-// CodeNotFound if the customer does not exist.
+// Facts returns the billing facts of each of the customer's billing schedules, ordered by schedule number, at
+// one instant. It returns CodeNotFound if the customer does not exist.
 func (l Ledger) Facts(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (facts []billing.Facts, err error) {
 	streams, err := l.streams(ctx, tenant, customer, now)
 	if err != nil {
@@ -39,9 +39,9 @@ func (l Ledger) Facts(ctx context.Context, tenant metering.TenantID, customer me
 // lineBytes is the approximate size of a statement's line.
 const lineBytes = 512
 
-// Statements returns up to limit of the customer's billing periods before a place, with their totals,
-// newest first. If periods have the same start, the one with the highest stream number comes first. Open
-// periods are computed as of now.
+// Statements returns the statements of up to limit of the customer's billing periods that precede the position
+// before, newest first. If periods have the same start, the one with the highest stream number comes first.
+// Open periods are computed as of now.
 func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list pg.Page[billing.Statement], err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
@@ -70,8 +70,8 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 	return list, nil
 }
 
-// StatementsEnding returns the customer's billing periods that end in a month, with their totals, oldest
-// first. A period that ends at the first instant of a month belongs to the month before.
+// StatementsEnding returns the statements of the customer's billing periods that end in a month, oldest first.
+// A period that ends at the first instant of a month belongs to the month before.
 func (l Ledger) StatementsEnding(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, month metering.Range, now time.Time) (statements []billing.Statement, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
@@ -96,7 +96,7 @@ func (l Ledger) StatementsEnding(ctx context.Context, tenant metering.TenantID, 
 	return statements, nil
 }
 
-// statementsOf returns the statements of periods of the streams.
+// statementsOf returns the statements of billing periods. streams are all billing schedules of the customer.
 func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.Statement, error) {
 	for _, read := range streams {
 		var shown []metering.Range
@@ -116,10 +116,11 @@ func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.St
 	return statements, nil
 }
 
-// StatementOf returns the statement of the customer's first billing period that satisfies the condition is.
-// It searches the schedules that the meter feeds in the period first, each from its oldest period on.
-// Besides the periods of Statements, it considers the current calendar period before the first period has
-// begun. It fails with CodeNotFound if there is none.
+// StatementOf returns the statement of a billing period p of the customer for which is(p) returns true. In each
+// billing schedule, it considers the oldest such period. It prefers a schedule to which the meter belongs in
+// that period, and then the schedule with the lowest number. In addition to the periods of Statements, it
+// considers the current calendar period until the first billing period begins. It fails with CodeNotFound if
+// there is none.
 func (l Ledger) StatementOf(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, meter metering.MeterID, is func(billing.Period) bool, now time.Time) (s billing.Statement, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		s, _, err = statementOf(ctx, tx, l.read, tenant, customer, meter, is, now)
@@ -155,7 +156,7 @@ func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	return billing.StatementOf(of.facts, period), of, nil
 }
 
-// periodOf returns the oldest of the schedule's periods that satisfies the condition is.
+// periodOf returns the schedule's oldest period p for which is(p) returns true.
 func (r *factReader) periodOf(is func(billing.Period) bool) (p billing.Period, found bool) {
 	periods := append(billing.ExpectedPeriods(r.facts), billing.Period{Range: billing.CurrentPeriod(r.facts), Stream: r.facts.Stream})
 	i := slices.IndexFunc(periods, is)
@@ -212,8 +213,8 @@ func readStatement(ctx context.Context, q pg.Batcher, read ReadPrice, tenant met
 	return s, err
 }
 
-// CurrentPeriod returns the customer's current billing period: the one of its stream 0, or the period that
-// would extend the stream. Before the first period begins, it is the calendar's.
+// CurrentPeriod returns the current billing period of the customer's first billing schedule. The period need
+// not be stored yet. Before the first billing period begins, CurrentPeriod returns the current calendar period.
 func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Range, error) {
 	streams, err := l.streams(ctx, tenant, customer, now)
 	if err != nil {
@@ -222,8 +223,8 @@ func (l Ledger) CurrentPeriod(ctx context.Context, tenant metering.TenantID, cus
 	return billing.CurrentPeriod(streams[0].facts), nil
 }
 
-// Preview returns the lines of the customer's bill as if its current periods ended now, over all billing
-// schedules. It includes the additions of late usage to closed periods. All figures are from one snapshot.
+// Preview returns the lines of the customer's bill as if the current periods of all its billing schedules ended
+// now. It includes charges for late usage of closed periods. All figures are from one snapshot.
 func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (lines []billing.PreviewLine, err error) {
 	err = pg.AtOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
@@ -232,7 +233,8 @@ func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer 
 		}
 		facts := make([]billing.Facts, len(streams))
 		for i, read := range streams {
-			// The current period may be before the first period, or closed already.
+			// readStreams may not have read the usage of the current period, which may be closed or precede the
+			// first period.
 			if err := read.alsoTotalsOf(billing.CurrentPeriod(read.facts)); err != nil {
 				return err
 			}

@@ -95,10 +95,10 @@ func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steerin
 	return nil
 }
 
-// Cancel fails those of the given syncs that are still open and ends the customer's pause, because an actor
-// cancels the run. If a sync was open, Cancel calls cancelRun after it has locked the syncs, so that no
-// pass can take them. The next run then finds only later requests. An error of cancelRun is returned, and
-// nothing changes.
+// Cancel marks those of the given syncs that are still open as failed and ends the customer's pause, because an
+// actor cancels the run. If a sync was open, Cancel calls cancelRun after it has locked the syncs, so that no
+// pass can take them. The next run then finds only later requests. If cancelRun fails, Cancel returns its error
+// and changes nothing.
 func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering, open []uuid.UUID, failure string, now time.Time, cancelRun func() error) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := endPause(ctx, tx, tenant, by, now); err != nil {

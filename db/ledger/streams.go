@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// storedSide is the stored state of one of a customer's subscriptions, except the one that stream 0
-// follows.
+// storedSide is the stored form of an item of billing.Side.Others: the state of a subscription of the customer
+// that stream 0 does not follow.
 type storedSide struct {
 	Subscription string              `json:"subscription"`
 	Start        time.Time           `json:"period_start"`
@@ -48,8 +48,8 @@ func (p providerPrices) sides(stored []storedSide, customer string, terms keptTe
 	return all, nil
 }
 
-// followedOfCustomer is the SQL of the subscriptions at connection k with a schedule, of a customer c with several
-// billing schedules.
+// followedOfCustomer is the SQL of the subscriptions of customer c at connection k that have billing schedules
+// of their own. It is null if the customer has only one billing schedule.
 const followedOfCustomer = `case when c.streams > 1 then (
 	    select jsonb_agg(jsonb_build_object('subscription', s.subscription, 'stream', s.stream))
 	    from billing_streams s
@@ -100,7 +100,8 @@ func (r *factReader) regroup(tx pgx.Tx, change billing.Regrouped) error {
 	return catalog.QueueAlerts(r.ctx, tx, r.tenant, r.customer)
 }
 
-// writeAll stores the plans of a customer's billing schedules in their order.
+// writeAll stores the plans of a customer's billing schedules in order. The reports of all schedules share one
+// sequence of numbers.
 func writeAll(streams []streamPlan, frame Frame) (all Planned, err error) {
 	number := int64(0)
 	for _, p := range streams {

@@ -18,8 +18,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Syncs are the requests to report customers' usage to the billing provider. A pass takes all requests of a
-// customer, then reads its totals, then answers the requests.
+// Syncs stores the requests to report customers' usage to the billing provider. A pass takes all open requests
+// of a customer, then reads the customer's totals, then answers the requests.
 type Syncs struct{ pool *pg.Pool }
 
 // Request requests a sync, or joins a waiting request and returns that sync. It commits the request before
@@ -176,7 +176,8 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	return recordSyncEnd(ctx, tx, tenant, customer, ids, "", now)
 }
 
-// recordSyncEnd records whether the customer's last syncs failed, and publishes a message for each.
+// recordSyncEnd records the end of syncs of a customer that have the same result, and publishes a message for
+// each. failure is their error, or "" if they succeeded.
 func recordSyncEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -189,6 +190,7 @@ func recordSyncEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cus
 }
 
 // setFailing moves failing_since to the customer's last sync if that sync failed, and clears it otherwise.
+// failing_since is the time of the first failure since the last success.
 func setFailing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, last uuid.UUID, failed bool, now time.Time) error {
 	since := metering.Instant(now)
 	err := tx.QueryRow(ctx, `
@@ -230,8 +232,8 @@ func publishSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	return outbox.PublishAll(ctx, tx, tenant, customer, messages, now)
 }
 
-// ReportedSince reports whether any customer of the tenant was synced since an instant, according to the
-// 100 newest syncs.
+// ReportedSince reports whether a sync of the tenant has succeeded since an instant. It checks only the 100
+// newest syncs.
 func (s Syncs) ReportedSince(ctx context.Context, tenant metering.TenantID, since time.Time) (reported bool, err error) {
 	err = s.pool.QueryRow(ctx, `
 		select exists (
@@ -259,9 +261,9 @@ type Begun struct {
 	Paused   bool  // an operator pauses the customer's reports: the pass took no request
 }
 
-// Begin takes all open requests of the customer: new ones, and those of an interrupted pass. Totals that
-// are read after Begin returns answer them. A repeated Begin moves the requests to a new pass. The previous
-// pass then answers none.
+// Begin assigns all open requests of the customer to a new pass: new requests, and those of an interrupted
+// pass. The pass answers them with totals that it reads after Begin returns. A repeated Begin moves the
+// requests to another new pass. The previous pass then answers no requests.
 func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (b Begun, err error) {
 	if b.PassID, err = uuid.NewV7(); err != nil {
 		return Begun{}, fmt.Errorf("begin sync: %w", err)
@@ -302,7 +304,7 @@ type Answer struct {
 // Finished is the result of Syncs.Finish.
 type Finished struct {
 	Requests int
-	More     bool // other requests are open: new ones, or ones that another pass has taken
+	More     bool // other requests are open: new requests, or requests of another pass
 }
 
 // Finish answers the requests of a pass.

@@ -17,8 +17,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Unrated reads usage that nothing will bill: usage before a customer's first billing period, in open
-// periods, and in closed periods that no provider bills. It is computed from rollups and the ledger, and
+// Unrated reads usage that will not be billed (see billing.UnratedReason): before a customer's first billing
+// period, in open periods, and in closed periods. Unrated usage is computed from rollups and the ledger, and is
 // never stored.
 type Unrated struct {
 	pool *pg.Pool
@@ -68,10 +68,10 @@ type UnratedTotal struct {
 	Estimate  metering.Decimal // sum of the lines' estimates; 0 without a currency
 }
 
-// unratedBatches is the maximum of batches of customers that are searched for one page.
+// unratedBatches is the maximum number of batches of customers that List searches for one page.
 const unratedBatches = 5
 
-// List returns up to limit lines after a key, or the first ones if it is nil. It skips periods that ended
+// List returns up to limit lines after a key, or the first lines if after is nil. It skips periods that ended
 // before the month of since. A page may have fewer lines than limit, or none, and still have a next page.
 func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now time.Time, after *UnratedKey, limit int) (page UnratedPage, err error) {
 	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
@@ -159,8 +159,8 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 	return totals, nil
 }
 
-// FirstStarts returns the start of the first billing period of some customers, by their external ids. It
-// returns none if the tenant has neither a price nor a provider.
+// FirstStarts returns the start of each customer's first billing period, keyed by the customer's external ID.
+// It returns none if the tenant has neither a price nor a provider.
 func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (starts map[string]time.Time, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
 		starts = make(map[string]time.Time)
@@ -292,8 +292,8 @@ func (b *unratedBatch) links() error {
 	return err
 }
 
-// closedUnbilled reads the lines of closed periods that no provider bills. In a period that was billed in
-// quantities, a line without a price is charged at the provider's price.
+// closedUnbilled reads the lines of closed periods that no provider bills or that have no price. In a period
+// that was billed in quantities, a line needs no price of ours, because the provider charges its own price.
 func (b *unratedBatch) closedUnbilled() error {
 	rows, err := b.tx.Query(b.ctx, `
 		select p.customer_id, p.starts_at, p.ends_at, p.stream, t.meter_id, m.slug, t.usage, t.event_count, t.charge, t.currency, t.unpriced, t.unpriced and p.bills <> 'quantities'
@@ -340,7 +340,7 @@ func (b *unratedBatch) closedUnbilled() error {
 	return err
 }
 
-// lines returns the lines of the batch's customers, in the order of their keys.
+// lines returns the unrated usage of the batch's customers, ordered by key.
 func (b *unratedBatch) lines() (lines []UnratedUsage) {
 	of := func(f *billing.Facts, found []billing.UnratedLine) {
 		for _, line := range found {

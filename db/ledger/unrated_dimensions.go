@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// closedUnpriced reads the usage of closed periods with dimension values that the price of the period does
-// not charge. It includes booked late usage.
+// closedUnpriced reads the usage of closed periods with dimension values that the price of the period does not
+// charge. It includes late usage that is booked as an adjustment.
 func (b *unratedBatch) closedUnpriced() error {
 	rows, err := b.tx.Query(b.ctx, `
 		select p.customer_id, p.starts_at, p.ends_at, p.stream, t.meter_id, m.slug, x.terms, coalesce(a.dimensions, t.dimensions)
@@ -56,7 +56,8 @@ func (b *unratedBatch) closedUnpriced() error {
 	return err
 }
 
-// closedTerms calls add with the terms by which prices by dimension charge late usage of closed periods.
+// closedTerms calls add for each price by dimension that can charge late usage of a closed period, with the
+// terms of the price.
 func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.DimensionTerms)) error {
 	rows, err := b.tx.Query(b.ctx, `
 		select p.customer_id, t.meter_id, p.starts_at, p.ends_at, x.hash, x.terms
@@ -92,8 +93,9 @@ func (b *unratedBatch) closedTerms(add func(metering.CustomerID, billing.Dimensi
 	return err
 }
 
-// DimensionTerms returns the terms by which prices by dimension charge usage that arrives now, by the
-// external ids of some customers. They are the terms of open periods, and of late usage of closed ones.
+// DimensionTerms returns the terms of the prices by dimension that charge usage that arrives now, keyed by
+// external ID of the customer. They are the terms for usage of open periods, and for late usage of closed
+// periods.
 func (s Unrated) DimensionTerms(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (terms map[string][]billing.DimensionTerms, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
 		terms = make(map[string][]billing.DimensionTerms)

@@ -20,7 +20,7 @@ type Unresolved struct {
 	State     billing.ReconciliationState
 	Reason    string
 	Units     metering.Decimal  // the units, or the money, with which the period closed
-	Invoiced  *metering.Decimal // on final invoices; nil if the reconciliation is open
+	Invoiced  *metering.Decimal // the units, or the money, on final invoices; nil if the reconciliation is open
 }
 
 // Unresolved returns up to limit of a customer's reconciliations that are open or await a decision, newest

@@ -21,45 +21,46 @@ import (
 // Bounds of a dry run.
 const (
 	dryRunDays      = 30
-	dryRunCustomers = 1_000 // the first ones of the scope
+	dryRunCustomers = 1_000 // the customers with the lowest IDs in the alert's scope
 	dryRunFirings   = 10_000
 )
 
-// DryRun lists the days of the last 30 on which an alert would have fired.
+// DryRun is the result of a dry run. It lists the days, of the last 30, on which an alert would have fired.
 type DryRun struct {
-	Customers int // that were compared
+	Customers int // number of customers that were compared with the alert
 	Firings   []DryFiring
 	More      bool       // there are further customers or firings
-	Highest   *DryCourse // of the customer with the highest value; nil: of silence, or none has a value
+	Highest   *DryCourse // the course with the highest value; nil for a silence alert, or if no value is above 0
 }
 
-// DryCourse is the values that a customer had on each day.
+// DryCourse holds a customer's value on each day of a dry run.
 type DryCourse struct {
 	CustomerID metering.CustomerID
 	ExternalID string
-	QuotaID    metering.QuotaID // 0 except of a quota alert
-	Days       []DryDay         // the last 30, ascending
+	QuotaID    metering.QuotaID // 0 unless the alert is a quota alert
+	Days       []DryDay         // in ascending order
 }
 
-// DryDay is the value at the end of a day, or of a period that ended on it if that is higher.
+// DryDay is a customer's value at the end of a day. If a period ended on that day with a higher value, it is
+// the value of that period.
 type DryDay struct {
-	Day   time.Time // its start
+	Day   time.Time // start of the day
 	Value metering.Decimal
 }
 
-// DryFiring is a day on which a customer reached a threshold first in a period.
+// DryFiring is the first day of a period on which a customer reached a threshold.
 type DryFiring struct {
 	CustomerID metering.CustomerID
 	ExternalID string
-	Day        time.Time // its start
+	Day        time.Time // start of the day
 	Threshold  metering.Decimal
-	Value      metering.Decimal // at the end of the day
-	QuotaID    metering.QuotaID // 0 except of a quota alert
+	Value      metering.Decimal // value at the end of the day
+	QuotaID    metering.QuotaID // 0 unless the alert is a quota alert
 	Period     metering.Range
 }
 
-// DryRun compares the last 30 days with an alert, with the prices, plans and meters of now. An
-// event counts on the day of its timestamp.
+// DryRun compares the customers' values of the last 30 days with an alert. It uses the current prices, plans
+// and meters. An event counts on the day of its timestamp.
 func (e Evaluations) DryRun(ctx context.Context, tenant metering.TenantID, a metering.Alert, now time.Time) (run DryRun, err error) {
 	err = pg.AtOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
 		if err := catalog.RequireCounted(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
@@ -118,7 +119,7 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	return d.run, nil
 }
 
-// dryRunner compares the past of some customers with one alert.
+// dryRunner compares past values of customers with one alert.
 type dryRunner struct {
 	*alertReader
 	since   time.Time
@@ -127,7 +128,7 @@ type dryRunner struct {
 	course  map[courseKey]*DryCourse
 }
 
-// courseKey names the values that follow one another: of a billing schedule, or of a quota.
+// courseKey identifies a DryCourse: the daily values of a customer's billing schedule or quota.
 type courseKey struct {
 	customer metering.CustomerID
 	stream   int
@@ -136,7 +137,8 @@ type courseKey struct {
 
 func (d *dryRunner) alert() metering.Alert { return d.alerts[0] }
 
-// customers returns the first customers of the alert's scope.
+// customers returns the first customers in the alert's scope, ordered by ID. It returns one more than
+// dryRunCustomers if there are that many.
 func (d *dryRunner) customers() ([]int64, error) {
 	rows, err := d.tx.Query(d.ctx, `
 		select c.id
@@ -152,8 +154,8 @@ func (d *dryRunner) customers() ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// periods returns the billing periods of the last 30 days that the alert reads. Closed ones count
-// as if they were open.
+// periods returns the billing periods of the last 30 days that the alert reads. It marks closed periods as
+// open, so that their values are computed like those of open periods.
 func (d *dryRunner) periods(f billing.Facts) (periods []billing.Period) {
 	for _, p := range billing.ExpectedPeriods(f) {
 		if p.End.After(d.since) && !p.Start.After(d.now) && d.alert().AppliesTo(f.Customer.ID, billing.PlanAt(f.Customer.Plans, p.Start)) {
@@ -220,7 +222,8 @@ func (d *dryRunner) hours(b ledger.PeriodFacts) (map[customerPeriod][]usage.Rang
 	return hours, err
 }
 
-// comparePeriod adds the days of one billing period, with the usage of its hours or days.
+// comparePeriod adds the days on which one billing period reached thresholds. hours holds the period's usage by
+// hour, or by day for an alert of a group.
 func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billing.Period, hours []usage.RangeUsage) {
 	total, reached := *f, 0
 	total.Usage = nil
@@ -255,8 +258,9 @@ func addHour(f billing.Facts, p billing.Period, hour usage.RangeUsage) []billing
 	return f.Usage
 }
 
-// reach adds the thresholds that a value has reached on a day, after the number that was reached
-// before it, and returns the number of both.
+// reach records the value of a day, and adds a firing for each threshold that the period reached first on that
+// day. before is the number of thresholds that the period reached earlier. reach returns the number of
+// thresholds reached so far.
 func (d *dryRunner) reach(stream int, firing DryFiring, day metering.Range, before int) int {
 	d.note(stream, firing, day)
 	thresholds := d.alert().Reached(firing.Value)
@@ -270,7 +274,7 @@ func (d *dryRunner) reach(stream int, firing DryFiring, day metering.Range, befo
 	return max(before, len(thresholds))
 }
 
-// note adds the value of a day to the days of its customer. If several periods share a day, it keeps the
+// note adds the value of a day to the customer's DryCourse. If several periods share a day, it stores the
 // highest value.
 func (d *dryRunner) note(stream int, of DryFiring, day metering.Range) {
 	if !day.End.After(d.since) {
@@ -291,7 +295,7 @@ func (d *dryRunner) note(stream int, of DryFiring, day metering.Range) {
 	}
 }
 
-// highest returns the course with the highest value; nil: none is above 0.
+// highest returns the DryCourse with the highest value, or nil if no value is above 0.
 func (d *dryRunner) highest() (course *DryCourse) {
 	var highest metering.Decimal
 	for _, c := range d.courses {
@@ -323,7 +327,7 @@ func (d *dryRunner) groupDays(f *billing.Facts, p billing.Period) (days []usage.
 	return days, nil
 }
 
-// readGroup begins to read the customer's usage of the alert's group by day.
+// readGroup prepares a read of the customer's usage of the alert's group by day.
 func (d *dryRunner) readGroup(f *billing.Facts, within metering.Range) (*usage.WindowRead, error) {
 	var key map[string]json.RawMessage
 	if err := json.Unmarshal(d.alert().Group.Key, &key); err != nil {

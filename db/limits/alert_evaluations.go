@@ -15,16 +15,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Evaluations compares the customers of the queue alert_due with their alerts. The deletion from
-// the queue, the firings and their messages are one transaction, so that each crossing is
+// Evaluations compares the customers in the queue alert_due with their alerts and quotas. One transaction
+// deletes the queue rows and stores the firings and their messages. Each reached threshold is therefore
 // notified exactly once.
 type Evaluations struct {
 	pool *pg.Pool
 	read ledger.ReadPrice
 }
 
-// Tenant evaluates the due customers of one tenant. It skips those that another process
-// evaluates.
+// Tenant evaluates the due customers of one tenant. It skips customers that another process is evaluating.
 func (e Evaluations) Tenant(ctx context.Context, tenant metering.TenantID, now time.Time) error {
 	for {
 		if b, err := e.evaluateBatch(ctx, tenant, largestBatch, now); err != nil || b.isEmpty() {
@@ -33,10 +32,10 @@ func (e Evaluations) Tenant(ctx context.Context, tenant metering.TenantID, now t
 	}
 }
 
-// evaluatedBatch is the result of one batch of a tenant.
+// evaluatedBatch is the result of evaluating one batch of a tenant's customers.
 type evaluatedBatch struct {
-	customers []int64 // that were due
-	expanded  bool    // a row of all customers was replaced
+	customers []int64 // due customers of the batch
+	expanded  bool    // a queue row for all customers was replaced by rows for single customers
 }
 
 // isEmpty reports whether the tenant has no due customers that a further batch can evaluate.
@@ -51,13 +50,14 @@ func (e Evaluations) evaluateBatch(ctx context.Context, tenant metering.TenantID
 	return b, err
 }
 
-// evaluateFailed repeats an evaluation that failed, alone. It returns its customer, if one is due.
+// evaluateFailed repeats one failed evaluation, separately from the batches. It returns the customer of the
+// evaluation, or none if no failed evaluation is due.
 func (e Evaluations) evaluateFailed(ctx context.Context, tenant metering.TenantID, now time.Time) (customers []int64, err error) {
 	return e.evaluateDue(ctx, tenant, failedCustomer, 1, now)
 }
 
-// evaluateDue evaluates the customers that due selects. If a quota or an alert was deleted meanwhile,
-// the transaction cannot be serialized, and begins again without it.
+// evaluateDue evaluates the customers that due selects. If a quota or an alert is deleted concurrently, the
+// transaction fails to serialize, and is retried without the deleted row.
 func (e Evaluations) evaluateDue(ctx context.Context, tenant metering.TenantID, due string, limit int, now time.Time) (customers []int64, err error) {
 	err = pg.AtOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
 		var usedFrom map[int64]time.Time
@@ -69,9 +69,8 @@ func (e Evaluations) evaluateDue(ctx context.Context, tenant metering.TenantID, 
 	return customers, err
 }
 
-// evaluate fires the alerts of customers that have reached a threshold, publishes the quotas that
-// they have exceeded, and queues the customers for the time at which that may change without an
-// event.
+// evaluate fires the alerts of customers that have reached a threshold, and publishes the quotas that they have
+// exceeded. It queues each customer for the next time at which the result may change without a new event.
 func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, usedFrom map[int64]time.Time, now time.Time) error {
 	v, err := newAlertReader(ctx, tx, tenant, now)
 	if err != nil {
@@ -110,7 +109,8 @@ func (e Evaluations) fireAlerts(v *alertReader, customers []int64) error {
 	return nil
 }
 
-// enabledAlerts reads the alerts and keeps them from being deleted.
+// enabledAlerts reads the tenant's enabled alerts. It locks their rows, so that none is removed from the database
+// before the transaction ends. The lock does not block Alerts.Delete, which only marks an alert as deleted.
 func enabledAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]metering.Alert, error) {
 	rows, err := tx.Query(ctx, selectAlerts+`and a.enabled order by a.id for key share of a`, pgx.NamedArgs{"tenant": tenant})
 	if err != nil {
@@ -130,9 +130,9 @@ type alertReader struct {
 	tenant  metering.TenantID
 	now     time.Time
 	alerts  []metering.Alert
-	levels  []customerLevel     // of quotas, in windows that have begun
-	firings []metering.Firing   // thresholds that are reached now, including earlier ones
-	next    map[int64]time.Time // the time at which a customer is due again
+	levels  []customerLevel     // levels of quotas, in windows that have begun
+	firings []metering.Firing   // thresholds that are reached now, including those of earlier evaluations
+	next    map[int64]time.Time // the time of each customer's next evaluation
 }
 
 // newAlertReader reads the enabled alerts of the tenant.
@@ -144,7 +144,8 @@ func newAlertReader(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, no
 	return alertReaderOf(ctx, tx, tenant, alerts, now), nil
 }
 
-// NewPeriodAlerts is newAlertReader for the closings of the ledger.
+// NewPeriodAlerts is a ledger.AlertsReader. It returns the alerts with which the ledger compares closing
+// periods.
 func NewPeriodAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) (ledger.PeriodAlerts, error) {
 	return newAlertReader(ctx, tx, tenant, now)
 }
@@ -153,7 +154,8 @@ func alertReaderOf(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ale
 	return &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: alerts, next: make(map[int64]time.Time)}
 }
 
-// plans makes the customers due when their next plan begins, with its alerts and quotas.
+// plans schedules the next evaluation of each customer for the start of its next plan, because that plan may
+// have other alerts and quotas.
 func (v *alertReader) plans(customers []int64) error {
 	rows, err := v.tx.Query(v.ctx, `
 		select customer_id, min(effective_from)
@@ -176,16 +178,16 @@ func (v *alertReader) plans(customers []int64) error {
 	return err
 }
 
-// needs reports whether an alert reads the meter: an alert of all meters reads each.
+// needs reports whether a usage or spend alert reads the meter. An alert without a meter reads all meters.
 func (v *alertReader) needs(meter metering.MeterID) bool {
 	return slices.ContainsFunc(v.alerts, func(a metering.Alert) bool {
 		return ofPeriods(a) && (a.MeterID == 0 || a.MeterID == meter)
 	})
 }
 
-// applying returns the alerts of a kind that watch the customer. An alert of a plan does so if the customer
-// has the plan at the instant at. For a billing period, at is its start, because the plan of that instant
-// charges the period.
+// applying returns the alerts a that apply to the customer and for which is(a) returns true. An alert of a plan
+// applies if the customer has the plan at the instant at. For a billing period, at is the period's start,
+// because the plan at that instant charges the period.
 func (v *alertReader) applying(f *billing.Facts, at time.Time, is func(metering.Alert) bool) (alerts []metering.Alert) {
 	plan := billing.PlanAt(f.Customer.Plans, at)
 	for _, a := range v.alerts {
@@ -201,7 +203,8 @@ func ofPeriods(a metering.Alert) bool {
 }
 func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
 
-// periods compares each billing period of the batch with the usage and spend alerts.
+// periods compares each billing period of the batch with the usage and spend alerts. It also schedules the next
+// evaluation of each customer.
 func (v *alertReader) periods(b ledger.PeriodFacts) error {
 	var all []ledger.CustomerPeriod
 	for _, s := range b.Schedules {
@@ -213,7 +216,7 @@ func (v *alertReader) periods(b ledger.PeriodFacts) error {
 	return v.Compare(all)
 }
 
-// Compare notes the thresholds that customers have reached in billing periods.
+// Compare collects the thresholds that customers have reached in billing periods.
 func (v *alertReader) Compare(periods []ledger.CustomerPeriod) error {
 	groups, err := v.groupTotals(periods)
 	if err != nil {
@@ -234,7 +237,7 @@ func (v *alertReader) Compare(periods []ledger.CustomerPeriod) error {
 	return nil
 }
 
-// reach notes the thresholds of the alert that the value of a firing has reached.
+// reach adds a copy of firing to v.firings for each threshold of the alert that the value has reached.
 func (v *alertReader) reach(a metering.Alert, firing metering.Firing) {
 	firing.AlertID, firing.Late = a.ID, !firing.Period.End.After(v.now)
 	for _, threshold := range a.Reached(firing.Value) {
@@ -243,7 +246,7 @@ func (v *alertReader) reach(a metering.Alert, firing metering.Firing) {
 	}
 }
 
-// dueAgain keeps the earliest time at which a customer is due again.
+// dueAgain schedules the next evaluation of a customer, unless an earlier one is already scheduled.
 func (v *alertReader) dueAgain(customer metering.CustomerID, at time.Time) {
 	v.next[int64(customer)] = metering.Sooner(v.next[int64(customer)], at)
 }
@@ -277,8 +280,8 @@ func (v *alertReader) silence(b ledger.PeriodFacts) error {
 	return nil
 }
 
-// lastEvents returns the time of the last event of customers that silence alerts watch. An event
-// may be ahead of the clock.
+// lastEvents returns the timestamp of each customer's last event. It skips customers without events for
+// metering.WatchedAfterEvent, to which silence alerts no longer apply. A timestamp may be in the future.
 func (v *alertReader) lastEvents(customers []int64) (map[int64]time.Time, error) {
 	last := make(map[int64]time.Time)
 	if len(customers) == 0 {
@@ -328,7 +331,7 @@ func (v *alertReader) Fire() error {
 	return nil
 }
 
-// store inserts firings in the order of their key, and returns those that are new.
+// store inserts the firings in key order, and returns the new ones.
 func (v *alertReader) store() ([]metering.Firing, error) {
 	if len(v.firings) == 0 {
 		return nil, nil

@@ -10,7 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Evaluator evaluates due customers. After Start it looks for them every second.
+// Evaluator evaluates the alerts and quotas of due customers. After Start, it polls for due customers every
+// second.
 type Evaluator struct {
 	evaluations Evaluations
 	now         func() time.Time
@@ -21,11 +22,11 @@ type Evaluator struct {
 
 const (
 	evaluateEvery = time.Second
-	listWithin    = 10 * time.Second // the time of listing tenants
-	batchWithin   = 10 * time.Second // the time of one batch
+	listWithin    = 10 * time.Second // timeout of listing tenants
+	batchWithin   = 10 * time.Second // timeout of one batch
 )
 
-// NewEvaluator returns an Evaluator that reports failures to failed.
+// NewEvaluator returns an Evaluator that calls failed with each error.
 func (s Stores) NewEvaluator(now func() time.Time, failed func(error)) *Evaluator {
 	return &Evaluator{evaluations: s.Evaluations, now: now, failed: failed, sizes: make(batchSizes)}
 }
@@ -38,7 +39,7 @@ func (e *Evaluator) Start() {
 	})
 }
 
-// Close waits for the evaluation in progress.
+// Close stops the evaluator, and waits for the evaluation in progress.
 func (e *Evaluator) Close() { e.repeater.Close() }
 
 // Pass evaluates one batch of each tenant, so that no tenant keeps others waiting. It reports
@@ -58,8 +59,9 @@ func (e *Evaluator) Pass() (more bool) {
 	return more
 }
 
-// batch evaluates one batch of a tenant within a time of its own. It reports whether further
-// customers may be due. Its connection is not of the tenant's share, so no request waits for it.
+// batch evaluates one batch of a tenant, with a timeout of its own. It reports whether further customers may be
+// due. Its connection does not count toward the tenant's share of connections, so the tenant's requests do not
+// wait for it.
 func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
 	defer cancel()
@@ -72,8 +74,8 @@ func (e *Evaluator) batch(tenant metering.TenantID) (more bool) {
 	return !b.isEmpty()
 }
 
-// repeatFailed repeats one evaluation of a tenant that failed, within a time of its own. It reports
-// whether further ones may be due.
+// repeatFailed repeats one failed evaluation of a tenant, with a timeout of its own. It reports whether further
+// failed evaluations may be due.
 func (e *Evaluator) repeatFailed(tenant metering.TenantID) (more bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchWithin)
 	defer cancel()
@@ -84,8 +86,8 @@ func (e *Evaluator) repeatFailed(tenant metering.TenantID) (more bool) {
 	return len(customers) > 0
 }
 
-// retry reports a failed batch. It postpones a batch of one customer, so that it does not block the
-// other customers. A larger batch remains due, and the next one is smaller.
+// retry reports a failed batch. If the batch has one customer, retry postpones the customer, so that the other
+// customers are not blocked. A larger batch remains due, and the next batch is smaller.
 func (e *Evaluator) retry(tenant metering.TenantID, customers []int64, err error) (more bool) {
 	e.failed(fmt.Errorf("evaluate alerts of %d customers of %s: %w", len(customers), tenant, err))
 	if len(customers) != 1 {
@@ -105,14 +107,16 @@ const (
 	slowBatch    = time.Second
 )
 
-// batchSizes bound the next batches of tenants. A tenant without an entry has largestBatch.
+// batchSizes holds the maximum number of customers in each tenant's next batch. The maximum of a tenant without
+// an entry is largestBatch.
 type batchSizes map[metering.TenantID]int
 
 func (s batchSizes) of(tenant metering.TenantID) int { return cmp.Or(s[tenant], largestBatch) }
 
-// adjust sets the tenant's next size after a batch: half of the batch if it was slow, or else twice the
-// size. If the batch failed, it is an eighth, so that few batches find the customer that fails.
-// This customer is postponed, so the next batch has the largest size again.
+// adjust sets the size of the tenant's next batch after a batch. The size is half of the batch if the batch was
+// slow, and otherwise twice the previous size. After a failure, it is an eighth of the batch, so that few
+// batches find the failing customer. Once a batch consists of that customer alone, retry postpones the
+// customer, and the next batch has the largest size again.
 func (s batchSizes) adjust(tenant metering.TenantID, customers int, elapsed time.Duration, err error) {
 	switch size := s.of(tenant); {
 	case customers == 0:

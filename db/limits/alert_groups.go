@@ -10,7 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// groupTotal identifies the total of a group in the billing period with a number.
+// groupTotal identifies the total of a group in a billing period. period is the index of the period in the
+// argument of groupTotals.
 type groupTotal struct {
 	period int
 	meter  metering.MeterID

@@ -34,9 +34,10 @@ func (e Evaluations) dueTenants(ctx context.Context, now time.Time) ([]metering.
 	return tenants, nil
 }
 
-// expand replaces the due rows of all customers. It inserts rows of the next customers to which an alert or
-// a quota may apply, and a row of all customers after them. limit is the size of the batch, so that the
-// customers of other rows keep their place in the queue. expanded reports whether there were such rows.
+// expand replaces the due rows of alert_due that stand for all customers (customer_id 0). It reads the next limit
+// customers, and inserts a row for each customer to which an alert or a quota may apply. If more customers may
+// follow, it inserts another row for all customers after these. limit is the size of a batch, so that customers
+// with rows of their own are not delayed by all others. expanded reports whether rows were replaced.
 func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit int, now time.Time) (expanded bool, err error) {
 	err = e.pool.QueryRow(ctx, `
 		with due as materialized (
@@ -76,9 +77,9 @@ func (e Evaluations) expand(ctx context.Context, tenant metering.TenantID, limit
 	return expanded, nil
 }
 
-// dueRows is the SQL of the customers of up to @limit due rows, in the order in which the rows became due.
-// Rows of events and rows of a time share the limit, so that neither blocks the other. It skips customers
-// with a failed evaluation.
+// dueRows is the SQL of the customers of up to @limit due rows, in the order in which the rows became due. Rows
+// that are due as soon as possible, and rows with a due time, share the limit, so that neither kind blocks the
+// other. It skips customers with a failed evaluation.
 const dueRows = `
 	asap as materialized (
 	  select customer_id, id, queued_at as since
@@ -114,7 +115,7 @@ const hasNotFailed = `not exists (
 	        and f.customer_id = d.customer_id
 	        and f.failures > 0)`
 
-// failedCustomer is the SQL of the customer with the failed evaluation to repeat first.
+// failedCustomer is the SQL of the customer with the failed evaluation that became due first.
 const failedCustomer = `
 	due as materialized (
 	  select customer_id
@@ -126,10 +127,10 @@ const failedCustomer = `
 	  limit 1
 	  for update skip locked)`
 
-// takeDue deletes due rows of the queue and returns their customers, ascending, with the earliest hour
-// of their usage that was folded since the last evaluation, or now. due is dueRows or
-// failedCustomer. The customers' later rows are deleted too, because the evaluation inserts the
-// next one.
+// takeDue deletes due rows of the queue and returns their customers in ascending order. usedFrom is the
+// earliest hour of each customer's usage that was folded since the last evaluation, or now if there is none.
+// due is dueRows or failedCustomer. takeDue also deletes rows of these customers that are due later, because
+// the evaluation inserts the next row.
 func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, due string, limit int, now time.Time) (customers []int64, usedFrom map[int64]time.Time, err error) {
 	rows, err := tx.Query(ctx, `
 		with `+due+`,
@@ -168,8 +169,8 @@ func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, due strin
 	return customers, usedFrom, nil
 }
 
-// postpone replaces the rows of a customer after a failure by one row that is due later: after a
-// minute, and after twice as long with each further failure, up to an hour.
+// postpone replaces the rows of a customer after a failure by one row that is due later. The delay is one
+// minute after the first failure, doubles with each further failure, and is at most one hour.
 func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, customer int64, now time.Time) error {
 	_, err := e.pool.Exec(ctx, `
 		with locked as materialized (
@@ -196,7 +197,7 @@ func (e Evaluations) postpone(ctx context.Context, tenant metering.TenantID, cus
 	return nil
 }
 
-// queueNext queues the customers for the time at which they are due again.
+// queueNext queues the customers for the time of their next evaluation.
 func (v *alertReader) queueNext() error {
 	var (
 		customers []int64

@@ -18,7 +18,7 @@ import (
 // Alerts stores the alerts of tenants and their firings.
 type Alerts struct{ pool pg.Beginner }
 
-// NewAlerts returns a store within a transaction or pool.
+// NewAlerts returns an Alerts that uses a transaction or a pool.
 func NewAlerts(pool pg.Beginner) Alerts { return Alerts{pool} }
 
 const selectAlerts = `
@@ -42,14 +42,14 @@ func scanAlert(row pgx.CollectableRow) (a metering.Alert, err error) {
 
 var errNoAlert = metering.Errorf(metering.CodeNotFound, "there is no such alert")
 
-// Create stores an alert and queues its customers. It returns CodeConflict if the tenant or the customer
-// has the maximum number of alerts.
+// Create stores an alert and queues its customers for evaluation. It returns CodeConflict if the tenant or the
+// customer has the maximum number of alerts.
 func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.Alert, now time.Time) (created metering.Alert, err error) {
 	if err := a.Validate(); err != nil {
 		return metering.Alert{}, err
 	}
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil { // no meter changes and no erasure begins meanwhile
+		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil { // blocks meter changes and new erasures
 			return err
 		}
 		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
@@ -91,8 +91,8 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	return created, nil
 }
 
-// refuseErased returns CodeNotFound if the customer is erased. The caller found it by its previous external
-// ID.
+// refuseErased returns CodeNotFound if the customer is erased. The caller may have found the customer by its
+// external ID before the erasure.
 func refuseErased(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	var erased bool
 	err := tx.QueryRow(ctx, `select exists (select from customers where tenant_id = $1 and id = $2 and erased_at is not null)`, tenant, customer).Scan(&erased)
@@ -182,7 +182,7 @@ func (c AlertChange) appliedTo(a metering.Alert) metering.Alert {
 	return a
 }
 
-// Update changes an alert and queues its customers.
+// Update changes an alert and queues its customers for evaluation.
 func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, change AlertChange, now time.Time) (updated metering.Alert, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a")
@@ -212,11 +212,12 @@ func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor mete
 	return updated, nil
 }
 
-// Delete marks an alert as deleted. No evaluation that begins later reads it. SweepDeleted deletes
-// its firings, of which there may be millions.
+// Delete marks an alert as deleted. Evaluations that begin later do not read the alert. SweepDeleted deletes
+// its firings later, because there may be millions of them.
 func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, now time.Time) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a") // an evaluation keeps alerts "for key share"
+		// This lock does not wait for evaluations, which lock alerts "for key share".
+		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a")
 		if err != nil {
 			return err
 		}
@@ -231,7 +232,8 @@ func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 	return nil
 }
 
-// MarkDeleted marks the alerts that meet a condition of $3 as deleted, and removes their names.
+// MarkDeleted marks the alerts that meet a condition as deleted, and removes their names. The condition is SQL
+// with arg as $3.
 func MarkDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition string, arg any, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		update alerts
@@ -269,8 +271,8 @@ func (s Alerts) Sweep(ctx context.Context, before time.Time, limit int) (deleted
 	return pg.OldRows{Table: "alert_firings", Key: "tenant_id, id", By: "fired_at", And: "and period_end < $1", Noun: "firings"}.Sweep(ctx, s.pool, before, limit)
 }
 
-// SweepDeleted deletes up to limit firings, of any tenant, of deleted alerts, and the deleted alerts
-// that have no firings left. It returns the number of both.
+// SweepDeleted deletes up to limit firings, of any tenant, of deleted alerts, and the deleted alerts that have
+// no firings left. It returns the number of deleted firings and alerts.
 func (s Alerts) SweepDeleted(ctx context.Context, limit int) (deleted int64, err error) {
 	for _, statement := range []string{`
 		delete from alert_firings

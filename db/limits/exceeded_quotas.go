@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// exceededQuotas publishes the quotas that the customers' usage has exceeded, each once in its window.
-// usedFrom is the earliest hour of a customer's usage since the last evaluation.
+// exceededQuotas publishes a message for each quota that a customer's usage has exceeded, once per window of
+// the quota. usedFrom is the earliest hour of a customer's usage since the last evaluation.
 func (e Evaluations) exceededQuotas(v *alertReader, customers []int64, usedFrom map[int64]time.Time) error {
 	read := Quotas(e).levelRead(v.ctx, v.tx, v.tenant, v.now)
 	quotas, err := read.limited(customers)
@@ -98,9 +98,10 @@ func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, lev
 	})
 }
 
-// notifiedIn returns the SQL that reports whether a row f of a quota and customer also notifies for the
-// window of a row x. Their windows must overlap, and f must be inserted after the window of x began.
-// Windows overlap after a change of the time zone. The third condition bounds the index rows that are read.
+// notifiedIn returns the SQL condition that a stored row f has already notified for the window of a new row x.
+// f and x are of the same quota and customer. Their windows must overlap, and f must have been inserted after
+// the window of x began. Windows of a quota overlap after a change of the time zone. The third condition limits
+// the index rows that are read.
 func notifiedIn(window, insertedAt string) string {
 	start, end := window+"_start", window+"_end"
 	return `f.` + start + ` < x.` + end + `
@@ -113,7 +114,7 @@ func notifiedIn(window, insertedAt string) string {
 type limitedQuota struct {
 	customerLevel
 	applies   metering.Range // always, or while the customer has the plan
-	limitedAt time.Time      // start of the present limit
+	limitedAt time.Time      // time at which the current limit was set
 }
 
 // limited returns the customers' quotas that have a limit and a meter that is not backfilling. It includes
@@ -159,13 +160,13 @@ func (r *levelRead) limited(customers []int64) ([]limitedQuota, error) {
 	return quotas, r.readPeriods(billed)
 }
 
-// comparedWindows bounds the previous windows that an evaluation compares.
+// comparedWindows is the maximum number of previous windows of a quota that an evaluation compares.
 const comparedWindows = 100
 
-// windows returns the windows in which the quota applies: the present one, and the earlier ones since
-// usedFrom in which the quota had its limit. The previous window is always included, because a reservation
-// can have been granted in it. The time after the present window is included as far as events may be ahead
-// of the clock.
+// windows returns the windows in which the quota applies: the current window, and the earlier windows since
+// usedFrom in which the quota had its limit. It considers the previous window even if that window ended before
+// usedFrom, because a reservation may have been granted in it. It includes the first hour after the current window
+// (metering.MaxEventLead) if events can already have a timestamp there.
 func (r *levelRead) windows(q limitedQuota, usedFrom time.Time) (levels []customerLevel) {
 	present := r.window(q.customerLevel, r.now)
 	var windows []metering.Range

@@ -34,7 +34,7 @@ func lastInstant(window metering.Range, now time.Time) time.Time {
 	return now
 }
 
-// queueQuotaAlerts queues @customer if a quota alert may apply to it, as SQL.
+// queueQuotaAlerts is the SQL that queues @customer for evaluation if a quota alert may apply to the customer.
 var queueQuotaAlerts = `
 	insert into alert_due (tenant_id, customer_id)
 	select @tenant::bigint, @customer::bigint

@@ -13,12 +13,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// quotaHistory is the usage of a customer's quota since the start of the window in which a dry run
-// begins.
+// quotaHistory is the usage of a customer's quota in the windows that overlap the last 30 days (dryRunDays).
 type quotaHistory struct {
 	customerLevel
 	windows []metering.Range
-	hours   []usage.RangeUsage // ordered by start; usage before the dry run is in longer ranges
+	hours   []usage.RangeUsage // ordered by start; usage before the first day of the dry run is in longer ranges
 }
 
 // compareQuotas adds the days on which usage reached thresholds of the current quotas. It ignores
@@ -35,7 +34,8 @@ func (d *dryRunner) compareQuotas(read *levelRead, b ledger.PeriodFacts) error {
 	return nil
 }
 
-// quotaHistories returns the usage of the quotas that the alert watches, by hour since the dry run began.
+// quotaHistories returns the usage of the quotas that the alert reads, by hour from began, the start of the
+// first day of the dry run.
 func (d *dryRunner) quotaHistories(read *levelRead, b ledger.PeriodFacts, began time.Time) (histories []quotaHistory, err error) {
 	quotas, err := read.quotas(b.Customers, nil)
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *dryRunner) quotaHistories(read *levelRead, b ledger.PeriodFacts, began 
 	return histories, d.readHistories(histories, meters, began)
 }
 
-// windowsOf returns the windows of a quota that overlap the dry run.
+// windowsOf returns the windows of a quota that overlap the last 30 days (dryRunDays).
 func (d *dryRunner) windowsOf(read *levelRead, l customerLevel) (windows []metering.Range) {
 	for at := d.since; !at.After(d.now); at = windows[len(windows)-1].End {
 		windows = append(windows, read.window(l, at))
@@ -64,8 +64,8 @@ func (d *dryRunner) windowsOf(read *levelRead, l customerLevel) (windows []meter
 	return windows
 }
 
-// rangesToRead returns the ranges to read. Only billing periods can end within an hour, so other windows
-// are read as one range.
+// rangesToRead returns the ranges of usage to read. Only windows of billing periods can end within an hour. All
+// other windows are therefore read as one range.
 func (h quotaHistory) rangesToRead() []metering.Range {
 	if h.Period == metering.PerBilling {
 		return h.windows
@@ -113,7 +113,7 @@ func (d *dryRunner) readHistories(histories []quotaHistory, meters []metering.Me
 }
 
 // compareWindows adds the days on which usage reached thresholds, for each window of a quota. If the first
-// window began before the dry run, its usage until then counts as one day.
+// window began before the first day of the dry run, its usage until then is treated as that of one day.
 func (d *dryRunner) compareWindows(zone *time.Location, f *billing.Facts, h quotaHistory, began time.Time) {
 	hours := h.hours
 	for _, w := range h.windows {

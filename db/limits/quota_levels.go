@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// QuotaCheck is the question whether a customer may use an amount of a meter.
+// QuotaCheck asks whether a customer may use an amount of a meter.
 type QuotaCheck struct {
 	Customer string // external id
 	QuotaAmount
@@ -90,7 +90,7 @@ func (s Quotas) levelRead(ctx context.Context, q pg.Batcher, tenant metering.Ten
 	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now)}
 }
 
-// askedAmount is an amount with resolved names.
+// askedAmount is a QuotaAmount of a customer, with the customer, meter and group resolved from their names.
 type askedAmount struct {
 	customer metering.CustomerID
 	meter    metering.Meter
@@ -286,12 +286,12 @@ func (r *levelRead) count(quotas []customerLevel) ([]customerLevel, error) {
 	return quotas, nil
 }
 
-// inRangeGroup is the condition that counted usage is in the group of its range in @range_groups, if
-// there is one, as SQL.
+// inRangeGroup is the SQL condition that counted usage is in the group of its range. @range_groups holds the
+// group of each range; null: usage of all groups.
 const inRangeGroup = `coalesce((@range_groups::uuid[])[no + 1] = group_id, true)`
 
-// quotaRange is a window in which customers' usage of a meter, or of one group, is read together:
-// the quota of a plan has the same window for all of its customers.
+// quotaRange is a window for which customers' usage of a meter, or of one group, is read together. For example,
+// the quota of a plan has the same window for all customers of the plan.
 type quotaRange struct {
 	window    metering.Range
 	version   metering.MeterVersion
@@ -299,7 +299,7 @@ type quotaRange struct {
 	customers []int64
 }
 
-// rangeCustomer is a customer in the range with a number, its index in the result of rangesOf.
+// rangeCustomer identifies a customer in a range. no is the index of the range in the result of rangesOf.
 type rangeCustomer struct {
 	no       int
 	customer metering.CustomerID
@@ -347,7 +347,7 @@ func (r *levelRead) arguments(args pgx.NamedArgs, quotas []customerLevel) {
 	args["from"], args["until"], args["now"] = from, until, r.now
 }
 
-// readPeriods sets streams to the billing periods of customers, which window needs.
+// readPeriods sets r.streams to the billing schedules of customers, from which window takes billing periods.
 func (r *levelRead) readPeriods(customers []int64) (err error) {
 	if len(customers) == 0 {
 		return nil

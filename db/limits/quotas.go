@@ -83,9 +83,8 @@ var planQuotaEntries = pg.Entries{
 	Owner: "plan", Most: metering.MaxQuotas, Noun: "quotas", Fix: "delete one first",
 }
 
-// Set stores the quota, or replaces the limit and mode of the one with the same customer or plan,
-// meter, group and period. It returns CodeConflict if the customer or plan has the maximum number of
-// quotas.
+// Set stores the quota, or replaces the limit and mode of the stored quota with the same customer or plan,
+// meter, group and period. It returns CodeConflict if the customer or plan has the maximum number of quotas.
 func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := pg.LockTenantShared(ctx, tx, tenant); err != nil { // keeps meters unchanged
@@ -178,7 +177,7 @@ func getQuota(ctx context.Context, q pg.Querier, tenant metering.TenantID, id me
 	return found, pg.Coded(err)
 }
 
-// QuotaFilter selects quotas. Zero fields select all.
+// QuotaFilter selects quotas. Zero fields match every quota.
 type QuotaFilter struct {
 	Customer metering.CustomerID
 	Plan     metering.PlanID
@@ -199,7 +198,7 @@ func (s Quotas) List(ctx context.Context, tenant metering.TenantID, filter Quota
 	return page, nil
 }
 
-// Delete deletes a quota, or returns CodeNotFound. Reservations are kept.
+// Delete deletes a quota, or returns CodeNotFound. The reservations remain.
 func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.QuotaID) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := getQuota(ctx, tx, tenant, id)

@@ -33,11 +33,11 @@ type Reservation struct {
 	Err       error                // the rule that the request breaks
 }
 
-// Reserve answers requests for one customer, by its external id, in order. It runs while no other
-// transaction grants usage to the customer. After each grant, usage and reservations of each hard quota are
-// at most its limit. A repeat of a granted request returns the same response. A refusal is not stored.
-// Reserve fails with CodeConflict if another request or an ended reservation has the id, or the customer
-// has the maximum of reservations.
+// Reserve answers requests for one customer in order. customer is the external ID. No other transaction grants
+// usage to the customer meanwhile. After each grant, the sum of usage and reservations is at most the limit of
+// each hard quota. A repeat of a granted request returns the same response. A refusal is not stored. Reserve
+// fails with CodeConflict if another request or an ended reservation has the id, or the customer has the
+// maximum number of reservations.
 func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer string, requests []ReserveRequest, now time.Time) (answers []Reservation, err error) {
 	err = s.alone(ctx, tenant, customer, func(tx pgx.Tx) error {
 		grant := &granting{levelRead: s.levelRead(ctx, tx, tenant, now), customer: customer, requests: requests}
@@ -50,7 +50,7 @@ func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer 
 	return answers, nil
 }
 
-// quotaLock is the SQL of the lock that serializes grants to a customer.
+// quotaLock is the SQL of the advisory lock key that serializes grants to a customer.
 const quotaLock = `hashtextextended('quotas of ' || $2::text, $1)`
 
 // alone runs fn on one snapshot of the database while no other transaction grants usage to the customer.
@@ -215,7 +215,7 @@ func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded b
 		g.tenant, request.ID, g.customers[g.customer], meters, groups, amounts, request.Digest, exceeded, g.now, until)
 }
 
-// Extend sets the expiry of a reservation to by after now. It fails with CodeConflict if the reservation is
+// Extend sets the expiry of a reservation to now plus by. It fails with CodeConflict if the reservation is
 // settled, released or expired, because its amount may be granted again.
 func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, by time.Duration, now time.Time) (extended Reservation, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {

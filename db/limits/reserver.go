@@ -9,15 +9,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Reserver answers requests to reserve usage. While requests for a customer are answered, later ones for it
-// wait and then share the next transaction. So they wait for the customer's lock together and hold one
-// connection.
+// Reserver answers requests to reserve usage. While a transaction answers requests for a customer, further
+// requests for that customer wait, and then share the next transaction. These requests thus wait for the
+// customer's lock together and hold only one connection.
 type Reserver struct {
 	quotas Quotas
 	now    func() time.Time
 
 	mu      sync.Mutex
-	waiting map[usage.CustomerName][]*waitingReserve // nil for a customer without a running transaction
+	waiting map[usage.CustomerName][]*waitingReserve // has an entry for each customer with a running transaction
 }
 
 type waitingReserve struct {

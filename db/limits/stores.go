@@ -15,7 +15,8 @@ type Stores struct {
 	Evaluations Evaluations
 }
 
-// New returns stores that use the pool. read decodes stored prices of providers; nil: none are read.
+// New returns stores that use the pool. read decodes stored prices of providers; it can be nil if no such
+// prices are read.
 func New(pool *pg.Pool, read ledger.ReadPrice) Stores {
 	return Stores{
 		Quotas:      Quotas{pool, read},

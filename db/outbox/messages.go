@@ -12,19 +12,19 @@ import (
 // MessageData is the data of a message. Its type determines the kind of the message.
 type MessageData interface{ Kind() metering.MessageKind }
 
-// OfTenant is in each message; Publish fills it in.
+// OfTenant is a part of each message. Publish adds its fields to the payload.
 type OfTenant struct {
 	TenantID string `json:"tenant_id,omitempty" required:"true" example:"ten_1"`
 }
 
-// OfCustomer is in each message that concerns one customer; Publish fills it in.
+// OfCustomer is a part of each message that concerns one customer. Publish adds its fields to the payload.
 type OfCustomer struct {
 	OfTenant
 	CustomerID         string `json:"customer_id,omitempty" required:"true" example:"cus_42"`
 	CustomerExternalID string `json:"customer_external_id,omitempty" required:"true" doc:"External ID of the customer"`
 }
 
-// MessagePeriod is a billing period, half-open.
+// MessagePeriod is a period from Start (inclusive) to End (exclusive).
 type MessagePeriod struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -39,7 +39,7 @@ const (
 	UsageDiscrepancy       DiscrepancyKind = "usage_discrepancy"
 )
 
-// PeriodOf returns a range as messages and answers show it.
+// PeriodOf returns a range in the form that messages and API responses use.
 func PeriodOf(r metering.Range) MessagePeriod { return MessagePeriod{r.Start.UTC(), r.End.UTC()} }
 
 // StoredPeriod is a billing period that has an id.
@@ -208,7 +208,7 @@ type TriggeredAlert struct {
 // Kind implements MessageData.
 func (AlertTriggered) Kind() metering.MessageKind { return metering.MessageAlertTriggered }
 
-// NewAlertTriggered returns the message about a firing of an alert.
+// NewAlertTriggered returns the message that reports a firing of an alert.
 func NewAlertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
 	unit := a.Unit
 	switch a.Type {
@@ -225,7 +225,7 @@ func NewAlertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
 	}
 }
 
-// ShownQuota returns the id of a quota as messages and answers show it; nil if id is 0.
+// ShownQuota returns the id of a quota in the form that messages and API responses use, or nil if id is 0.
 func ShownQuota(id metering.QuotaID) *string {
 	if id == 0 {
 		return nil

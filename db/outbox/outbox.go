@@ -13,14 +13,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Publish stores a message, in the transaction of the change that it reports, for the tenant's webhook
-// endpoints with its kind. It adds the ids of the tenant and, unless customer is 0, of the customer to
+// Publish stores a message for the tenant's webhook endpoints that receive its kind. tx is the transaction of the
+// change that the message reports. Publish adds the ids of the tenant and, unless customer is 0, of the customer to
 // the payload.
 func Publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
 	return PublishAll(ctx, tx, tenant, customer, []MessageData{data}, now)
 }
 
-// PublishAll is publish for several messages of one kind.
+// PublishAll is Publish for several messages of one kind.
 func PublishAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data []MessageData, now time.Time) error {
 	if len(data) == 0 {
 		return nil
@@ -34,8 +34,8 @@ func PublishAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, custom
 	}
 	kind := data[0].Kind()
 	var batch pgx.Batch
-	// This lock keeps the endpoints from being disabled or deleted. The next statement sees which ones
-	// were before.
+	// This lock prevents other transactions from disabling or deleting the endpoints before this transaction ends.
+	// The next statement skips endpoints that were disabled or deleted earlier.
 	batch.Queue(`select from webhook_endpoints where tenant_id = $1 and $2 = any(event_types) for key share`, tenant, kind)
 	batch.Queue(`
 		with listening as (

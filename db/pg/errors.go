@@ -27,7 +27,7 @@ const (
 	stateInternal              = "XX000"
 )
 
-// faultClasses are the SQLSTATE classes of server faults, which every other request would meet too.
+// faultClasses are the SQLSTATE classes of server faults, which affect all requests.
 var faultClasses = []string{
 	"08", // connection exception
 	"53", // insufficient resources: a full disk, no memory, too many connections
@@ -61,7 +61,8 @@ func overtakenByDrop(err error) bool {
 	return SQLState(err) == stateInternal && strings.Contains(err.Error(), "could not open relation with OID")
 }
 
-// Coded converts a driver error to a metering.Error. It returns coded errors and nil unchanged.
+// Coded converts an error of the driver or the database to a metering.Error with a code. It returns an error
+// unchanged if it has a code already, or if no code applies. It returns nil for nil.
 func Coded(err error) error {
 	if err == nil {
 		return nil
@@ -98,7 +99,7 @@ func IsServerFault(err error) bool {
 	return IsDisconnected(err) || state == stateReadOnly || state != StateQueryCanceled && slices.ContainsFunc(faultClasses, ofFaults)
 }
 
-// IsDisconnected reports whether err means that the connection was lost or never made.
+// IsDisconnected reports whether err means that the connection was lost or never established.
 func IsDisconnected(err error) bool {
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {

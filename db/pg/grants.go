@@ -23,8 +23,8 @@ const (
 	onMigrations = "select"
 )
 
-// Tables from which the roles may delete rows. Creating a chunk of events or usage_hourly inserts a row and
-// deletes it again.
+// Tables from which each role may delete rows. They include events and usage_hourly, because the creation of a
+// chunk inserts a row and deletes it again.
 var (
 	deletedByAPI    = []string{"events", "usage_hourly", "usage_added", "people", "sessions", "oidc_issuers", "oidc_identities", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs", "event_conflicts", "alert_due", "quotas"}
 	deletedByWorker = []string{"events", "usage_hourly", "usage_monthly", "usage_added", "backfill_days", "backfill_hours", "event_keys", "usage_groups", "forgotten_days", "usage_discrepancies", "event_counts", "uncounted_events", "event_conflicts", "outbox", "webhook_budgets", "request_ids", "alert_due", "alert_firings", "alerts", "exceeded_quotas", "quota_reservations", "quotas"}
@@ -33,7 +33,7 @@ var (
 // grant gives the roles exactly the privileges that they need.
 func (p *Pool) grant(ctx context.Context, roles Roles) error {
 	return InTx(ctx, p, func(tx pgx.Tx) error {
-		if err := LockTenant(ctx, tx, 0); err != nil { // concurrent migrations take turns
+		if err := LockTenant(ctx, tx, 0); err != nil { // tenant 0 does not exist; concurrent migrations wait for its lock
 			return err
 		}
 		for _, of := range []struct {
@@ -57,8 +57,8 @@ func (p *Pool) grant(ctx context.Context, roles Roles) error {
 	})
 }
 
-// mayBeGranted returns CodeInvalid if the role is missing, or is a superuser or the owner, which ignore
-// grants.
+// mayBeGranted returns CodeInvalid if the role does not exist, is a superuser, or is the owner of the tables.
+// Grants do not restrict superusers and owners.
 func mayBeGranted(ctx context.Context, tx pgx.Tx, setting, role string) error {
 	var found, owns bool
 	err := tx.QueryRow(ctx, `

@@ -14,10 +14,10 @@ type Health string
 // The states of the database.
 const (
 	Healthy     Health = "ok"
-	Unavailable Health = "unavailable"  // it does not answer, or reports a fault of its own
-	NotMigrated Health = "not_migrated" // its schema lacks a migration
-	ReadOnly    Health = "read_only"    // it refuses writes, as after a failover
-	Full        Health = "full"         // its disk is full
+	Unavailable Health = "unavailable"  // the database does not answer, or reports another fault
+	NotMigrated Health = "not_migrated" // the schema lacks a migration
+	ReadOnly    Health = "read_only"    // the database refuses writes, as after a failover
+	Full        Health = "full"         // the disk of the database is full
 )
 
 // Health probes the database with a small write. err is the reason if it is not healthy.
@@ -40,15 +40,15 @@ func (p *Pool) Health(ctx context.Context) (h Health, err error) {
 	return Unavailable, err
 }
 
-// probeWrites allocates disk space, which a write into an existing page does not. It also locks a row,
-// which commits a record to the write-ahead log. It leaves no data behind.
+// probeWrites tests whether the database can allocate disk space. A write into an existing page would not test it,
+// because such a write allocates none. probeWrites also locks a row, so that COMMIT writes a record to the
+// write-ahead log. It leaves no data behind.
 func probeWrites(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `select from tenants order by id limit 1 for key share skip locked`)
 	if err != nil {
 		return err
 	}
-	// The CTE exceeds work_mem, so it is spilled to a temporary file of 4 MiB on the
-	// database's own disk.
+	// The CTE exceeds work_mem, so the database spills it to a temporary file of 4 MiB on its own disk.
 	_, err = tx.Exec(ctx, `select set_config('work_mem', '64kB', true), set_config('temp_tablespaces', '', true)`)
 	if err != nil {
 		return err

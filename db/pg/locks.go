@@ -9,7 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// WithLock runs fn while a connection holds an advisory lock. lock is SQL; its first argument is the tenant.
+// WithLock runs fn while the connection holds an advisory lock. lock is the SQL of the lock's key, with args as its
+// arguments; $1 is the tenant.
 func WithLock(ctx context.Context, conn *pgxpool.Conn, lock string, args []any, fn func() error) error {
 	if _, err := conn.Exec(ctx, `select pg_advisory_lock(`+lock+`)`, args...); err != nil {
 		return Coded(err)
@@ -28,7 +29,7 @@ func LockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error 
 	return err
 }
 
-// LockTenantShared blocks LockTenant of other transactions until the end of this one.
+// LockTenantShared makes LockTenant in other transactions wait until the end of this transaction.
 func LockTenantShared(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+TenantLock+`)`, tenant)
 	return err
@@ -37,8 +38,8 @@ func LockTenantShared(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) 
 // TenantLock is the SQL of the advisory lock key of LockTenant.
 const TenantLock = `$1`
 
-// LockAccess serializes the transactions that change access to a tenant, or its billing connection. It does
-// not block ingest.
+// LockAccess serializes the transactions of a tenant that call it. Examples are transactions that create credentials
+// or plans, or that change the owner or the billing connection. It does not block ingest.
 func LockAccess(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
 	return err

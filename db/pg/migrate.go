@@ -95,7 +95,7 @@ const dailyUsage = `
 // moved to the Community edition, the aggregate replaces the view.
 func (p *Pool) fitEdition(ctx context.Context) error {
 	return InTx(ctx, p, func(tx pgx.Tx) error {
-		if err := LockTenant(ctx, tx, 0); err != nil { // the lock of no tenant: concurrent calls wait for each other
+		if err := LockTenant(ctx, tx, 0); err != nil { // tenant 0 does not exist; concurrent calls wait for its lock
 			return err
 		}
 		return fitEdition(ctx, tx)

@@ -9,11 +9,11 @@ import (
 	"maps"
 )
 
-// OtherSchemaError reports that the migrations that created the database's schema differ from this binary's:
-// they are those of an earlier or a later version.
+// OtherSchemaError reports that another version of Odometer created the database's schema: an applied migration
+// differs from the migration with the same number in this binary, or this binary does not have it.
 type OtherSchemaError struct {
 	Migration int64
-	Unknown   bool // this binary has no migration of the number
+	Unknown   bool // whether this binary has no migration with the number
 }
 
 func (e *OtherSchemaError) Error() string {
@@ -25,7 +25,7 @@ func (e *OtherSchemaError) Error() string {
 		"Nothing was changed. Use that version; or, in development, delete the data with make clean-dev", e.Migration, what)
 }
 
-// refuseOther returns an OtherSchemaError if an applied migration is not one of digests.
+// refuseOther returns an OtherSchemaError if digests does not have the number and digest of an applied migration.
 func refuseOther(ctx context.Context, pool *sql.DB, digests map[int64]string) error {
 	applied, recorded, err := appliedMigrations(ctx, pool)
 	if err != nil {
@@ -75,7 +75,7 @@ func appliedMigrations(ctx context.Context, pool *sql.DB) (applied []int64, reco
 		return nil, nil, err
 	}
 	if err := json.Unmarshal([]byte(text), &recorded); err != nil {
-		recorded = nil // the comment is not from recordOrigin
+		recorded = nil // recordOrigin did not write the comment
 	}
 	rows, err := pool.QueryContext(ctx, `select version_id from goose_db_version where version_id > 0 and is_applied order by 1`)
 	if err != nil {

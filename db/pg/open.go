@@ -35,16 +35,17 @@ const lifetimeJitter = 15 * time.Minute
 // Tuning adapts the configuration of a pool to its use.
 type Tuning func(*pgxpool.Config)
 
-// KeepWarm keeps the connections that tenants share open all the time.
+// KeepWarm keeps the connections that tenants share open all the time. Opening a connection costs more than
+// most statements.
 func KeepWarm(config *pgxpool.Config) { config.MinConns = shared(config) }
 
-// AvoidBitmapScans is for statements that look up many rows by full key.
+// AvoidBitmapScans disables bitmap scans, for connections with statements that look up many rows by full key.
 func AvoidBitmapScans(config *pgxpool.Config) {
 	config.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off"
 }
 
-// PlanOncePerStatement opens exactly most connections, and plans each statement once for all arguments, with an index
-// even while its table is small.
+// PlanOncePerStatement opens exactly most connections. Each connection plans a statement once for all arguments. The
+// plan uses an index even while the table is small.
 func PlanOncePerStatement(most int32) Tuning {
 	return func(config *pgxpool.Config) {
 		config.MaxConns, config.MinConns = most, most
@@ -80,7 +81,7 @@ func Open(ctx context.Context, url string, key audit.Key, tunings ...Tuning) (*P
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
 	config.ConnConfig.RuntimeParams["jit"] = "off" // compiling a statement of many parts takes longer than running it: 0.4 s of 0.41
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC} // without it: the machine's time zone
+		codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC} // the default is the machine's time zone
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: codec})
 		written := &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshal}
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: written})
@@ -104,8 +105,8 @@ func unmarshal(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// isWritable reports whether a connection may be reused. A connection to a read-only server may not: after
-// a failover another server accepts writes, and a new connection finds it.
+// isWritable reports whether a connection may be reused. A connection to a read-only server is closed. After a
+// failover, another server accepts writes, and a new connection reaches that server.
 func isWritable(conn *pgx.Conn) bool {
 	return conn.PgConn().ParameterStatus("in_hot_standby") != "on" && conn.PgConn().ParameterStatus("default_transaction_read_only") != "on"
 }

@@ -21,12 +21,13 @@ const (
 
 type roomKey struct{}
 
-// WithRoom returns a context in which a page ends before the row for which take returns false.
+// WithRoom returns a context with a memory budget for pages. take reserves memory for each row of a page. If take
+// returns false, the page ends before that row, unless it is the first row.
 func WithRoom(ctx context.Context, take func(bytes int64) bool) context.Context {
 	return context.WithValue(ctx, roomKey{}, take)
 }
 
-// PageRoom is the room for the rows of a page.
+// PageRoom is the memory budget for the rows of a page.
 type PageRoom struct {
 	take func(bytes int64) bool
 	held int
@@ -40,7 +41,8 @@ func RoomOf(ctx context.Context) *PageRoom {
 	return &PageRoom{take: take}
 }
 
-// Fits reports whether a row with so many bytes fits, and takes room for it. The first row always fits.
+// Fits reports whether a row of the given size fits on the page, and reserves memory for it. The first row always
+// fits.
 func (r *PageRoom) Fits(bytes int) bool {
 	bytes += RowBytes
 	first := r.held == 0
@@ -54,8 +56,8 @@ func (r *PageRoom) Fits(bytes int) bool {
 	return true
 }
 
-// ReadPage reads a page from rows, which have up to limit+1 items, until the page is full. It holds no
-// row in memory beyond the page.
+// ReadPage reads a page of up to limit items from rows. rows has up to limit+1 items, of which the last one shows
+// that more items follow. ReadPage holds only the items of the page in memory.
 func ReadPage[T any](ctx context.Context, rows pgx.Rows, limit int, scan pgx.RowToFunc[T]) (page Page[T], err error) {
 	defer rows.Close()
 	room := RoomOf(ctx)
@@ -80,7 +82,8 @@ func BytesOf(rows pgx.Rows) (bytes int) {
 	return bytes
 }
 
-// NewPage returns a page of items, of which there are up to limit+1. bytes returns the size of an item.
+// NewPage returns a page of up to limit items. items has up to limit+1 items, of which the last one shows that more
+// items follow. bytes returns the size of an item.
 func NewPage[T any](ctx context.Context, items []T, limit int, bytes func(T) int) Page[T] {
 	room := RoomOf(ctx)
 	for i, item := range items {

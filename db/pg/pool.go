@@ -19,11 +19,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// turnTimeout is the maximum time for which a request waits for its tenant's turn.
+// turnTimeout is the maximum time that a statement waits for a connection of its tenant's share.
 const turnTimeout = 10 * time.Second
 
-// Pool is a pool of connections to the database. Statements for a tenant wait for the tenant's share of
-// the connections, so that one tenant cannot block the others.
+// Pool is a pool of connections to the database. Each tenant may use only a share of the connections, so that one
+// tenant cannot block the others. Further statements of the tenant wait for their turn.
 type Pool struct {
 	*pgxpool.Pool
 
@@ -43,14 +43,14 @@ func shared(config *pgxpool.Config) int32 { return max(1, config.MaxConns/2) }
 
 type tenantKey struct{}
 
-// For returns a context in which statements use the tenant's share of the connections. Statements in a
-// context without a tenant do not wait for a turn.
+// For returns a context in which statements use the tenant's share of the connections. Statements in a context
+// without a tenant do not wait for a share.
 func For(ctx context.Context, tenant metering.TenantID) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
 }
 
-// turn waits until the tenant of ctx may use one more connection. The caller calls end to give it back.
-// It returns CodeOverloaded after turnTimeout.
+// turn waits until the tenant of ctx may use one more connection. end gives the connection back to the tenant's
+// share. turn returns CodeOverloaded after turnTimeout.
 func (p *Pool) turn(ctx context.Context) (end func(), err error) {
 	tenant, known := ctx.Value(tenantKey{}).(metering.TenantID)
 	if !known {
@@ -64,7 +64,7 @@ func (p *Pool) turn(ctx context.Context) (end func(), err error) {
 	return sync.OnceFunc(func() { p.shares.Give(tenant, 1) }), nil
 }
 
-// Exec runs a statement in its tenant's turn.
+// Exec runs a statement on a connection of the share of ctx's tenant.
 func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	end, err := p.turn(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return p.Pool.Exec(ctx, sql, args...)
 }
 
-// AcquireFunc calls fn with a connection, in its tenant's turn.
+// AcquireFunc calls fn with a connection of the share of ctx's tenant.
 func (p *Pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) error {
 	end, err := p.turn(ctx)
 	if err != nil {
@@ -87,9 +87,9 @@ func (p *Pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) er
 // ErrOneConnection is the error of AcquireTwo if the pool is too small.
 var ErrOneConnection = errors.New("the pool has only one connection; two are needed")
 
-// AcquireTwo calls fn with two connections, in the tenant's turn. There are turns for half of the
-// connections, so every caller with a turn can get a second connection. Callers that hold their first
-// connection therefore do not wait for each other.
+// AcquireTwo calls fn with two connections, of which only the first uses the tenant's share. The shares of all
+// tenants are half of the pool, so the other half has a second connection for every caller. Callers that hold
+// their first connection therefore do not wait for each other.
 func (p *Pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func(first, second *pgxpool.Conn) error) error {
 	if p.Stat().MaxConns() < 2 {
 		return ErrOneConnection
@@ -99,7 +99,8 @@ func (p *Pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func
 	})
 }
 
-// Query runs a statement in its tenant's turn, which lasts until the rows are closed.
+// Query runs a statement on a connection of the share of ctx's tenant. The statement uses the share until its rows
+// are closed.
 func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	end, err := p.turn(ctx)
 	if err != nil {
@@ -113,7 +114,7 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return turnRows{rows, end}, nil
 }
 
-// QueryRow is Query for one row; the turn ends when it is scanned.
+// QueryRow is Query for one row. The statement uses the share until the row is scanned.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	end, err := p.turn(ctx)
 	if err != nil {
@@ -122,7 +123,8 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return turnRow{p.Pool.QueryRow(ctx, sql, args...), end}
 }
 
-// Begin begins a transaction in its tenant's turn, which lasts until the transaction ends.
+// Begin begins a transaction on a connection of the share of ctx's tenant. The transaction uses the share until it
+// ends.
 func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) {
 	return p.BeginTx(ctx, pgx.TxOptions{})
 }
@@ -147,7 +149,7 @@ type turnRows struct {
 	end func()
 }
 
-// Next ends the turn after the last row, because rows close themselves then.
+// Next ends the turn after the last row, because pgx closes the rows at that point.
 func (r turnRows) Next() bool {
 	if r.Rows.Next() {
 		return true

@@ -10,13 +10,13 @@ import (
 type OldRows struct {
 	Table string
 	Key   string // columns of the primary key, separated by commas
-	By    string // column with the time from which the age counts
+	By    string // column with the time that determines the age of a row
 	And   string // a further SQL condition, which begins with "and"; "" for none
 	Noun  string // for errors
 }
 
-// Sweep deletes up to limit rows, of any tenant, that are older than before. It skips rows that another
-// transaction has locked.
+// Sweep deletes up to limit rows, of any tenant, with a time in column By that is earlier than before. It skips rows
+// that another transaction has locked.
 func (o OldRows) Sweep(ctx context.Context, q Querier, before time.Time, limit int) (deleted int64, err error) {
 	tag, err := q.Exec(ctx, `
 		delete from `+o.Table+`

@@ -27,11 +27,11 @@ func InTx(ctx context.Context, pool Beginner, fn func(tx pgx.Tx) error) error {
 	return Coded(pgx.BeginFunc(ctx, pool, audit.Wrap(ctx, pool, fn)))
 }
 
-// RepeatableRead is the options of a transaction that sees one snapshot of the database.
+// RepeatableRead are the options of a transaction that sees one snapshot of the database.
 var RepeatableRead = pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
 
-// Options of transactions that look up a few rows by key, hundreds of times a second. Their statements are
-// planned once for all arguments, because planning takes longer than running them, and with an index even
+// Options of transactions that look up a few rows by key, hundreds of times a second. The database plans each
+// statement once for all arguments, because planning takes longer than execution. The plans use indexes even
 // while the tables are small.
 var (
 	LookUp     = pgx.TxOptions{BeginQuery: "begin isolation level repeatable read; " + planOnce}
@@ -61,7 +61,7 @@ func AtOneInstant(ctx context.Context, pool beginnerTx, fn func(tx pgx.Tx) error
 // AtOneInstantOn is AtOneInstant on one connection of a pool, with options of a repeatable-read
 // transaction.
 func AtOneInstantOn(ctx context.Context, conn, pool beginnerTx, options pgx.TxOptions, fn func(tx pgx.Tx) error) error {
-	const tries = 25 // of many transactions that wait for one customer, one succeeds at a time
+	const tries = 25 // if many transactions change the same customer, only one of them succeeds at a time
 	for try := 1; ; try++ {
 		err := pgx.BeginTxFunc(ctx, conn, options, audit.Wrap(ctx, pool, fn))
 		switch SQLState(err) {

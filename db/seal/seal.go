@@ -27,8 +27,8 @@ const (
 	EndpointSecret        Purpose = "webhook_endpoints.secret"
 )
 
-// Keyring holds the key-encryption keys. The first key seals, and all keys open. To replace a key, an
-// operator puts the new one first.
+// Keyring holds the encryption keys. The first key encrypts secrets. Every key decrypts the secrets that it has
+// encrypted. To replace a key, an operator puts the new key first.
 type Keyring struct {
 	first string
 	keys  map[string]cipher.AEAD
@@ -72,10 +72,10 @@ func newSealer(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// First returns the id of the key that seals.
+// First returns the id of the first key, which encrypts secrets.
 func (k Keyring) First() string { return k.first }
 
-// Prefix returns the prefix of all secrets that a key has sealed.
+// Prefix returns the first bytes of all secrets that the key with the id has encrypted.
 func Prefix(id string) []byte { return append([]byte{byte(len(id))}, id...) }
 
 // Seal encrypts plaintext with AES-256-GCM for one tenant and purpose. The result consists of the length of

@@ -8,8 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// InterruptionsAtMost is the number of consecutive attempts to count a day that may end without a result,
-// for example because their worker is killed. The backfill is then paused.
+// InterruptionsAtMost is the maximum number of consecutive attempts to count a day that end without a result,
+// for example because the worker is killed. At this number, the backfill is paused.
 const InterruptionsAtMost = 3
 
 // BackfillState is the state of a backfill when an attempt to count a day begins.
@@ -45,8 +45,8 @@ func (s Backfills) Begin(ctx context.Context, tenant metering.TenantID, version 
 	return state, nil
 }
 
-// Answered records that an attempt has ended with a result or an error, or that an operator resumes the
-// paused backfill.
+// Answered resets the number of interrupted attempts. Call it when an attempt has ended with a result or an
+// error, or when an operator resumes the paused backfill.
 func (s Backfills) Answered(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	_, err := s.pool.Exec(ctx, `update meter_versions set interruptions = 0 where tenant_id = $1 and id = $2 and interruptions > 0`, tenant, version)
 	if err != nil {

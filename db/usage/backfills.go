@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Backfills counts past events for a meter version: the events that were ingested before it was published,
-// which have a lower epoch.
+// Backfills counts the past events of a meter version. Past events were ingested before the version was
+// published, so their epoch is lower than the version's.
 type Backfills struct {
 	pool   *pg.Pool
 	memory *rollupMemory
@@ -25,12 +25,12 @@ type BackfillingMeterVersion struct {
 	Version metering.MeterVersionID
 }
 
-// backfillsAtOnce is the number of backfills of a tenant that run at once, oldest first. Later ones wait as
-// rows.
+// backfillsAtOnce is the maximum number of a tenant's backfills that run at the same time, oldest first. The
+// other backfills wait in the table meter_versions.
 const backfillsAtOnce = 10
 
-// Unfinished returns the meter versions, in all tenants, with a backfill that should run. The worker starts
-// or resumes them.
+// Unfinished returns meter versions of all tenants: up to backfillsAtOnce per tenant with a backfill that
+// should run, and all with a paused backfill. The worker starts a workflow for each, unless one is open.
 func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, error) {
 	rows, err := s.pool.Query(ctx, `
 		select tenant_id, id
@@ -48,7 +48,8 @@ func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, e
 	return backfilling, pg.Coded(err)
 }
 
-// Plan returns the result of Days, and stores the total number of days for Progress.
+// Plan returns the days that are left to count (see Days). It stores the total number of days, which Progress
+// returns.
 func (s Backfills) Plan(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) ([]time.Time, error) {
 	days, err := s.Days(ctx, tenant, version)
 	if err != nil {
@@ -63,8 +64,8 @@ func (s Backfills) Plan(ctx context.Context, tenant metering.TenantID, version m
 }
 
 // Days returns the UTC days that may hold past events of the meter version and are not counted yet, oldest
-// first. They are the days of the chunks that hold events of the tenant. All past events are committed
-// before the version becomes visible, so no day is added later.
+// first. These are all days of each chunk with events of the tenant. All past events are committed before the
+// version becomes visible, so no further day can get past events.
 func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) ([]time.Time, error) {
 	rows, err := s.pool.Query(ctx, `
 		select held.day
@@ -150,7 +151,8 @@ func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, versi
 	return counted, pg.Coded(err)
 }
 
-// width returns the part of a day that one transaction counts: a day or an hour.
+// width returns the duration that one transaction counts: an hour if the day has more than countedAtOnce past
+// events, otherwise the whole day.
 func (s Backfills) width(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, day metering.Range) (time.Duration, error) {
 	g, err := meterVersionByID(ctx, s.pool, tenant, version)
 	if err != nil {
@@ -174,8 +176,8 @@ func (s Backfills) width(ctx context.Context, tenant metering.TenantID, version 
 	return 24 * time.Hour, err
 }
 
-// countHours counts the hours of the range that are not counted yet. It marks them as counted first, in the
-// same transaction.
+// countHours counts the events of the hours in the range that are not counted yet. In the same transaction, it
+// first inserts these hours into backfill_hours, so no other transaction counts them too.
 func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, hours metering.Range) (counted int64, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		g, err := meterVersionByID(ctx, tx, tenant, version)
@@ -226,8 +228,8 @@ func meterVersionByID(ctx context.Context, q pg.Querier, tenant metering.TenantI
 	return g, err
 }
 
-// countPast adds the events of the hours in ours, and stores their number per hour in ours. It writes the
-// sums whenever they fill their room, so that millions of events and groups fit in memory.
+// countPast adds the past events of the hours in ours to the rollups, and stores the number of counted events
+// per hour in ours. It writes the sums whenever they fill their memory budget.
 func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
 	room := s.memory.roomFor(tenant)
 	defer room.give()
@@ -268,8 +270,8 @@ func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return nil
 }
 
-// isLate returns the SQL that reports whether the billing period of an event e was already closed when the
-// event was ingested. The period belongs to the billing schedule that the meter feeds.
+// isLate returns the SQL that reports whether an event e is late: its billing period was already closed when
+// the event was ingested. The period belongs to the billing schedule that the meter feeds.
 func isLate(meter string) string {
 	return `exists (select from billing_periods p
 	where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id
@@ -277,8 +279,8 @@ func isLate(meter string) string {
 	  and p.stream = ` + StreamAt("e.tenant_id", "e.customer_id", meter, "e.ts") + `)`
 }
 
-// openPast opens a cursor over the past events in the range. A cursor lets the transaction write between
-// fetches.
+// openPast opens the SQL cursor "past" over the past events in the range. With a cursor, the transaction can
+// write rollups between two fetches.
 func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range) error {
 	_, err := tx.Exec(ctx, `
 		declare past no scroll cursor for
@@ -292,8 +294,8 @@ func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meteri
 // fetchedAtOnce is the number of events that fetchPast reads.
 const fetchedAtOnce = 200
 
-// fetchPast reads the next events of the cursor and calls fn with each event and whether it is late. more
-// reports whether events may remain.
+// fetchPast reads the next events of the cursor "past". It calls fn with each event and the last column of the
+// cursor, a bool. more reports whether the cursor may have further events.
 func fetchPast(ctx context.Context, q pg.Querier, fn func(*metering.Event, bool) error) (more bool, err error) {
 	rows, err := q.Query(ctx, fmt.Sprintf(`fetch %d from past`, fetchedAtOnce))
 	if err != nil {
@@ -308,9 +310,8 @@ func fetchPast(ctx context.Context, q pg.Querier, fn func(*metering.Event, bool)
 	return tag.RowsAffected() == fetchedAtOnce, err
 }
 
-// Complete switches reads and billing to the meter version, in one transaction. It returns CodeConflict
-// while a day of its past is not counted. It changes nothing if the version is complete, or if another
-// version has replaced it.
+// Complete switches reads and billing to the meter version, in one transaction. It returns CodeConflict if past
+// events of the version are not counted yet. It changes nothing if the version is already complete or retired.
 func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	if err := s.requireCounted(ctx, tenant, version); err != nil {
 		return err
@@ -336,8 +337,8 @@ func (s Backfills) Complete(ctx context.Context, tenant metering.TenantID, versi
 	})
 }
 
-// requireCounted returns CodeConflict if an uncounted day holds past events. Days of chunks created after
-// the version was published hold none.
+// requireCounted returns CodeConflict if a day that is not counted yet holds past events of the version. A day
+// without past events needs no count, for example in a chunk that was created after the version was published.
 func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	days, err := s.Days(ctx, tenant, version)
 	if err != nil {
@@ -359,8 +360,8 @@ func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID,
 	return nil
 }
 
-// refuseErasing returns CodeOverloaded while the events of a customer of the tenant are being erased. The
-// caller counts a meter version that was published after Groups.
+// refuseErasing returns CodeOverloaded while the events of a customer of the tenant are being erased. Erasures
+// replace groups only while no backfill runs, so this meter version was published after that step.
 func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	var customer metering.CustomerID
 	err := tx.QueryRow(ctx, `

@@ -12,20 +12,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Chunk widths, as the migrations set them. Chunks are aligned to 1970.
+// Widths of the chunks, as the migrations set them. Chunks are aligned to the Unix epoch.
 const (
 	EventsChunk = 7 * 24 * time.Hour
 	hourlyChunk = 28 * 24 * time.Hour
 )
 
-// chunks creates missing chunks before the transaction that needs them. Creating a chunk while rows are
-// locked deadlocks under load. It inserts and deletes a row, because create_chunk exists only in the
-// Community edition.
+// chunks creates missing chunks before the transaction that needs them, because creating a chunk while rows are
+// locked deadlocks under load. To create a chunk, it inserts a row and deletes it again. TimescaleDB's function
+// create_chunk exists only in the Community edition.
 type chunks struct {
 	pool  *pg.Pool
 	mu    sync.Mutex
 	known map[chunk]bool
-	edge  time.Time // the start of the kept events when last read; it only rises
+	edge  time.Time // the latest known instant from which events are kept (see KeptFrom); never decreases
 }
 
 type chunk struct {
@@ -33,11 +33,11 @@ type chunk struct {
 	number     int64
 }
 
-// need is the reason to create a chunk. An event with a key is rejected, and needs no chunk, if the event is
-// older than the edge of retention. An event without a key is stored at any age.
+// need describes the events that need a chunk. Ingest rejects an event with an idempotency key if events of its
+// time are no longer kept, so such an event needs no chunk. Ingest stores an event without a key at any age.
 type need struct {
 	keyless  bool
-	youngest time.Time // of the events with a key
+	youngest time.Time // time of the latest event with a key
 }
 
 func (n need) and(e *metering.Event) need {
@@ -53,7 +53,7 @@ func (n need) behind(edge time.Time) bool { return !n.keyless && n.youngest.Befo
 
 func NewChunks(pool *pg.Pool) *chunks { return &chunks{pool: pool, known: make(map[chunk]bool)} }
 
-// Ensure creates the chunks of these events. It skips chunks that only events need that are too old to be
+// Ensure creates the missing chunks that the events need. It skips a chunk if all its events are too old to be
 // accepted.
 func (c *chunks) Ensure(ctx context.Context, events []metering.Event) error {
 	for missing, need := range c.missing(events) {
@@ -103,9 +103,9 @@ func ChunkNumber(at time.Time, width time.Duration) int64 {
 	return at.Unix() / int64(width/time.Second)
 }
 
-// make creates a chunk, unless it is needed only by events behind the edge. It uses tenant 0, which does not
-// exist, and leaves no row. It locks the edge, so that the new chunk is visible when the edge rises and the
-// chunks behind it are listed for dropping.
+// make creates a chunk, unless all events that need it are too old to be accepted. The row that it inserts and
+// deletes has tenant 0, which does not exist. It locks event_retention, so that retention lists the chunks to
+// drop only after this transaction is committed.
 func (c *chunks) make(ctx context.Context, k chunk, n need) (edge time.Time, err error) {
 	insert, remove, width := `
 		insert into events (tenant_id, customer_id, ts, id, event_type, value, ingested_at, epoch)

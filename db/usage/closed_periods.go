@@ -11,15 +11,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// FeedsOfCustomer is the SQL of the meters that feed each schedule of a customer c with several billing
-// schedules.
+// FeedsOfCustomer is the SQL of the meters that feed each billing schedule of a customer c. It is null unless
+// the customer has several billing schedules.
 const FeedsOfCustomer = `case when c.streams > 1 then (
 	    select jsonb_agg(jsonb_build_object('meter', f.meter_id, 'stream', f.stream, 'from', f.effective_from) order by f.effective_from, f.id)
 	    from billing_stream_meters f
 	    where f.tenant_id = c.tenant_id
 	      and f.customer_id = c.id) end`
 
-// StoredFeed is an item of FeedsOfCustomer.
+// StoredFeed is the JSON of an item of FeedsOfCustomer.
 type StoredFeed struct {
 	Meter  metering.MeterID `json:"meter"`
 	Stream int              `json:"stream"`
@@ -44,16 +44,17 @@ func ReadFeeds(ctx context.Context, q pg.Querier, tenant metering.TenantID, cust
 	return streams, FeedsOf(stored), err
 }
 
-// closedStreams is the closed periods of a customer's billing schedules.
+// closedStreams holds the span of the closed periods of each billing schedule of a customer. A stream is a
+// billing schedule.
 type closedStreams struct {
 	first metering.Range // the span of the closed periods of stream 0
-	// by stream number, from stream 1 on
+	// the spans of the other streams; index 0 is stream 1
 	others []metering.Range
 	feeds  []billing.Feed
 }
 
-// closedOfCustomer is the SQL of the spans of the closed periods of customer c's schedules from stream 1
-// on.
+// closedOfCustomer is the SQL of the span of closed periods of each billing schedule of a customer c, except
+// for stream 0.
 const closedOfCustomer = `case when c.streams > 1 then (
 	    select jsonb_agg(jsonb_build_object('stream', x.stream, 'start', x.starts_at, 'end', x.ends_at))
 	    from (
@@ -85,7 +86,8 @@ func scanClosedStreams(row pgx.Row, id *metering.CustomerID, more ...any) (c clo
 	return c, nil
 }
 
-// contains reports whether an instant lies in a closed period of the schedule that the meter feeds then.
+// contains reports whether an instant lies in a closed period of the billing schedule that the meter feeds at
+// that instant.
 func (c closedStreams) contains(meter metering.MeterID, at time.Time) bool {
 	stream := 0
 	for _, f := range c.feeds {
@@ -102,7 +104,7 @@ func (c closedStreams) contains(meter metering.MeterID, at time.Time) bool {
 	return c.others[stream-1].Contains(at)
 }
 
-// final reports whether a range of a meter's usage lies in closed periods.
+// final reports whether a range lies entirely in closed periods of the billing schedules that the meter feeds.
 func (c closedStreams) final(meter metering.MeterID, r metering.Range) bool {
 	if len(c.feeds) == 0 {
 		return !r.Start.Before(c.first.Start) && !r.End.After(c.first.End)
@@ -115,8 +117,8 @@ func (c closedStreams) final(meter metering.MeterID, r metering.Range) bool {
 	return true
 }
 
-// changes returns the instants within a range at which a meter begins to feed another schedule, and the
-// microseconds before them.
+// changes returns the instants within a range at which any meter begins to feed another billing schedule, and
+// the instants one microsecond earlier.
 func (c closedStreams) changes(r metering.Range) (all []time.Time) {
 	for _, f := range c.feeds {
 		for _, at := range []time.Time{f.From, f.From.Add(-time.Microsecond)} {

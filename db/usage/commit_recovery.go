@@ -11,12 +11,12 @@ import (
 // backend identifies the PostgreSQL process that runs the attempt.
 type backend struct {
 	pid uint32
-	at  time.Time // the server's time, after the process had started
+	at  time.Time // the server's time during the attempt; a later process with the same pid starts after it
 }
 
-// recoverCommit reports whether an attempt was committed if the answer to COMMIT is missing. It terminates
-// the attempt's backend, and then looks for the attempt's first event. It does not use the transaction ID,
-// because a crashed server reuses IDs.
+// recoverCommit reports whether an attempt was committed. Call it if COMMIT was not answered. It terminates the
+// attempt's backend, and then checks whether the attempt's witness event is stored. It does not use the
+// transaction ID, because a crashed server reuses IDs.
 func (a *attempt) recoverCommit(ctx context.Context) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.writer.options.Deadline)
 	defer cancel()

@@ -15,15 +15,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Conflicts are accepted events that were not counted, because their idempotency key
-// belongs to an event with other content.
+// Conflicts stores conflicts: accepted events that were not counted, because their idempotency key belongs to
+// an event with other content.
 type Conflicts struct{ pool *pg.Pool }
 
 // maxConflicts bounds the stored conflicts of a tenant. Further conflicts are counted in EventCounts, and
 // their responses state that they are not stored.
 const maxConflicts = 10_000
 
-// List returns up to limit conflicts, newest first. If before is not zero, it starts after that ID.
+// List returns up to limit conflicts, newest first. If before is not zero, it returns only conflicts with a
+// smaller ID.
 func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uuid.UUID, limit int) (page pg.Page[metering.Event], err error) {
 	rows, err := c.pool.Query(ctx, `
 		select f.id, f.customer_id, c.external_id, f.event_type, f.ts, f.value, f.properties, f.idempotency_key, f.received_at
@@ -81,8 +82,8 @@ type conflict struct {
 	digest int64
 }
 
-// settleConflicts stores the conflicts among the events, or marks them as refused if the tenant rejects
-// conflicts.
+// settleConflicts stores the conflicts among the events. If the tenant rejects conflicts, it sets their outcomes
+// to refused instead.
 func (a *attempt) settleConflicts(ctx context.Context, conn *pgxpool.Conn, policy metering.ConflictPolicy) error {
 	var places []int
 	for i := range a.outcomes {
@@ -108,8 +109,8 @@ func (a *attempt) settleConflicts(ctx context.Context, conn *pgxpool.Conn, polic
 	return nil
 }
 
-// storeConflicts stores each conflict once, even if it was sent several times, up to maxConflicts per
-// tenant. It returns the conflicts that are stored.
+// storeConflicts stores each conflict once, even if clients send it several times, up to maxConflicts per
+// tenant. It returns those of the conflicts that are stored, now or earlier.
 func (a *attempt) storeConflicts(ctx context.Context, conn *pgxpool.Conn, places []int) (map[conflict]bool, error) {
 	n := len(places)
 	ids, keys, digests, customers, types := make([][16]byte, n), make([]eventKey, n), make([]int64, n), make([]int64, n), make([]string, n)

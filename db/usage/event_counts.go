@@ -13,8 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// EventCounts are the outcomes of ingest requests by hour. They are written separately from ingest, so a
-// killed process loses its unwritten counts. They inform operators; no invoice depends on them.
+// EventCounts stores the number of received events by tenant, hour and outcome. Counts are written
+// asynchronously, so a killed process loses its unwritten counts. They inform operators; no invoice depends on
+// them.
 type EventCounts struct{ pool *pg.Pool }
 
 // Outcomes of an event that is not rejected. The outcome of a rejected event is its rejection code.
@@ -24,8 +25,8 @@ const (
 	EventConflict  = "conflict"  // also counted as duplicate
 )
 
-// uncounted is the prefix of the outcome of an accepted event that a meter could not count. The rule
-// follows; in a strict tenant it is a rejection code.
+// uncounted is the prefix of the outcome of an accepted event that a meter could not count. The outcome ends
+// with the rule that the value breaks. A strict tenant rejects the event, with the rule as the rejection code.
 const uncounted = "uncounted:"
 
 // EventUncounted returns the outcome of an accepted event that a meter could not count because of rule. The
@@ -39,7 +40,7 @@ func (c EventCount) UncountedRule() (rule string, is bool) {
 
 // EventCount is the number of events of a tenant in one hour that had an outcome.
 type EventCount struct {
-	Hour    time.Time // its first instant
+	Hour    time.Time // start of the hour
 	Outcome string
 	Events  int64
 }
@@ -62,8 +63,8 @@ func (c EventCounts) Sweep(ctx context.Context, before time.Time, limit int) (de
 	return pg.OldRows{Table: "event_counts", Key: "tenant_id, hour, outcome", By: "hour", Noun: "counts of events"}.Sweep(ctx, c.pool, before, limit)
 }
 
-// add adds counts to the stored ones. It locks rows in the order of their keys, so that two processes do
-// not deadlock.
+// add adds counts to the stored counts. It locks rows in the order of their keys, so that two processes do not
+// deadlock.
 func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) error {
 	var tenants, events []int64
 	var hours []time.Time
@@ -82,7 +83,7 @@ func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) 
 	return nil
 }
 
-// EventCounter adds up outcomes in memory, so that counting an event needs no query. It writes the sums to
+// EventCounter counts outcomes in memory, so that counting an event needs no query. It writes the counts to
 // EventCounts every few seconds.
 type EventCounter struct {
 	counts  EventCounts
@@ -98,8 +99,8 @@ type countedOutcome struct {
 	outcome string
 }
 
-// NewEventCounter returns an EventCounter. It calls failed with the error if a write
-// fails; the counts are kept and written the next time.
+// NewEventCounter starts an EventCounter. If a write fails, the counter calls failed with the error, and writes
+// the counts with the next write.
 func (s Stores) NewEventCounter(failed func(error)) *EventCounter {
 	c := &EventCounter{counts: s.EventCounts, counted: make(map[countedOutcome]int64)}
 	c.flusher = pg.StartFlusher(c.Flush, failed)
@@ -116,7 +117,7 @@ func (c *EventCounter) Count(tenant metering.TenantID, hour time.Time, outcome s
 	c.counted[countedOutcome{tenant, hour, outcome}] += int64(events)
 }
 
-// Flush stores the counts since the last successful write.
+// Flush stores the counts that no write has stored yet.
 func (c *EventCounter) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	counted := c.counted

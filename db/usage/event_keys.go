@@ -10,9 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// eventKey identifies an idempotency key within a tenant, like event_key in SQL. A key that is a UUID
-// stands for itself, unless its version is digestVersion. For all other keys, eventKey is a UUID of
-// digestVersion with 16 bytes of the key's SHA-256. Therefore no UUID that a client sends equals the digest
+// eventKey identifies an idempotency key within a tenant. The SQL function event_key returns the same value. A
+// UUID is its own eventKey, unless its version is digestVersion. The eventKey of any other key is a UUID of
+// digestVersion with the first 16 bytes of the key's SHA-256. So no UUID that a client sends equals the eventKey
 // of another key.
 type eventKey = [16]byte
 
@@ -29,7 +29,7 @@ func eventKeyOf(sent string) eventKey {
 	return key
 }
 
-// uuidOf parses a key. ok reports whether it is a UUID written as PostgreSQL prints one.
+// uuidOf parses an idempotency key. ok reports whether the key is a UUID in the form that PostgreSQL prints.
 func uuidOf(sent string) (id uuid.UUID, ok bool) {
 	id, err := uuid.Parse(sent)
 	return id, err == nil && id.String() == sent
@@ -38,7 +38,8 @@ func uuidOf(sent string) (id uuid.UUID, ok bool) {
 // SentKey is the SQL of the idempotency key of an event e as it was sent; null if the event had none.
 const SentKey = `coalesce(e.idempotency_uuid::text, e.idempotency_key)`
 
-// contentDigest returns a digest of the content, which tells a repeated event from a conflicting one.
+// contentDigest returns a digest of an event's content. An event with a known key is a repeat if the digests
+// are equal, and otherwise a conflict.
 func contentDigest(e *metering.Event) int64 {
 	return int64(binary.BigEndian.Uint64(e.Hash[:8]))
 }

@@ -32,7 +32,7 @@ type ListedEvent struct {
 type Counting struct {
 	MeterSlug string          `json:"meter_slug"`
 	Late      bool            `json:"late"`   // the event arrived after its period was closed
-	Period    *CountingPeriod `json:"period"` // nil: no period is stored yet
+	Period    *CountingPeriod `json:"period"` // nil if no period is stored yet
 }
 
 // CountingPeriod is the billing period that contains the time of an event.
@@ -52,17 +52,17 @@ type Search struct {
 // range is exhausted.
 type EventPage struct {
 	Events        []ListedEvent // newest first
-	Next          *EventCursor  // the next page begins before it; nil: this is the last page
+	Next          *EventCursor  // the next page has the events before this cursor; nil on the last page
 	SearchedUntil time.Time     // the part of the range after this instant was searched
 }
 
-// KeptFrom returns the instant from which events are kept; the zero time: all are kept.
+// KeptFrom returns the instant from which events are kept, or the zero time if all events are kept.
 func (s Events) KeptFrom(ctx context.Context) (time.Time, error) { return KeptFrom(ctx, s.pool) }
 
-// List searches a range backwards, from its end or from the cursor, for up to limit events. It returns
-// fewer if they are large. It reads one window at a time, each twice as wide as the previous one. The
-// amount read is therefore proportional to the distance searched, and a sparse range is searched page by
-// page. It returns CodeInvalid if the range begins before the events that are kept.
+// List returns up to limit events, newest first, before the cursor or from the end of the range. It returns fewer
+// events if they are large, or if the time budget is spent. It reads one window of time after another, each
+// twice as wide as the previous window. A search that soon finds enough events therefore reads little of a wide
+// range. It returns CodeInvalid if the range begins before the events that are kept.
 func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilter, before *EventCursor, limit int, by Search) (EventPage, error) {
 	began := by.Now()
 	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime), room: *pg.RoomOf(ctx)}
@@ -85,16 +85,16 @@ func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilte
 	return search.page, requireKept(ctx, s.pool, f.Range, "query.start")
 }
 
-// TooMuch reports whether a window held more events than could be read in its time limit.
+// TooMuch reports whether err means that a statement exceeded its time limit, and ctx has not ended.
 func TooMuch(ctx context.Context, err error) bool {
 	return pg.SQLState(err) == pg.StateQueryCanceled && ctx.Err() == nil
 }
 
-// eventWindow is a part of a range: from an instant up to a cursor, exclusive.
+// eventWindow is a part of a range. It starts at an instant and ends before a cursor.
 type eventWindow struct {
 	from   time.Time
 	before EventCursor
-	width  time.Duration // excludes the future, which has few events
+	width  time.Duration // does not count time in the future, which has few events
 }
 
 const (
@@ -103,8 +103,9 @@ const (
 	widestWindow = 1 << 62 // 146 years; twice as much overflows time.Duration
 )
 
-// firstWindow returns the whole range if the filter names only a customer, because the customer's index
-// finds a page of events directly. Otherwise it returns the last minute of the range up to now.
+// firstWindow returns the whole range up to the cursor if the filter has only a customer. The index by customer
+// then finds a page of events directly. Otherwise the window starts one minute before the cursor, or one
+// minute before now if the cursor is in the future.
 func (f EventFilter) firstWindow(before *EventCursor, now time.Time) eventWindow {
 	w := eventWindow{before: EventCursor{At: f.End}, width: firstWindow}
 	if before != nil {
@@ -127,7 +128,7 @@ func (f EventFilter) nextWindow(w eventWindow) eventWindow {
 	return f.since(w, w.from.Add(-w.width))
 }
 
-// narrowed returns the last sixteenth of a window that holds too much.
+// narrowed returns the last sixteenth of a window that has too many events to read at once.
 func (f EventFilter) narrowed(w eventWindow) eventWindow {
 	w.width /= 16
 	return f.since(w, w.before.At.Add(-w.width))
@@ -157,8 +158,8 @@ type eventSearch struct {
 // progress.
 const leastTime = time.Second
 
-// read adds as many events of a window to the page as fit. It adds none if the query exceeds its time
-// limit.
+// read adds the events of a window to the page until the page is full. If the query exceeds its time limit, read
+// adds no event and returns the error.
 func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 	found, room, more := []ListedEvent(nil), s.room, false
 	most := s.limit - len(s.page.Events)
@@ -194,7 +195,7 @@ func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 	return nil
 }
 
-// scanListed scans listedColumns and the further columns.
+// scanListed scans listedColumns into a ListedEvent, and further columns into further.
 func scanListed(row pgx.CollectableRow, further ...any) (e ListedEvent, err error) {
 	var possible []byte
 	err = row.Scan(append([]any{(*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.Erased, &e.IngestedAt, &possible}, further...)...)
@@ -206,7 +207,8 @@ func scanListed(row pgx.CollectableRow, further ...any) (e ListedEvent, err erro
 	return e, err
 }
 
-// possibleCounting is a Counting unless the definition of the meter excludes the event.
+// possibleCounting is a meter that counts an event, unless the filters or the value property of the meter
+// exclude the event.
 type possibleCounting struct {
 	Counting
 
@@ -214,7 +216,7 @@ type possibleCounting struct {
 	Filters       []metering.Filter `json:"filters"`
 }
 
-// countingsOf returns the Countings of the meters that count an event, out of the possible ones.
+// countingsOf decodes the JSON array possible, and returns the Countings of the meters that count the event.
 func countingsOf(e metering.Event, possible []byte) ([]Counting, error) {
 	var all []possibleCounting
 	if err := json.Unmarshal(possible, &all); err != nil {
@@ -240,8 +242,8 @@ func (f EventFilter) arguments(tenant metering.TenantID, w eventWindow, limit in
 	}
 }
 
-// selectEvents returns the query of a window. It names only the columns that the filter sets, so that the
-// matching index is used. If the idempotency key was never claimed, the query reads no events.
+// selectEvents returns the SQL that reads a window. The condition has only the columns that the filter sets, so
+// that the database uses the matching index. If the idempotency key is not in event_keys, the SQL reads no event.
 func selectEvents(f EventFilter) string {
 	where := ""
 	if f.Customer != 0 {
@@ -278,8 +280,8 @@ const storedColumns = `tenant_id, id, customer_id, event_type, ts, value, proper
 // listedColumns are the columns of a ListedEvent, for an event e and its customer c.
 var listedColumns = `e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + SentKey + `, ''), e.erased is not null, e.ingested_at, ` + countedBy
 
-// countedBy is the SQL of the possible Countings of an event e, by meter slug. It applies the rules of
-// ingest and of backfills, so a meter counts a past event only if its past is counted.
+// countedBy is the SQL of a JSON array with the possibleCountings of an event e, ordered by meter slug. It
+// applies the same rules as ingest and backfills (see countsEvent).
 var countedBy = `(
 		  select coalesce(jsonb_agg(jsonb_build_object(
 		    'meter_slug', m.slug, 'value_property', g.value_property, 'filters', g.filters, 'late', ` + isLate("m.id") + `, 'period', (
@@ -297,8 +299,8 @@ var countedBy = `(
 		    and g.event_type = e.event_type
 		    and ` + countsEvent + `)`
 
-// countsEvent reports, as SQL, whether the totals of a meter version g include an event e of its
-// type, unless the definition excludes the event.
+// countsEvent is the SQL condition that the totals of a meter version g include an event e. The caller also
+// checks that the event type is equal, and that the filters and the value property of g accept the event.
 const countsEvent = `g.status = 'complete'
 		    and (g.until_epoch is null or e.epoch < g.until_epoch)
 		    and (e.epoch >= g.epoch or g.counted_from is null or e.ts >= g.counted_from)`

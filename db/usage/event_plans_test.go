@@ -16,8 +16,8 @@ import (
 
 var november = time.Date(2026, 11, 3, 10, 20, 0, 0, time.UTC)
 
-// TestASearchReadsTheChunksOfItsWindowsAlone checks that each window of a search reads only its own
-// chunks. The number of windows is small, however wide the range is.
+// TestASearchReadsTheChunksOfItsWindowsAlone checks that the query of each window reads only the chunks of that
+// window. It also checks that the number of windows stays small for a wide range.
 func TestASearchReadsTheChunksOfItsWindowsAlone(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)

@@ -20,11 +20,11 @@ type EventCursor struct {
 	At time.Time
 	ID uuid.UUID
 
-	Customer metering.CustomerID `json:"customer,omitzero"` // set in pages of the events of all customers
+	Customer metering.CustomerID `json:"customer,omitzero"` // set if the pages contain the events of all customers
 }
 
-// after returns the condition and the order of a customer's events after the cursor. The events of all
-// customers (WholeTenant) are ordered by customer first.
+// after returns the SQL condition that selects a customer's events after the cursor, and the columns that order
+// them. For WholeTenant, it selects the events of all customers and orders them by customer first.
 func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
 	if customer == metering.WholeTenant {
 		return "customer_id >= @after_customer and (customer_id, ts, id) > (@after_customer, @after, @after_id)", "customer_id, ts, id"
@@ -32,8 +32,8 @@ func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
 	return "customer_id = @customer and (ts, id) > (@after, @after_id)", "ts, id"
 }
 
-// upTo returns the condition that selects events up to the cursor; nil selects all. It adds its arguments
-// to args.
+// upTo returns the SQL condition that selects events up to the cursor, and adds its arguments to args. A nil
+// cursor selects all events.
 func (c *EventCursor) upTo(customer metering.CustomerID, args pgx.NamedArgs) (where string) {
 	if c == nil {
 		return "true"
@@ -53,10 +53,10 @@ func (c EventCursor) arguments(tenant metering.TenantID, customer metering.Custo
 	}
 }
 
-// Page returns up to limit events of a customer, or of all customers, in their order. It starts after the
-// cursor and ends with last; nil cursors leave the range open. It returns fewer events if they are large,
-// so read pages until one is empty. It holds no connection after it has returned. It returns CodeInvalid if
-// the range begins before the events that are kept.
+// Page returns up to limit events of a customer, or of WholeTenant, in the order of EventCursor.after. It starts
+// after the cursor after and ends with last; a nil cursor is no limit. It returns fewer events if they are large,
+// so read pages until one is empty. It holds no connection after it has returned. It returns CodeInvalid if the
+// range begins before the events that are kept.
 func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after, last *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Boundary returns the last of the next limit events after the cursor, or nil if no event follows it. An
-// export can therefore name its next page before it has written this one.
+// Boundary returns the position of the last event of the next page after the cursor, or nil if that page is the
+// last one. So an export knows the start of the following page before it has written this page.
 func (s Events) Boundary(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after *EventCursor, limit int) (*EventCursor, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// WindowsOfEvents returns the windows that a search reads one after another if it finds no events.
+// WindowsOfEvents returns the windows that Events.List reads, in order, if no event matches the filter.
 func WindowsOfEvents(f EventFilter, now time.Time) (windows []metering.Range) {
 	for w := f.firstWindow(nil, now); ; w = f.nextWindow(w) {
 		windows = append(windows, metering.Range{Start: w.from, End: w.before.At})
@@ -19,8 +19,8 @@ func WindowsOfEvents(f EventFilter, now time.Time) (windows []metering.Range) {
 	}
 }
 
-// PlanOfEvents returns the database's plan of the search of a window: the chunks that it reads, and the
-// indexes.
+// PlanOfEvents returns the query plan of a window of Events.List. The plan contains the chunks and indexes that
+// the query reads.
 func PlanOfEvents(ctx context.Context, s Events, tenant metering.TenantID, f EventFilter, window metering.Range) (lines []string, err error) {
 	w := eventWindow{from: window.Start, before: EventCursor{At: window.End}}
 	rows, err := s.pool.Query(ctx, `explain (costs off) `+selectEvents(f), f.arguments(tenant, w, 51))

@@ -13,19 +13,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Folds move added usage from usage_added to the rollups. They change no total.
+// Folds moves usage from the table usage_added to the rollups usage_hourly and usage_monthly. A fold changes no
+// total.
 type Folds struct{ pool *pg.Pool }
 
-// Bounds on one fold: the rows of usage_added, and the tallies in them. Single events make many rows of few
-// tallies, and a statement costs more than a row.
+// Bounds on the rows of usage_added that one statement folds, and on the tallies in these rows. Many rows are
+// allowed, because single events add rows of few tallies, and a statement costs more than a row.
 const (
 	rowsFoldedAtOnce    = 2_000
 	talliesFoldedAtOnce = 100 * addedAtOnce
 )
 
-// foldAdded moves the tenant's oldest rows of usage_added to the rollups: hours first, and both in the
-// order of their keys. It is one statement, so that a reader finds each tally in exactly one of the two
-// places. It queues the customers that have alerts. It returns whether it folded all rows that it saw.
+// foldAdded moves the tenant's oldest rows of usage_added to usage_hourly and then usage_monthly, each in the
+// order of its key. It is one statement, so that a reader finds each tally either in usage_added or in the
+// rollups. It queues the customers with alerts in alert_due. It returns whether it folded all rows of its
+// snapshot.
 var foldAdded = `
 	with oldest as materialized (
 	  select id, sum(cardinality(customer_ids)) over (order by id) as tallies
@@ -42,11 +44,11 @@ var foldAdded = `
 	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)
 	select count(*) < @rows and coalesce(bool_and(tallies <= @tallies), true) from oldest, (select count(*) from folded) f`
 
-// foldLock is the SQL of the advisory lock that lets a tenant run one fold at a time, until its transaction
-// ends.
+// foldLock is the SQL of the key of an advisory lock. A transaction that folds usage of tenant $1 holds the lock
+// until it ends, so a tenant has one fold at a time.
 const foldLock = `hashtextextended('fold usage', $1)`
 
-// Tenant folds the tenant's added usage. It does nothing if another process is folding it.
+// Tenant folds the tenant's added usage. It does nothing if another transaction is folding the tenant's usage.
 func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 	for {
 		all := true
@@ -97,7 +99,7 @@ func FoldAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	}
 }
 
-// foldSome folds as much as one statement may. all reports whether it folded everything.
+// foldSome folds as many rows as the bounds of one statement allow. all reports whether it folded all rows.
 func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (all bool, err error) {
 	err = tx.QueryRow(ctx, foldAdded, pgx.NamedArgs{"tenant": tenant, "rows": rowsFoldedAtOnce, "tallies": talliesFoldedAtOnce}).Scan(&all)
 	return all, err
@@ -111,8 +113,7 @@ const (
 	foldsWithin = 30 * time.Second // time limit of folding all tenants
 )
 
-// NewFolder starts a Folder. It calls failed with the error if a fold fails; the next fold tries
-// again.
+// NewFolder starts a Folder. If a fold fails, the Folder calls failed with the error, and the next fold retries.
 func (s Stores) NewFolder(failed func(error)) *Folder {
 	return &Folder{pg.StartRepeater(foldEvery, func(r *pg.Repeater) {
 		if r.IsClosing() {
@@ -126,5 +127,6 @@ func (s Stores) NewFolder(failed func(error)) *Folder {
 	})}
 }
 
-// Close waits until a running fold has ended. The next fold, of any process, folds the rest.
+// Close stops the Folder and waits until a running fold has ended. The next fold of any process folds the usage
+// that remains.
 func (f *Folder) Close() { f.repeater.Close() }

@@ -20,16 +20,16 @@ type groupName struct {
 	group   metering.GroupID
 }
 
-// groupsMet holds the groups of a set of events. The value holds properties from which GroupOf computes the
-// group, so that its key is computed only if it is written.
+// groupsMet holds the groups of a set of events. Each value is the properties of one event of the group. GroupOf
+// computes the group's key from these properties when the group is written.
 type groupsMet map[groupName]json.RawMessage
 
-// keysAtOnce is the number of bytes of group keys after which register writes a statement.
+// keysAtOnce is the number of bytes of group keys from which register executes an INSERT.
 const keysAtOnce = 1 << 20
 
-// register adds groups to the dictionary, and returns the groups that are in it afterwards. A meter version
-// has at most MaxGroupsPerMeter groups, and a key at most MaxGroupKeyBytes. Two concurrent calls may exceed
-// the first bound by the groups that one of them adds.
+// register adds groups to the dictionary, the table usage_groups. It returns those of the groups that are in the
+// dictionary afterwards. It skips keys longer than MaxGroupKeyBytes, and groups beyond MaxGroupsPerMeter of a
+// meter version. Two concurrent calls may exceed MaxGroupsPerMeter by the groups that one of them adds.
 func register(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions map[metering.MeterVersionID]metering.MeterVersion, met groupsMet) (map[groupName]bool, error) {
 	registered := make(map[groupName]bool)
 	if len(met) == 0 {
@@ -89,7 +89,7 @@ func readRegistered(ctx context.Context, q pg.Querier, tenant metering.TenantID,
 	return err
 }
 
-// readRooms returns the number of further groups that each meter version may have.
+// readRooms returns the number of groups that can still be added to each meter version.
 func readRooms(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions []int64) (map[metering.MeterVersionID]int, error) {
 	rows, err := q.Query(ctx, `
 		select version, (
@@ -109,12 +109,12 @@ func readRooms(ctx context.Context, q pg.Querier, tenant metering.TenantID, vers
 	return rooms, err
 }
 
-// newGroups are dictionary entries in columns.
+// newGroups holds new rows of usage_groups as columns.
 type newGroups struct {
 	versions []int64
 	ids      [][16]byte
 	keys     []string
-	bytes    int // of the keys
+	bytes    int // size of all keys
 }
 
 func (n *newGroups) add(name groupName, key json.RawMessage) {
@@ -137,7 +137,8 @@ func (n *newGroups) write(ctx context.Context, q pg.Querier, tenant metering.Ten
 	return err
 }
 
-// registerOther adds OtherGroup, the common entry of groups beyond the bound, to the meter versions.
+// registerOther adds OtherGroup to the dictionary of the meter versions. OtherGroup counts the events of all
+// groups that cannot be registered.
 func registerOther(ctx context.Context, q pg.Querier, tenant metering.TenantID, versions []int64) error {
 	_, err := q.Exec(ctx, `
 		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
@@ -146,7 +147,7 @@ func registerOther(ctx context.Context, q pg.Querier, tenant metering.TenantID, 
 	return err
 }
 
-// inInsertOrder returns the groups in the order in which every transaction inserts them.
+// inInsertOrder returns the groups in the order in which every transaction inserts them, to avoid deadlocks.
 func inInsertOrder(met groupsMet) []groupName {
 	return slices.SortedFunc(maps.Keys(met), func(a, b groupName) int {
 		return cmp.Or(cmp.Compare(a.version, b.version), bytes.Compare(a.group[:], b.group[:]))

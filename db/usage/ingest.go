@@ -25,8 +25,8 @@ const (
 	lastRetry  = 500 * time.Millisecond
 )
 
-// persist stores the events, in as many attempts as ctx allows. It repeats an attempt only if that
-// attempt has certainly stored nothing. settles is nil unless the events settle a reservation.
+// persist stores the events. Until ctx ends, it retries after a transient error, if the failed attempt has
+// certainly stored nothing. settles is nil unless the events settle a reservation.
 func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event, settles *settlement, written func()) ([]Outcome, error) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		attempt := &attempt{writer: w, tenant: tenant, events: events, settles: settles, written: written, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
@@ -128,7 +128,7 @@ type attempt struct {
 	fresh      []*metering.Event                     // events to store: with a new key, or without a key
 	places     []int                                 // index in events of each fresh event
 	types      []string                              // event types that this process has not seen yet
-	archived   []metering.CustomerID                 // archived customers among those of the events
+	archived   []metering.CustomerID                 // archived customers that have an event in this attempt
 	unanswered bool                                  // COMMIT was sent and not answered
 	witness    *metering.Event                       // if it is stored, an unanswered COMMIT succeeded
 	groups     map[groupName]bool                    // registered by this attempt
@@ -164,8 +164,9 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 	return a.finish(ctx, conn, sums)
 }
 
-// begin takes the tenant's lock, reads the tenant's epoch in a later statement, and claims the
-// idempotency keys, in one round trip. Then it loads the meters and finds the fresh events.
+// begin takes the tenant's lock and claims the idempotency keys, in one round trip. It reads the epoch in a
+// statement after the lock, because the epoch cannot change while the lock is held. Then it loads the meters
+// and finds the fresh events.
 func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	a.backend.pid = conn.Conn().PgConn().PID()
 	var epoch, erasures int64
@@ -215,7 +216,7 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 var errErased = errors.New("a customer was erased")
 
 // erasedDigest returns the digest under which the key would be stored if its customer was erased.
-// Returns nil if the tenant has erased no customer.
+// It returns nil if the tenant has erased no customer.
 func (a *attempt) erasedDigest(key string) []byte {
 	if erasures, known := a.writer.erasures.Get(a.tenant); !known || erasures == 0 {
 		return nil
@@ -229,7 +230,7 @@ type keyedEvent struct {
 	key eventKey
 }
 
-// firstOfEachKey sets keys and returns the first event of each idempotency key, ordered by key.
+// firstOfEachKey sets a.keys, and returns the first event of each idempotency key, ordered by key.
 func (a *attempt) firstOfEachKey() []keyedEvent {
 	seen := make(map[eventKey]bool, len(a.events))
 	keyed := make([]keyedEvent, 0, len(a.events))
@@ -248,11 +249,11 @@ func (a *attempt) firstOfEachKey() []keyedEvent {
 	return keyed
 }
 
-// queueClaims queues the INSERT that claims the keys. It skips known keys, keys of erased customers'
-// events, and events before the retention limit, because their keys may be deleted already. If
-// another transaction claims one of the keys at the same time, the attempt fails and is repeated. This
-// is rare, whereas "on conflict" would write a third of each key's WAL. Each key has its own subquery,
-// because a join that was planned while there were few keys reads all keys of the tenant.
+// queueClaims queues the INSERT that claims the keys. The INSERT skips known keys and keys of erased customers'
+// events. It also skips events before the retention limit, because their keys may be deleted already. If another
+// transaction claims one of the keys at the same time, the attempt fails and is retried. This is rare, whereas
+// "on conflict" would write a third of each key's WAL. Each key has its own subquery, because a join that was
+// planned while there were few keys reads all keys of the tenant.
 func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[eventKey]bool) {
 	n := len(keyed)
 	keys, contents, instants, undated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
@@ -305,7 +306,7 @@ func (a *attempt) queueClosed(batch *pgx.Batch) {
 	})
 }
 
-// loadMeters sets the meter versions of the epoch, from the cache if it has them. The tenant's shared
+// loadMeters sets a.meters to the meter versions of the epoch, which may be in the cache. The tenant's shared
 // lock keeps the epoch unchanged until COMMIT.
 func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int64) error {
 	cached, ok := a.writer.meters.Get(a.tenant)
@@ -343,12 +344,13 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 	return nil
 }
 
-// separate separates the fresh events from the repeats, and marks repeats with different content as
-// conflicts. queueClaims has skipped a key that is neither claimed nor known: its events are forgotten.
+// separate separates the fresh events from the repeats. A repeat with different content gets the outcome
+// Conflict. If a key is neither claimed nor known, queueClaims has skipped it, and its events get the outcome
+// Forgotten.
 func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[eventKey]bool) error {
 	first := make(map[eventKey]*metering.Event)
 	var repeats []int
-	var strangers []int // first event of each key that this attempt has not claimed
+	var strangers []int // the first event of each key that this attempt has not claimed
 	for i := range a.events {
 		e := &a.events[i]
 		if len(a.meters.byType[e.EventType]) == 0 {
@@ -377,7 +379,7 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 		e, key := &a.events[i], a.keys[i]
 		known, ok := contents[key]
 		switch {
-		case ok && known == nil: // erased, so its content is unknown
+		case ok && known == nil: // the stored event was erased, so its content is unknown
 			continue
 		case !ok && !claimed[key]:
 			a.outcomes[i] = Outcome{Forgotten: true}
@@ -394,7 +396,8 @@ func (a *attempt) store(place int) {
 	a.fresh, a.places = append(a.fresh, &a.events[place]), append(a.places, place)
 }
 
-// contentsOf returns the digest of the content first stored under each event's key; nil if it is erased.
+// contentsOf looks up the idempotency keys of the events at places. It returns the content digest of the event
+// that first used each known key, or nil if that event was erased.
 func (a *attempt) contentsOf(ctx context.Context, conn *pgxpool.Conn, places []int) (map[eventKey]*int64, error) {
 	if len(places) == 0 {
 		return nil, nil
@@ -450,7 +453,7 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn, sums *rollups) er
 	return a.settle(ctx, conn, sums)
 }
 
-// placesByType returns the indexes in fresh by event type. It sets types to the event types that this
+// placesByType returns the indexes in a.fresh by event type. It sets a.types to the event types that this
 // process has not seen yet.
 func (a *attempt) placesByType() map[string][]int {
 	places := make(map[string][]int)
@@ -535,8 +538,8 @@ func (a *attempt) noteCrowded(unregistered groupsMet) error {
 	return nil
 }
 
-// finish writes the rollups and commits, in one round trip. If there are at most insertedAtMost fresh
-// events, it also inserts them; otherwise they are copied before.
+// finish writes the rollups and commits, in one round trip. It also inserts the fresh events, unless they were
+// already copied because there are more than insertedAtMost.
 func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
 	var batch pgx.Batch
 	if n := len(a.fresh); n > 0 && n <= insertedAtMost {
@@ -573,8 +576,8 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	return fmt.Errorf("store events and usage: %w", err)
 }
 
-// unarchive unarchives customers that have a fresh event. If it fails, the customer's next event
-// retries it.
+// unarchive unarchives the customers that have a fresh event. It ignores an error, because the customer's next
+// event unarchives the customer.
 func (a *attempt) unarchive(ctx context.Context) {
 	used := slices.DeleteFunc(a.archived, func(id metering.CustomerID) bool {
 		return !slices.ContainsFunc(a.fresh, func(e *metering.Event) bool { return e.CustomerID == id })

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// KeptFrom returns the instant from which events are kept. Zero means that all are.
+// KeptFrom returns the instant from which events are kept, or the zero time if all events are kept.
 func KeptFrom(ctx context.Context, q pg.Querier) (time.Time, error) {
 	var kept *time.Time
 	err := q.QueryRow(ctx, `select kept_from from event_retention`).Scan(&kept)
@@ -20,7 +20,8 @@ func KeptFrom(ctx context.Context, q pg.Querier) (time.Time, error) {
 	return kept.UTC(), nil
 }
 
-// lockEdge is KeptFrom, and prevents a rise of the instant until the transaction ends.
+// lockEdge returns the instant from which events are kept, like KeptFrom. It locks event_retention, so that the
+// instant does not change until the transaction ends.
 func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	var kept *time.Time
 	err := tx.QueryRow(ctx, `select kept_from from event_retention for share`).Scan(&kept)
@@ -30,8 +31,9 @@ func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 	return kept.UTC(), nil
 }
 
-// requireKept returns CodeInvalid if events of a range are no longer kept. The caller reads the events
-// first, because events are dropped only after the edge was raised.
+// requireKept returns CodeInvalid if events of a range are no longer kept. Call it after reading the events.
+// Retention raises the instant of KeptFrom before it drops events, so requireKept detects that events were
+// dropped before or during the read.
 func requireKept(ctx context.Context, q pg.Querier, r metering.Range, location string) error {
 	edge, err := KeptFrom(ctx, q)
 	if err != nil || !r.Start.Before(edge) {
@@ -40,9 +42,9 @@ func requireKept(ctx context.Context, q pg.Querier, r metering.Range, location s
 	return metering.Invalid(location, "must not be before %s; earlier events are no longer kept", edge.Format(time.RFC3339))
 }
 
-// requireWhole returns CodeInvalid if the range covers an hour of the zone in part and the events of that
-// hour are no longer kept. The caller reads the range first. Billing, which reads in a transaction, is
-// exempt: the events of its periods are kept until they are closed.
+// requireWhole returns CodeInvalid if the range covers an hour of the zone in part and the events of that hour
+// are no longer kept. Call it after reading the range. It does not check reads in a transaction. Billing reads
+// in a transaction, and the events of a billing period are kept until the period is closed.
 func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) error {
 	pool, ok := u.q.(*pg.Pool)
 	ragged := metering.Split(r, metering.Location(zone)).Ragged

@@ -15,35 +15,35 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// PreviewQuery selects stored events, and the definition that measures them.
+// PreviewQuery selects stored events, and contains the definition that measures them.
 type PreviewQuery struct {
 	Definition metering.MeterVersion
-	Current    *metering.Meter // meter with the current definition, for comparison; nil: none
+	Current    *metering.Meter // meter with the current definition, for comparison; nil for no comparison
 	Range      metering.Range
 	Latest     bool   // read only the latest events before the end of Range
-	Search     Search // Budget bounds the time of reading, without waits for a turn
+	Search     Search // Budget bounds the time of reading, without the time of waiting for other requests
 	Bounds     PreviewBounds
 }
 
 // PreviewBounds are the bounds of a preview. Zero is the default.
 type PreviewBounds struct {
 	Events    int // events that a preview of a range reads
-	Customers int // customers with such events, about 300 bytes each
+	Customers int // customers that have these events; each takes about 300 bytes of memory
 	Listed    int // customers in the result
-	Sample    int // events in the result, and those that a preview of the latest events reads
+	Sample    int // events in the result; also the number of events that a preview of the latest events reads
 }
 
 func (b PreviewBounds) orDefault() PreviewBounds {
 	return PreviewBounds{cmp.Or(b.Events, 1_000_000), cmp.Or(b.Customers, 20_000), cmp.Or(b.Listed, 1_000), cmp.Or(b.Sample, 100)}
 }
 
-// MeterPreview is the usage that a definition counts of stored events, late usage included.
+// MeterPreview is the usage that a definition counts for stored events, including late usage.
 type MeterPreview struct {
 	PreviewedUsage
-	Range     metering.Range // of the events that were read
+	Range     metering.Range // range of the events that were read
 	Uncounted map[metering.Verdict]int
 	Customers []CustomerPreview // largest difference first; largest usage if there is no current definition
-	Others    int               // customers that are not in Customers
+	Others    int               // number of customers that are not in Customers
 	Sample    []PreviewedEvent  // the latest events, newest first
 }
 
@@ -52,7 +52,7 @@ type PreviewedUsage struct {
 	Events  int // number of events that were read
 	Counted int // number of events that the definition counts
 	Usage   metering.Decimal
-	Current metering.Decimal // by the current definition
+	Current metering.Decimal // usage by the current definition
 }
 
 // CustomerPreview is the part of a preview for one customer.
@@ -102,11 +102,11 @@ type previewRead struct {
 // previewTally sums up the events of one customer, or of all customers.
 type previewTally struct {
 	events           int
-	counted, current Tally // by the definition, and by the current one
+	counted, current Tally // by the previewed definition, and by the current definition
 }
 
-// readLatest reads the latest events with the bounds of a list of events. It sets the start of Range to
-// the time of the oldest of them.
+// readLatest reads the latest events with Events.List. It sets the start of Range to the time of the oldest
+// event that it reads.
 func (r *previewRead) readLatest(ctx context.Context, s Events) error {
 	var known bool
 	err := s.pool.QueryRow(ctx, `select exists (select from event_types where tenant_id = $1 and event_type = $2)`, r.tenant, r.Definition.EventType).Scan(&known)
@@ -150,10 +150,11 @@ func (r *previewRead) requireCurrent(ctx context.Context, q pg.Querier) error {
 
 var errLongPreview = metering.Invalid("body.start", "must be closer to end, because reading the events of the range takes too long")
 
-// longestTurn is the time of reading after which a preview lets other callers read.
+// longestTurn is the time of reading after which a preview lets other requests read.
 const longestTurn = 250 * time.Millisecond
 
-// readRange reads all events of the range at one instant, in turns with other callers.
+// readRange reads all events of the range from one snapshot. After each longestTurn of reading, it lets other
+// requests read.
 func (r *previewRead) readRange(ctx context.Context, s Events) error {
 	err := Usage{s.pool}.consistent(ctx, func(q pg.Querier) error {
 		if err := r.requireCurrent(ctx, q); err != nil {
@@ -194,8 +195,8 @@ func (r *previewRead) readRange(ctx context.Context, s Events) error {
 	return requireKept(ctx, s.pool, r.Range, "body.start")
 }
 
-// open opens the cursor of fetchPast. The last column reports whether the current definition counts
-// events that arrived when the event did.
+// open opens the SQL cursor that fetchPast reads. The last column reports whether the totals of the current meter
+// version include the event, unless its definition excludes the event.
 func (r *previewRead) open(ctx context.Context, q pg.Querier) error {
 	var current metering.MeterVersionID
 	if r.Current != nil {
@@ -211,7 +212,7 @@ func (r *previewRead) open(ctx context.Context, q pg.Querier) error {
 	return err
 }
 
-// add measures an event by the definition and, if isCurrent, by the current definition.
+// add measures an event by the previewed definition and, if isCurrent, by the current definition.
 func (r *previewRead) add(e *metering.Event, isCurrent bool) error {
 	t, known := r.customers[e.CustomerID]
 	switch {
@@ -249,7 +250,7 @@ func (r *previewRead) add(e *metering.Event, isCurrent bool) error {
 	return nil
 }
 
-// addToSample adds an event to the sample. It cuts a sample of twice the maximum size.
+// addToSample adds an event to the sample. If the sample reaches twice its maximum size, addToSample cuts it.
 func (r *previewRead) addToSample(e PreviewedEvent) {
 	if len(e.Group.Key) > metering.MaxGroupKeyBytes {
 		e.Group = metering.OtherGroup
@@ -260,7 +261,7 @@ func (r *previewRead) addToSample(e PreviewedEvent) {
 	}
 }
 
-// cutSample reduces the sample to the latest events, newest first.
+// cutSample reduces the sample to its maximum size. It keeps the latest events, newest first.
 func (r *previewRead) cutSample() {
 	slices.SortFunc(r.sample, func(a, b PreviewedEvent) int { return cmp.Or(b.At.Compare(a.At), bytes.Compare(b.ID[:], a.ID[:])) })
 	r.sample = r.sample[:min(len(r.sample), r.Bounds.Sample)]
@@ -300,7 +301,7 @@ func (u PreviewedUsage) difference() metering.Decimal {
 	return u.Usage.Sub(u.Current)
 }
 
-// nameCustomers sets the external ids of the customers and of the sample.
+// nameCustomers sets ExternalID in Customers and Sample.
 func (p *MeterPreview) nameCustomers(ctx context.Context, q pg.Querier, tenant metering.TenantID) error {
 	var ids []int64
 	for _, c := range p.Customers {

@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestTransactionsShareTheRoomOfRollups fills the room with the rollups of two transactions.
+// TestTransactionsShareTheRoomOfRollups fills the memory budget with the rollups of transactions of two tenants.
 func TestTransactionsShareTheRoomOfRollups(t *testing.T) {
 	t.Parallel()
 	memory := &rollupMemory{shares: fair.NewShares[metering.TenantID](4 * bucketBytes), most: heldAtOnce}

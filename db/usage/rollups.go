@@ -17,13 +17,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// rollups collects the additions of a set of events to the hourly and monthly rollups. Ingest and backfill
-// share it, so that both count in the same way.
+// rollups collects the usage that a set of events adds to the hourly and monthly rollups. Ingest and backfills
+// both use it, so that they count in the same way.
 type rollups struct {
 	hours    map[bucket]*Tally
 	groups   groupsMet
 	versions map[metering.MeterVersionID]metering.MeterVersion
-	held     int // bytes of hours and groups
+	held     int // size of hours and groups in bytes
 	room     *rollupRoom
 	zones    map[string]*zoneClock
 	recent   map[metering.MeterVersionID]lastMeasured
@@ -35,7 +35,7 @@ const (
 	heldByAll  = 8 << 20 // by all transactions of a process; one tenant alone may hold half
 )
 
-// Bytes of an entry of rollups, including its place in a map and excluding its properties.
+// Bytes of an entry in the maps of rollups, including map overhead, without the properties of a group.
 const (
 	bucketBytes = 320
 	groupBytes  = 96
@@ -51,24 +51,24 @@ func newRollupMemory() *rollupMemory {
 	return &rollupMemory{shares: fair.NewShares[metering.TenantID](heldByAll), most: heldAtOnce}
 }
 
-// roomFor returns the room for the rollups of one transaction.
+// roomFor returns the memory budget for the rollups of one transaction.
 func (m *rollupMemory) roomFor(tenant metering.TenantID) *rollupRoom {
 	return &rollupRoom{memory: m, tenant: tenant}
 }
 
-// LimitRollups sets the bytes of rollups that a transaction may hold before it writes them. Call it before the stores are
-// used.
+// LimitRollups sets the bytes of rollups that a transaction may hold before it writes them. Call it before the
+// stores are used.
 func (s Stores) LimitRollups(bytes int) { s.Backfills.memory.most = bytes }
 
-// rollupRoom is the memory of one transaction's rollups.
+// rollupRoom is the memory budget of one transaction's rollups.
 type rollupRoom struct {
 	memory *rollupMemory
 	tenant metering.TenantID
 	taken  int
 }
 
-// fits extends the reserved memory to a total of bytes. It reports false if the bound or the share is
-// exceeded.
+// fits reserves memory until the total is bytes, and returns true. If the total reaches the bound of a
+// transaction or exceeds the tenant's share, it reserves no more memory and returns false.
 func (r *rollupRoom) fits(bytes int) bool {
 	if bytes >= r.memory.most || !r.memory.shares.Take(r.tenant, int64(bytes-r.taken)) {
 		return false
@@ -82,11 +82,11 @@ func (r *rollupRoom) give() {
 	r.taken = 0
 }
 
-// isFull reserves memory for the collected usage. It reports true if there is none: the rollups must be
-// written.
+// isFull reserves memory for the collected usage. It returns true if not enough memory is left. The caller then
+// writes the rollups.
 func (r *rollups) isFull() bool { return !r.room.fits(r.held) }
 
-// lastMeasured is the measurement of the last event of a version, with the event's properties.
+// lastMeasured is the last measurement by a meter version, with the properties of the measured event.
 type lastMeasured struct {
 	properties json.RawMessage
 	erased     bool
@@ -147,8 +147,8 @@ func (r *rollups) meet(g metering.MeterVersion, group metering.Group, properties
 	r.held += groupBytes + len(properties)
 }
 
-// measure returns the measurement of an event. For a version that groups events, it reuses the last one if
-// the properties are equal, because successive events often have the same properties.
+// measure returns the measurement of an event. For a version that groups events, it reuses the last measurement
+// if the properties are equal, because successive events often have the same properties.
 func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.Measurement, error) {
 	if len(g.GroupBy) == 0 {
 		return g.Measure(e)
@@ -167,8 +167,8 @@ func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.
 	return m, nil
 }
 
-// settle registers the groups that are not known, and returns the newly registered ones. The usage of
-// groups that cannot be registered, which remain in r.groups, moves to OtherGroup.
+// settle registers the groups for which known returns false, and returns the registered groups. It moves the
+// usage of groups that cannot be registered to OtherGroup. These groups remain in r.groups.
 func (r *rollups) settle(ctx context.Context, q pg.Querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
 	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool { return known(name) })
 	registered, err := register(ctx, q, tenant, r.versions, r.groups)
@@ -193,8 +193,8 @@ func (r *rollups) settle(ctx context.Context, q pg.Querier, tenant metering.Tena
 	return registered, nil
 }
 
-// zoneClock returns the local hour and month of an instant. It caches the last ones, because events mostly
-// arrive in order.
+// zoneClock computes the local hour and month of an instant. It caches the last hour and month, because events
+// mostly arrive in order.
 type zoneClock struct {
 	zone        *time.Location
 	hour, month metering.Range
@@ -210,11 +210,11 @@ func (c *zoneClock) buckets(t time.Time) (hour, month time.Time) {
 	return c.hour.Start, c.month.Start
 }
 
-// addedAtOnce is the maximum of tallies in a row of usage_added.
+// addedAtOnce is the maximum number of tallies in a row of usage_added.
 const addedAtOnce = 1000
 
-// queue adds the statements that store the collected usage to a batch. They only insert rows, so that no
-// transaction waits for another.
+// queue adds statements to a batch that store the collected usage in usage_added. The statements only insert
+// rows, so that no transaction waits for another.
 func (r *rollups) queue(batch *pgx.Batch, tenant metering.TenantID) {
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(r.hours), inOrder), addedAtOnce) {
 		batch.Queue(addUsage, r.arrays(tenant, some)...)
@@ -251,8 +251,8 @@ func inOrder(a, b bucket) int {
 	)
 }
 
-// addUsage inserts tallies. Its arguments are a tenant, the columns of the buckets as five arrays, and the
-// arrays of tallyArrays.
+// addUsage inserts a row of usage_added. Its arguments are a tenant, the columns of the buckets as five arrays,
+// and the arrays that tallyArrays returns.
 const addUsage = `
 	insert into usage_added (tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, ` + tallyArrayColumns + `)
 	values ($1, $2, $3, $4, $5, $6, $7::text[]::numeric[], $8, $9::text[]::numeric[], $10)`
@@ -263,8 +263,9 @@ var (
 	RegroupMonths = moveGroup("usage_monthly", "month")
 )
 
-// moveGroup returns SQL that moves rows of a rollup to another group. That group may have rows of the same
-// hours or months, from a customer with the same values that was erased earlier.
+// moveGroup returns SQL that moves rows of a rollup to another group. The SQL adds to existing rows, because the
+// other group can have usage in the same hours or months. Such usage is from a customer with the same group
+// values that was erased earlier.
 func moveGroup(rollup, start string) string {
 	return `
 		with moved as (

@@ -16,8 +16,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// settlement is the reservation that a batch of events settles. The attempt locks the reservation first,
-// and closes it in the transaction that stores the events.
+// settlement is the reservation that a batch of events settles. The attempt locks the reservation, and ends it
+// in the transaction that stores the events.
 type settlement struct {
 	id     string // id of the reservation
 	digest []byte // digest of the events
@@ -34,10 +34,10 @@ func (errSettled) Error() string { return "the reservation is settled already" }
 
 // Settle stores the events for which a reservation was made, and ends the reservation, in one transaction.
 // Like Ingest, it returns one outcome per event. Each event has an idempotency key, such as
-// metering.SettledKey. A repeat with the same events returns the same outcomes, and one with other events
-// CodeConflict. If the key of an event has another event, or is no longer known, Settle returns CodeInvalid
-// and stores nothing. A released or expired reservation can be settled too, because its events must be
-// counted in any case.
+// metering.SettledKey. A repeated call with the same events returns the same outcomes; with other events, it
+// returns CodeConflict. If a key belongs to an event with other content, or is no longer known, Settle returns
+// CodeInvalid and stores nothing. A released or expired reservation can be settled too, because its events must
+// be counted in any case.
 func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservation string, events []metering.Event, now time.Time) (outcomes []Outcome, repeated bool, err error) {
 	if err := w.begin(); err != nil {
 		return nil, false, err
@@ -61,7 +61,8 @@ func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservati
 	return former.outcomes, true, nil
 }
 
-// queueSettled locks the reservation, and sets into to errSettled if the reservation is settled.
+// queueSettled queues the statement that locks the reservation. It sets *into to errSettled if the reservation is
+// settled already, or to ErrNoReservation if it does not exist.
 func (s *settlement) queueSettled(batch *pgx.Batch, tenant metering.TenantID, into *error) {
 	batch.Queue(`select settled, settled_with from quota_reservations where tenant_id = $1 and id = $2 for update`, tenant, s.id).QueryRow(func(row pgx.Row) error {
 		var outcomes json.RawMessage
@@ -82,7 +83,7 @@ func (s *settlement) queueSettled(batch *pgx.Batch, tenant metering.TenantID, in
 	})
 }
 
-// queueEnd ends the reservation with the outcomes of its events.
+// queueEnd queues the statement that ends the reservation and stores the outcomes of its events.
 func (s *settlement) queueEnd(batch *pgx.Batch, tenant metering.TenantID, outcomes []Outcome) error {
 	text, err := json.Marshal(outcomes)
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *settlement) queueEnd(batch *pgx.Batch, tenant metering.TenantID, outcom
 	return nil
 }
 
-// requireStored returns an error if an event is not counted, because its key conflicts or is no longer
-// known.
+// requireStored returns CodeInvalid if an event is not counted because its key belongs to an event with other
+// content, or is no longer known.
 func requireStored(outcomes []Outcome) error {
 	for i, outcome := range outcomes {
 		at := fmt.Sprintf("body.events[%d].idempotency_key", i)

@@ -14,12 +14,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// insertedAtMost is the maximum of events that are stored by INSERT, which shares a round trip with other
-// statements. More events are stored by COPY, which has a round trip of its own and takes less time and WAL
-// per event.
+// insertedAtMost is the maximum number of events that are stored by INSERT, which shares a round trip with other
+// statements. More events are stored by COPY, which needs a round trip of its own, but less time and WAL per
+// event.
 const insertedAtMost = 100
 
-// eventColumns is the columns of events that COPY writes, with their types.
+// eventColumns are the columns of the table events that COPY writes, with their types.
 var eventColumns = []struct {
 	name string
 	oid  uint32

@@ -1,6 +1,6 @@
 // Package usage stores events, counts them in rollups, and reads the totals: ingest, backfills, folds and breakdowns.
 //
-// It keeps each sum of events exact. It does not know the charge of a total (package billing).
+// All sums are exact. The package does not compute charges; package billing does.
 package usage
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/odometer-metering/odometer/db/pg"
 )
 
-// Stores are the stores of the package.
+// Stores holds the stores of this package, which use one pool.
 type Stores struct {
 	pool      *pg.Pool
 	customers catalog.Customers

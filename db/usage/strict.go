@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Unknown has the customers, by external_id, and the event types that some events name and the tenant
-// lacks. An event type exists if a meter that is not archived counts it.
+// Unknown holds the customers (by external_id) and event types that a batch of events names, but that the tenant
+// does not have. The tenant has an event type if a meter that is not archived counts it.
 type Unknown struct {
 	Customers, EventTypes map[string]bool
 	contents              map[string]int64 // known idempotency keys, with the content digests of their events
@@ -24,8 +24,8 @@ type namedVersion struct {
 	slug string
 }
 
-// Unusable returns the first meter, by id, that would count the event if its value were usable. It uses the
-// version that is current once backfills are complete. It returns false if there is no such meter.
+// Unusable returns the first meter, by id, that would count the event if its value were usable. It evaluates the
+// latest version of each meter, even if its backfill is not complete. It returns false if there is no such meter.
 func (u Unknown) Unusable(e *metering.Event) (UnusableValue, bool, error) {
 	for _, g := range u.meters[e.EventType] {
 		m, err := g.Measure(e)

@@ -2,8 +2,8 @@ package usage
 
 import "github.com/odometer-metering/odometer/metering"
 
-// Tally is the sum and count of some events. A rollup row stores one, and the meter's aggregation selects a
-// figure of it. Late usage is separate, so that a closed window never changes.
+// Tally is the sum and the number of a set of events. A rollup row stores one tally, of which the meter's
+// aggregation selects the sum or the count. Late usage is separate, so that a closed window never changes.
 type Tally struct {
 	sum, lateSum     metering.Decimal
 	Count, LateCount int64
@@ -42,7 +42,7 @@ func addTallies(rollup, start, rows string) string {
 		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
 }
 
-// tallyArrayColumns is the columns of usage_added for the result of tallyArrays.
+// tallyArrayColumns are the columns of usage_added that store the result of tallyArrays.
 const tallyArrayColumns = `sums, counts, late_sums, late_counts`
 
 // tallyArrays returns tallies as arrays, one per column. The arrays of late usage are nil if none is late.
@@ -72,14 +72,14 @@ func (t *Tally) merge(o *Tally) {
 	t.Count, t.LateCount = t.Count+o.Count, t.LateCount+o.LateCount
 }
 
-// All returns the tally with its late usage counted as usage in time.
+// All returns a tally that counts late usage as usage in time.
 func (t *Tally) All() *Tally { return &Tally{sum: t.sum.Add(t.lateSum), Count: t.Count + t.LateCount} }
 
-// usage returns the aggregation's figure of the usage in time.
+// usage returns the sum or count, by the aggregation, of the usage in time. It excludes late usage.
 func (t *Tally) usage(a metering.Aggregation) metering.Decimal { return a.Usage(t.sum, t.Count) }
 
-// Total returns the aggregation's figure of all usage.
+// Total returns the sum or count, by the aggregation, of all usage, including late usage.
 func (t *Tally) Total(a metering.Aggregation) metering.Decimal { return t.All().usage(a) }
 
-// Late returns the part of total that is late.
+// Late returns the part of Total that is late usage.
 func (t *Tally) Late(a metering.Aggregation) metering.Decimal { return t.Total(a).Sub(t.usage(a)) }

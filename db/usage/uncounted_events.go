@@ -16,14 +16,13 @@ import (
 )
 
 // UncountedEvents stores references to the stored events that a meter cannot count, because their value is
-// not usable. Like EventCounts, the references are written asynchronously to ingest. A process that stops
-// loses the references that it has not written.
+// not usable. References are written asynchronously, so a killed process loses its unwritten references.
 type UncountedEvents struct{ pool *pg.Pool }
 
 const (
 	maxUncounted        = 1_000  // references per meter and hour of receipt, in UTC
 	maxUncountedWaiting = 20_000 // references in the memory of a process, of some 100 bytes each; one tenant may have half
-	cachedUncounted     = 10_000 // combinations of meter and hour
+	cachedUncounted     = 10_000 // combinations of meter and hour for which a process counts references
 )
 
 // UncountedEvent is an event, with the rule that its value breaks for a meter.
@@ -52,7 +51,7 @@ type UncountedCursor struct {
 // Cursor returns the position of the event.
 func (e UncountedEvent) Cursor() UncountedCursor { return UncountedCursor{e.IngestedAt, e.ID, e.Rule} }
 
-// List returns up to limit uncounted events, last received first. With a cursor, it begins after the
+// List returns up to limit uncounted events in descending order of receipt. With a cursor, it begins after the
 // cursor's position. It skips events that retention has deleted.
 func (u UncountedEvents) List(ctx context.Context, tenant metering.TenantID, f UncountedFilter, before *UncountedCursor, limit int) (page pg.Page[UncountedEvent], err error) {
 	if before == nil {
@@ -125,9 +124,9 @@ type uncountedReference struct {
 	at       time.Time
 }
 
-// add stores the first maxUncounted references of each meter and hour. It returns false while another
-// transaction holds the tenant's lock exclusively. That lock orders add and an erasure: either add skips
-// the customer, or the erasure deletes these rows. A second lock serializes the adds of a tenant.
+// add stores references, up to maxUncounted per meter and hour. If another transaction holds the tenant's lock
+// exclusively, add stores nothing and returns false. The lock orders add and an erasure: either add skips the
+// erased customer, or the erasure deletes the new rows. A second lock serializes the calls of add for a tenant.
 func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, references []uncountedReference) (stored bool, err error) {
 	n := len(references)
 	meters, received, events, rules := make([]int64, n), make([]time.Time, n), make([][16]byte, n), make([]string, n)
@@ -178,7 +177,7 @@ type UncountedSampler struct {
 	events  UncountedEvents
 	flusher *pg.Repeater
 
-	writing sync.Mutex // serializes Write
+	writing sync.Mutex // serializes Flush
 
 	mu        sync.Mutex
 	collected *lru.Cache[uncountedHour, int]
@@ -194,8 +193,8 @@ type uncountedHour struct {
 	hour   int64 // hours since the Unix epoch
 }
 
-// NewUncountedSampler returns an UncountedSampler. It calls failed with the error of
-// each failed write; the next write retries the references.
+// NewUncountedSampler starts an UncountedSampler. If a write fails, the sampler calls failed with the error, and
+// the next write retries the references.
 func (s Stores) NewUncountedSampler(failed func(error)) *UncountedSampler {
 	sampler := &UncountedSampler{
 		events: s.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
@@ -205,7 +204,8 @@ func (s Stores) NewUncountedSampler(failed func(error)) *UncountedSampler {
 	return sampler
 }
 
-// add collects references up to the bounds of an hour and of the memory. A nil sampler collects none.
+// add collects references for the next write. It drops references beyond maxUncounted per meter and hour, and
+// beyond maxUncountedWaiting. A nil sampler collects none.
 func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedReference) {
 	if s == nil || len(references) == 0 {
 		return
@@ -224,7 +224,7 @@ func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedR
 	}
 }
 
-// hold adds to the number of references that are held for a tenant. The caller has locked mu.
+// hold adds to the number of references that are held for a tenant. The caller holds mu.
 func (s *UncountedSampler) hold(tenant metering.TenantID, references int) {
 	s.heldOfAll += references
 	if s.held[tenant] += references; s.held[tenant] == 0 {
@@ -232,8 +232,8 @@ func (s *UncountedSampler) hold(tenant metering.TenantID, references int) {
 	}
 }
 
-// Flush stores the references that were collected since the last write. It keeps the references of a locked
-// tenant for the next write.
+// Flush stores the collected references. If a tenant is locked or the write fails, it retains the tenant's
+// references for the next write.
 func (s *UncountedSampler) Flush(ctx context.Context) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

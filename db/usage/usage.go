@@ -15,8 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Usage reads usage from the rollups. A range costs its months, its hours, and the raw events of at most
-// two partial hours.
+// Usage reads usage from the rollups. For a range, it reads rows of whole months and of whole hours outside these
+// months. It also reads the raw events of at most two partial hours.
 type Usage struct{ q pg.Querier }
 
 // consistent runs fn on one snapshot of the database.
@@ -28,13 +28,13 @@ func (u Usage) consistent(ctx context.Context, fn func(q pg.Querier) error) erro
 	return pg.ReadAtOneInstant(ctx, pool, func(tx pgx.Tx) error { return fn(tx) })
 }
 
-// MeterTotal is a customer's usage of one meter. Late usage is part of it.
+// MeterTotal is a customer's usage of one meter, including late usage.
 type MeterTotal struct {
 	Meter       metering.Meter
 	Sum         metering.Decimal
 	Count       int64
 	Usage       metering.Decimal // the result of the meter's aggregation
-	Backfilling bool             // the meter's backfill is in progress: the figures must not be used
+	Backfilling bool             // whether the meter's backfill is in progress; if so, the figures must not be used
 }
 
 // MeterTotals returns one item per meter of the tenant, by id, including meters without usage.
@@ -72,7 +72,7 @@ func totalsOf(ctx context.Context, q pg.Querier, tenant metering.TenantID, custo
 	return totals, err
 }
 
-// RangeUsage is a meter's usage in a range, or in an hour of it.
+// RangeUsage is a meter's usage in a range, or in one hour of a range.
 type RangeUsage struct {
 	Within   metering.Range
 	Customer metering.CustomerID
@@ -82,12 +82,12 @@ type RangeUsage struct {
 	Usage    metering.Decimal // includes late usage
 	Late     metering.Decimal
 
-	Aggregation metering.Aggregation // the aggregation of usage and late
-	dimensions  []dimensionTally     // the parts of tally, if the meter is read by dimension
+	Aggregation metering.Aggregation // the aggregation of Usage and Late
+	dimensions  []dimensionTally     // the parts of Tally, if the meter is read by dimension
 }
 
-// ReadTotals reads the usage of meters in each of some ranges, in one statement. It skips a meter in ranges
-// without usage of it.
+// ReadTotals reads the usage of the meters in each range, in one statement. A meter without usage in a range has
+// no RangeUsage for that range. The meters in by are read by dimension.
 func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.Separate(meters, by)
@@ -97,8 +97,8 @@ func ReadTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, cus
 	return ReadRanges(ctx, q, s, meters, ranges, "timestamptz '0001-01-01'")
 }
 
-// ReadHourlyTotals is ReadTotals for each hour. A partial hour of a range counts only the events within the
-// range. If the range starts within the hour, the hour starts with the range.
+// ReadHourlyTotals is ReadTotals with a RangeUsage for each hour of a range. A partial hour of a range counts only
+// the events within the range. If the range starts within an hour, Start of that hour is the start of the range.
 func ReadHourlyTotals(ctx context.Context, q pg.Querier, tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter, by billing.ByDimension, ranges []metering.Range) ([]RangeUsage, error) {
 	s := newUsageStatement(tenant, customer, meters)
 	s.Separate(meters, by)
@@ -167,7 +167,7 @@ type WindowQuery struct {
 	Granularity metering.Granularity
 	Zone        *time.Location               // time zone of the windows; nil for the meter's
 	Groups      map[string][]json.RawMessage // values by property; selects groups that have one of the values of each property
-	GroupBy     []string                     // properties of the meter that separate groups; groups that differ only in others are merged; nil for all
+	GroupBy     []string                     // properties of the meter that separate groups; groups that differ only in other properties are merged; nil for all properties
 	After       *WindowCursor
 	Limit       int
 }
@@ -203,10 +203,10 @@ type WindowPage struct {
 	FilterGaps
 }
 
-// FilterGaps is usage that a query's Groups may have missed.
+// FilterGaps reports usage that the filter Groups of a query may have missed.
 type FilterGaps struct {
-	Other *metering.Decimal // usage in OtherGroup, which may include values of Groups; nil if there is none, or no Groups
-	Alike bool              // a group has a value of Groups with the same text and another JSON type
+	Other *metering.Decimal // usage in OtherGroup, which may include requested groups; nil if there is none, or if Groups is empty
+	Alike bool              // whether a group has a value with the text of a requested value, but another JSON type
 }
 
 var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request")

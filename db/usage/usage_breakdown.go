@@ -28,8 +28,8 @@ type BreakdownQuery struct {
 	ByPlan      bool
 	Properties  []string                     // properties of the meter's group_by that separate rows
 	Groups      map[string][]json.RawMessage // as in WindowQuery
-	Timezone    *time.Location               // the tenant's time zone; its calendar months are billing periods unless others are stored
-	ByValue     bool                         // highest value first; otherwise in order of customer, plan, group and window
+	Timezone    *time.Location               // the tenant's time zone, for billing periods that are not stored: these are calendar months
+	ByValue     bool                         // order by value, highest first; otherwise order by customer, plan, group and window
 	After       *BreakdownPlace
 	Limit       int
 	Bounds      BreakdownBounds
@@ -37,8 +37,8 @@ type BreakdownQuery struct {
 
 // BreakdownBounds bound the work of a breakdown. Zero values take the defaults.
 type BreakdownBounds struct {
-	Sums    int           // sums of raw events at the ends of the range; default mostEdges
-	Batches time.Duration // time of all batches of customers together; default longestBatches
+	Sums    int           // maximum number of sums of raw events in partial hours of the range; default mostEdges
+	Batches time.Duration // maximum time for all batches of customers together; default longestBatches
 }
 
 // BreakdownPlace is the position of a row in the order of a breakdown.
@@ -91,7 +91,7 @@ type breakdownRead struct {
 	events  *WindowRead // reads the groups and the raw events of partial hours
 	windows []time.Time // starts of the windows; nil if the range is one window
 	plans   []plannedSpan
-	cut     []int64 // customers with a change of plan within a month of the range
+	cut     []int64 // customers with a plan that begins in the middle of a month; their usage is read from hourly rollups
 }
 
 func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdownRead, error) {
@@ -145,15 +145,16 @@ func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	return b, nil
 }
 
-// byGroup reports whether rows depend on the groups of the usage.
+// byGroup reports whether the query filters or separates rows by group.
 func (r *breakdownRead) byGroup() bool { return len(r.Properties) > 0 || len(r.Groups) > 0 }
 
-// byHour reports whether the windows need the rollups of hours.
+// byHour reports whether the windows need hourly rollups, because monthly rollups span several windows or lie in
+// another time zone.
 func (r *breakdownRead) byHour() bool {
 	return r.Granularity != "" && (r.Granularity != metering.Month || !r.events.hasOwnWindows())
 }
 
-// total returns the usage of the whole range in the query's groups.
+// total returns the usage of the whole range in the requested groups.
 func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 	if len(r.Groups) > 0 {
 		_, total, err := r.events.totals(ctx)
@@ -189,21 +190,22 @@ func (r *breakdownRead) rows(ctx context.Context) ([]BreakdownRow, error) {
 	return r.customerByCustomer(ctx)
 }
 
-// Numbers of customers that are read at once, in order of their ids.
+// Sizes of batches of customers: the first batch, and the largest batch. Each batch is four times as large as the
+// previous batch.
 const (
 	firstCustomers = 16
 	mostCustomers  = 4096
 )
 
-// Bounds of the time to read batches of customers, because their snapshot delays maintenance of the
-// database. Each statement has a timeout of its own.
+// Bounds on the time of reading batches of customers. All batches are read from one snapshot, which delays the
+// maintenance of the database. Each statement also has its own timeout.
 const (
 	longestBatches   = time.Minute
-	longestWithTurns = 2 * time.Minute // including the turns of other callers
+	longestWithTurns = 2 * time.Minute // including the time in which other requests read
 )
 
-// customerByCustomer reads batches of customers until the page is full. It lets other callers proceed
-// before each batch except the first.
+// customerByCustomer reads batches of customers until the page is full. Before each batch except the first, it
+// lets other requests read.
 func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []BreakdownRow, err error) {
 	var from metering.CustomerID
 	if r.After != nil {
@@ -232,7 +234,7 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 	return all, nil
 }
 
-// batch reads the rows of up to most customers, and returns the customers too.
+// batch returns up to most customers with an id of at least from, in order of id, and their rows.
 func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, most int) (customers []int64, all []BreakdownRow, err error) {
 	if customers, err = catalog.CustomerIDs[int64](ctx, r.events.Querier, r.events.tenant, from-1, most); err != nil || len(customers) == 0 {
 		return nil, nil, err
@@ -244,7 +246,7 @@ func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, mos
 	return customers, all, err
 }
 
-// countedUsage is a SQL table expression with the columns of usageStatement.rows.
+// countedUsage is a SQL table expression with the columns of usageStatement.Rows.
 type countedUsage struct {
 	table     string
 	args      pgx.NamedArgs
@@ -264,7 +266,7 @@ func (r *breakdownRead) ofTenant() countedUsage {
 	return countedUsage{table: s.rowsInOrder(), args: s.Args}
 }
 
-// ofAll returns the usage of each customer.
+// ofAll returns the usage of each customer of the tenant.
 func (r *breakdownRead) ofAll() countedUsage {
 	byHour := r.byHour() || len(r.cut) > mostCustomers
 	s := NewStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
@@ -282,7 +284,7 @@ func (r *breakdownRead) ofAll() countedUsage {
 	return all
 }
 
-// ofSome returns the usage of each of some customers.
+// ofSome returns the usage of each of the given customers.
 func (r *breakdownRead) ofSome(customers []int64) countedUsage {
 	s := NewStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	isCut := func(id int64) bool {
@@ -298,7 +300,7 @@ func (r *breakdownRead) ofSome(customers []int64) countedUsage {
 	return countedUsage{s.wholeRows(), s.Args, customers}
 }
 
-// read returns up to Limit+1 rows after the query's place, in its order.
+// read returns up to Limit+1 rows after the position After, in the order of the query.
 func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]BreakdownRow, error) {
 	args := counted.args
 	rows, err := r.events.Querier.Query(ctx, `
@@ -322,7 +324,8 @@ func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]Break
 	})
 }
 
-// columns returns the SQL columns of the key. Columns that do not separate rows are constants.
+// columns returns the SQL of the columns in breakdownKey. A column is constant if the query does not separate rows
+// by it.
 func (r *breakdownRead) columns(counted countedUsage) string {
 	args := counted.args
 	args["range_start"], args["no_group"] = r.Range.Start, [16]byte(metering.NoGroup.ID)
@@ -338,7 +341,7 @@ func (r *breakdownRead) columns(counted countedUsage) string {
 		column(r.Granularity != "", r.window(args), "@range_start::timestamptz") + ` as start`
 }
 
-// grouping returns the SQL that groups rows by the columns of the key that separate them.
+// grouping returns the "group by" clause with the columns that separate rows.
 func (r *breakdownRead) grouping() string {
 	var places []string
 	for i, varies := range []bool{r.ByCustomer, r.ByPlan, len(r.Properties) > 0, r.Granularity != ""} {
@@ -352,8 +355,8 @@ func (r *breakdownRead) grouping() string {
 	return "group by " + strings.Join(places, ", ")
 }
 
-// asShown returns the SQL of the counted rows and of the raw events of partial hours, each with its shown
-// group.
+// asShown returns the SQL of the rows of counted, and of the raw events of partial hours. Each row has the group
+// under which the result shows it.
 func (r *breakdownRead) asShown(counted countedUsage) string {
 	args := counted.args
 	group, join := "@no_group::uuid", ""
@@ -381,7 +384,7 @@ func (r *breakdownRead) asShown(counted countedUsage) string {
 		from unnest(@edge_customers::bigint[], @edge_groups::uuid[], @edge_starts::timestamptz[], @edge_hours::timestamptz[], @edge_sums::text[]::numeric[], @edge_counts::bigint[])`
 }
 
-// window returns the SQL of the start of the window of a row u.
+// window returns the SQL of the start of the window that contains a row u.
 func (r *breakdownRead) window(args pgx.NamedArgs) string {
 	if r.Granularity == metering.Hour && r.events.hasOwnWindows() {
 		return "u.start"
@@ -399,7 +402,7 @@ func (r *breakdownRead) order() string {
 	return breakdownKey
 }
 
-// afterPlace returns the SQL condition for the rows after the query's place.
+// afterPlace returns the SQL condition for the rows after the position After.
 func (r *breakdownRead) afterPlace(args pgx.NamedArgs) string {
 	args["most"] = r.Limit + 1
 	if r.After == nil {

@@ -18,7 +18,7 @@ type plannedSpan struct {
 	metering.Range
 }
 
-// mostPlanned is the maximum of plan assignments that a read holds.
+// mostPlanned is the maximum number of plan assignments that one read holds in memory.
 const mostPlanned = 200_000
 
 var errManyPlans = metering.Invalid("query.by", "must contain customer with order=key, because more than %d assignments of plans are in use", mostPlanned)
@@ -93,7 +93,8 @@ func (r *breakdownRead) addPlanned(span plannedSpan) {
 	r.plans = append(r.plans, span)
 }
 
-// cutPlanned drops spans outside the range, and notes customers with a span that covers a month in part.
+// cutPlanned removes the spans outside the range from r.plans. It adds customers with a span that begins in the
+// middle of a month to r.cut.
 func (r *breakdownRead) cutPlanned() {
 	whole := metering.Range{Start: metering.WindowOf(r.Range.Start, metering.Hour, r.events.hours).Start, End: r.Range.End}
 	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Intersect(whole).Empty() })
@@ -119,8 +120,8 @@ func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Lo
 	return *next
 }
 
-// planned returns SQL that joins rows u with the plans that charge them. An hour belongs to the plan at its
-// start.
+// planned returns SQL that joins each row u with the plan a that charges it. The plan at the start of an hour
+// charges the whole hour.
 func (r *breakdownRead) planned(counted countedUsage) string {
 	if !r.ByPlan {
 		return ""

@@ -22,8 +22,8 @@ type DayUsage struct {
 	Usage metering.Decimal
 }
 
-// Daily returns the usage of each meter of the tenant, by id, in each of the days. One statement reads all.
-// It fails with CodeInvalid if a day covers an hour in part and the events of that hour are no longer kept.
+// Daily returns the usage of each meter of the tenant, by id, in each of the days. One statement reads all
+// usage. Daily returns CodeInvalid if a day covers an hour in part and the events of that hour are no longer kept.
 func (u Usage) Daily(ctx context.Context, tenant metering.TenantID, days []metering.Range) (all []MeterDays, err error) {
 	err = u.consistent(ctx, func(q pg.Querier) error {
 		meters, err := catalog.CollectMeters(ctx, q, `order by m.id`, tenant)

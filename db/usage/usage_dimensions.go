@@ -13,12 +13,12 @@ import (
 
 // dimensionTally is the part of a tally with one combination of dimension values.
 type dimensionTally struct {
-	key json.RawMessage // canonical; nil if unknown, as in metering.OtherGroup
+	key json.RawMessage // the values as canonical JSON; nil if they are unknown, as in metering.OtherGroup
 	Tally
 }
 
-// Separate makes the statement read some meters by the properties on which their prices depend. It must be
-// called before any range is added.
+// Separate sets the meters to read by dimension, which are the meters in by. The statement separates their usage by
+// the values of the properties on which their prices depend. Call Separate before adding a range.
 func (s *usageStatement) Separate(meters []metering.Meter, by billing.ByDimension) {
 	var versions []int64
 	var properties []string
@@ -45,7 +45,7 @@ func jsonArray(properties []string) json.RawMessage {
 
 func (s *usageStatement) separates() bool { return s.Args["dimension_versions"] != nil }
 
-// dimensionGroup is the SQL of the group of a row, if the row's meter is read by dimension.
+// dimensionGroup returns the SQL of the group of a row, which is null unless the row's meter is read by dimension.
 func (s *usageStatement) dimensionGroup() string {
 	if !s.separates() {
 		return "null::uuid"
@@ -55,8 +55,8 @@ func (s *usageStatement) dimensionGroup() string {
 
 // byDimension returns the SQL of tallies, ordered by range, customer, version and start. For a meter that
 // is read by dimension, there is one tally for each combination of its properties' values. All values are
-// unknown in metering.OtherGroup and in a group without an entry in the dictionary. A property of an old
-// price is absent if the meter no longer groups by it; the other properties are known.
+// unknown in metering.OtherGroup and in a group that is not in usage_groups. If the meter no longer groups by a
+// property of an old price, the combination lacks that property.
 func (s *usageStatement) byDimension(tallies string) string {
 	if !s.separates() {
 		return `
@@ -82,7 +82,8 @@ func (u RangeUsage) isBeside(o RangeUsage) bool {
 	return u.Within == o.Within && u.Customer == o.Customer && u.Meter == o.Meter && u.Start.Equal(o.Start)
 }
 
-// addDimension adds the tally of a key, which has the database's JSON format.
+// addDimension adds the tally of a combination of dimension values. key is the combination in the database's JSON
+// format.
 func (u *RangeUsage) addDimension(key json.RawMessage, t Tally) error {
 	canonical := key
 	if len(key) > 0 {
@@ -104,7 +105,8 @@ func (u RangeUsage) ByDimension(a metering.Aggregation) (all, late []billing.Dim
 	return billing.AddDimensions(all, nil), billing.AddDimensions(late, nil)
 }
 
-// ClosedDimensions returns the properties by which prices may have charged closed periods of the tenant.
+// ClosedDimensions returns the properties by which prices may have charged closed periods of the tenant. It reads
+// all stored prices, including prices that are no longer in effect.
 func ClosedDimensions(ctx context.Context, q pg.Querier, tenant metering.TenantID) (billing.ByDimension, error) {
 	rows, err := q.Query(ctx, `
 		select distinct p.meter_id, t.terms -> 'dimensions' -> 'by'

@@ -25,13 +25,13 @@ type usageStatement struct {
 	zones  map[string][]int64 // the meter versions of each time zone
 	places [4]rangeParts
 
-	Selecting map[int64]metering.MeterVersion // the versions with filters or a value property, and those that are read by group
-	grouped   bool                            // rows of measured events have their groups
+	Selecting map[int64]metering.MeterVersion // the versions with filters or a value property, and the versions that are read by group
+	grouped   bool                            // whether rows of measured events have their group
 
-	Customers []int64 // the customers of the parts that are being added
+	Customers []int64 // the customers of parts that are added from now on
 }
 
-// rangeParts are parts of ranges, as columns.
+// rangeParts holds parts of ranges as columns: element i of each column belongs to part i.
 type rangeParts struct {
 	numbers     []int32
 	from, until []time.Time
@@ -49,7 +49,7 @@ const (
 	Measured // events that MeterVersion.Measure has to measure
 )
 
-// rollup returns the table of a place, and its column for the start of a row.
+// rollup returns the rollup table of a place, and the SQL column with the start of a row's hour or month.
 func (p place) rollup() (table, start string) {
 	if p == monthly {
 		return "usage_monthly", "u.month"
@@ -57,8 +57,8 @@ func (p place) rollup() (table, start string) {
 	return "usage_hourly", "u.hour"
 }
 
-// unfolded has the usage that is not merged into the rollups yet. UnfoldedTransactions has one row per
-// transaction that added such usage.
+// unfolded is the view of the usage that is not merged into the rollups yet. UnfoldedTransactions is the table of
+// that usage. Each of its rows has up to addedAtOnce tallies of one transaction.
 const (
 	unfolded             = "usage_unfolded"
 	UnfoldedTransactions = "usage_added"
@@ -86,28 +86,29 @@ func NewStatementOfAll(tenant metering.TenantID, meters []metering.Meter) *usage
 	return s
 }
 
-// NewStatementOfSome returns a statement that reads usage of customers with ranges of their own.
+// NewStatementOfSome returns a statement that reads the usage of some customers. Each range is added for certain
+// customers.
 func NewStatementOfSome(tenant metering.TenantID, meters []metering.Meter) *usageStatement {
 	s := newUsageStatement(tenant, metering.WholeTenant, meters)
 	s.some, s.whole = true, false
 	return s
 }
 
-// AddOf adds a range of some customers, to the microsecond.
+// AddOf adds a range for some customers. The range is exact to the microsecond.
 func (s *usageStatement) AddOf(no int, r metering.Range, customers []int64) {
 	s.Customers = customers
 	s.Add(no, r, false)
 }
 
-// Add adds a range, to the microsecond. With byHour, the statement reads hours only, and no months.
+// Add adds a range, which is exact to the microsecond. With byHour, the statement reads no monthly rollups.
 func (s *usageStatement) Add(no int, r metering.Range, byHour bool) {
 	for zone, versions := range s.zones {
 		s.addIn(zone, versions, no, r, byHour)
 	}
 }
 
-// AddMeter adds a range of customers and one meter, to the microsecond. With grouped, the rows have the
-// group of each event. With byHour, the statement reads hours only, and no months.
+// AddMeter adds a range for some customers and one meter. The range is exact to the microsecond. With grouped, the
+// rows of raw events have their group. With byHour, the statement reads no monthly rollups.
 func (s *usageStatement) AddMeter(no int, r metering.Range, customers []int64, v metering.MeterVersion, grouped, byHour bool) {
 	if grouped {
 		s.grouped, s.Selecting[int64(v.ID)] = true, v
@@ -130,7 +131,7 @@ func (s *usageStatement) selects(version int64) bool {
 	return selects
 }
 
-// addWhole adds a range without the hours that the range covers in part.
+// addWhole adds the whole hours and months of a range, without its partial hours.
 func (s *usageStatement) addWhole(r metering.Range, byHour bool) {
 	for zone, versions := range s.zones {
 		s.addWholeIn(zone, versions, 0, r, byHour)
@@ -179,11 +180,11 @@ func (s *usageStatement) Part(in place, no int, r metering.Range, versions []int
 	p.versions, p.customers = append(p.versions, versions), append(p.customers, s.Customers)
 }
 
-// Rows returns the usage of the ranges as a SQL table expression. Its columns are no (of the range),
-// customer_id, meter_version_id, group_id, start and tallyColumns. group_id is null for raw events that are
-// not read by group, because only Go computes their group. The SQL has few variants, however many ranges
-// there are. rows reads events that it has to measure through q, which is the repeatable-read transaction
-// of the statement.
+// Rows returns the usage of the ranges as a SQL table expression. Its columns are no (number of the range),
+// customer_id, meter_version_id, group_id, start and tallyColumns. group_id is null for raw events that are not
+// read by group, because only Go code computes the group of an event. The SQL has few variants, however many
+// ranges there are. Rows reads the events in Measured through q. The caller executes the SQL in q too, which must
+// be a repeatable-read transaction.
 func (s *usageStatement) Rows(ctx context.Context, q pg.Querier) (string, error) {
 	places := s.wholeParts()
 	if len(s.places[raw].from) > 0 {
@@ -201,8 +202,8 @@ func (s *usageStatement) Rows(ctx context.Context, q pg.Querier) (string, error)
 	return s.Table(places), nil
 }
 
-// rowsInOrder returns rows of whole hours and months only. It reads each part separately, in the order of
-// its index, which is group and start. So the database finds the first rows without reading all.
+// rowsInOrder returns the same rows as wholeRows, for queries of the first rows by group and start. It reads each
+// part separately, so that the database reads rows in the order of the index and stops early.
 func (s *usageStatement) rowsInOrder() string {
 	var parts []string
 	for _, p := range []place{monthly, hourly} {
@@ -224,7 +225,7 @@ func (s *usageStatement) rowsInOrder() string {
 	return s.Table(parts)
 }
 
-// wholeRows returns rows of whole hours and months only.
+// wholeRows returns the usage of whole hours and months as a SQL table expression, without raw events.
 func (s *usageStatement) wholeRows() string { return s.Table(s.wholeParts()) }
 
 func (s *usageStatement) wholeParts() (parts []string) {
@@ -270,7 +271,7 @@ func (s *usageStatement) joined(p place) []string {
 	}
 }
 
-// events returns the SQL of raw events of the hours that a range covers in part. It counts as ingest does.
+// events returns the SQL of the raw events of partial hours. It counts events by the same rules as ingest.
 func (s *usageStatement) events() string {
 	customer := "e.customer_id"
 	switch {
@@ -306,7 +307,8 @@ type MeasuredKey struct {
 	group    metering.GroupID // zero if groups are not read
 }
 
-// Measure streams the events of the place measured and returns their tallies.
+// Measure reads the events of the place Measured, evaluates MeterVersion.Measure for each, and returns their
+// tallies.
 func (s *usageStatement) Measure(ctx context.Context, q pg.Querier) (map[MeasuredKey]*Tally, error) {
 	rows, err := q.Query(ctx, s.eventsIn(Measured, `x.no, e.customer_id, g.id, x.from_at, e.value, e.properties, e.erased is not null, l.late`), s.Args)
 	if err != nil {
@@ -342,7 +344,8 @@ func (s *usageStatement) Measure(ctx context.Context, q pg.Querier) (map[Measure
 	return tallies, nil
 }
 
-// countedFor returns the customers to which the statement adds a customer's events.
+// countedFor returns the customers under which the result counts the events of a customer: the customer,
+// WholeTenant or both.
 func (s *usageStatement) countedFor(customer metering.CustomerID) []metering.CustomerID {
 	switch {
 	case s.all:
@@ -353,8 +356,8 @@ func (s *usageStatement) countedFor(customer metering.CustomerID) []metering.Cus
 	return []metering.CustomerID{customer}
 }
 
-// MeasuredRows returns a select of the tallies of measured events, with the columns of rows, and its
-// arguments. The names of the arguments begin with prefix.
+// MeasuredRows returns SQL that selects the tallies of measured events, with the columns of usageStatement.Rows.
+// It also returns the arguments of the SQL, with names that begin with prefix.
 func MeasuredRows(prefix string, of map[MeasuredKey]*Tally) (sql string, args pgx.NamedArgs) {
 	var numbers []int32
 	var customers, versions []int64
@@ -382,8 +385,8 @@ func MeasuredRows(prefix string, of map[MeasuredKey]*Tally) (sql string, args pg
 		  m (no, customer_id, version_id, group_id, start, sum, count, late_sum, late_count)`, prefix), args
 }
 
-// ofCustomer returns the SQL condition that restricts rollups u or events e to the statement's customers.
-// Only rollups have rows of the whole tenant. Its raw events are those of all customers.
+// ofCustomer returns the SQL condition that restricts rollups u or events e to the statement's customers. The
+// rollups have rows of the whole tenant. The raw events of the whole tenant are the events of all customers.
 func (s *usageStatement) ofCustomer(of string) string {
 	if s.all || s.whole && of == "e" {
 		return of + ".tenant_id = @tenant"
@@ -414,8 +417,8 @@ func addedOf(u string) string {
 }
 
 // unnest returns a place's parts as a table x. The arrays of a part are passed as texts, because SQL
-// has no arrays of arrays that differ in length. "offset 0" parses each of them once, and not once
-// for each row that is compared with it.
+// has no arrays of arrays that differ in length. "offset 0" makes the database parse each array once, and
+// not once per row that is compared with it.
 func (s *usageStatement) unnest(p place) string {
 	parts, name := s.places[p], s.argument(p)
 	s.Args[name+"_no"], s.Args[name+"_from"], s.Args[name+"_until"], s.Args[name+"_versions"] = parts.numbers, parts.from, parts.until, arrays(parts.versions)
@@ -430,8 +433,8 @@ func (s *usageStatement) unnest(p place) string {
 		  offset 0) x`, name, customers, column, parsed)
 }
 
-// argument returns the prefix of the names of a place's arguments. A statement of some customers has a
-// prefix of its own, so that it can be part of another statement.
+// argument returns the prefix of the names of a place's arguments. A statement of NewStatementOfSome has another
+// prefix, so that its SQL and arguments can be part of another statement.
 func (s *usageStatement) argument(p place) string {
 	if s.some {
 		return fmt.Sprintf("some%d", p)
@@ -439,7 +442,7 @@ func (s *usageStatement) argument(p place) string {
 	return fmt.Sprintf("place%d", p)
 }
 
-// arrays returns SQL arrays as text.
+// arrays returns the text of each slice as a SQL array.
 func arrays(of [][]int64) []string {
 	texts := make([]string, len(of))
 	for i, numbers := range of {
@@ -460,9 +463,9 @@ func (s *usageStatement) bounds(p place, at string) string {
 	return fmt.Sprintf(" and %s >= @%[2]s_least and %[1]s < @%[2]s_most", at, name)
 }
 
-// CountedEvents returns the SQL of a customer's number of events in the months that a range overlaps, plus
-// its late events of all months. It counts the meter versions that billing uses. It reads events that are
-// not folded yet from added, which is AddedEvents or a table made from it.
+// CountedEvents returns the SQL of a customer's number of events in the months that a range overlaps, plus the
+// customer's late events of all months. It includes only the meter versions that billing uses. It reads the events
+// that are not folded yet from added, which is AddedEvents or a table with its rows.
 func CountedEvents(added, tenant, customer, start, end string) string {
 	within := func(table string) string {
 		return `(
@@ -476,8 +479,8 @@ func CountedEvents(added, tenant, customer, start, end string) string {
 	return `(` + within("usage_monthly") + ` + case when ` + customer + ` in (select customer_id from ` + added + ` a) then ` + within(added) + ` else 0 end)`
 }
 
-// AddedEvents is the SQL of the tenant's events that are not folded yet; AddedEventsOf is that of the
-// events of @customer.
+// AddedEvents is the SQL of the numbers of events that are not folded yet, by customer, meter version and month.
+// AddedEventsOf is the same for @customer only.
 var (
 	AddedEvents   = selectAdded("")
 	AddedEventsOf = selectAdded(" and u.customer_id = @customer and " + addedOf("u"))
@@ -491,9 +494,9 @@ func selectAdded(of string) string {
 	group by 1, 2, 3, 4)`
 }
 
-// GroupsUsed is the SQL of the meter versions and groups in which customer $2 has usage. GroupUsedByOthers
-// is the condition that another customer has usage in group g, and GroupUsedByAny that any customer has.
-// All of the tenant's usage must be folded.
+// GroupsUsed is the SQL of the meter versions and groups in which customer $2 has usage. GroupUsedByOthers is the
+// condition that another customer has usage in group g of usage_groups. GroupUsedByAny is the condition that any
+// customer has usage in group g. All three read only usage that is folded.
 const (
 	GroupsUsed        = `select u.meter_version_id, u.group_id from usage_monthly u where u.tenant_id = $1 and u.customer_id = $2`
 	GroupUsedByOthers = `exists (
@@ -512,7 +515,7 @@ const (
 		    and o.group_id = g.group_id)`
 )
 
-// SelectLateMonths reads the months in which the customer has late usage.
+// SelectLateMonths reads the months in which @customer has late usage.
 var SelectLateMonths = `
 	select distinct u.month
 	from (
@@ -530,6 +533,6 @@ var SelectLateMonths = `
 	    and late_count > 0) u
 	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
 
-// DailyCount reads the sum and count of each event type on the UTC day that begins at @from. The database
-// maintains these figures independently of the rollups, to check the rollups against them.
+// DailyCount reads the sum and the number of the events on the UTC day that begins at @from, by customer and event
+// type. The database maintains usage_daily independently of the rollups. The daily audit compares both.
 const DailyCount = `select customer_id, event_type, sum, count from usage_daily where tenant_id = @tenant and day = @from`

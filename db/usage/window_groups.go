@@ -6,7 +6,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// LoadGroups reads the requested groups from the dictionary.
+// LoadGroups reads the requested groups from usage_groups. If the range has partial hours, it also sets registered
+// to all groups of the meter version.
 func (r *WindowRead) LoadGroups(ctx context.Context) error {
 	names, values := []string{}, []string{}
 	for name, alternatives := range r.Groups {

@@ -24,18 +24,18 @@ type WindowRead struct {
 	zone    *time.Location // time zone of the windows
 	hours   *time.Location // time zone of the meter's hours
 	ragged  []metering.Range
-	most    int // maximum of sums of raw events
+	most    int // maximum number of sums of raw events
 
 	groups     map[metering.GroupID]metering.GroupID // the requested groups, each with the group under which the result shows it
 	examples   map[metering.GroupID]metering.GroupID // for each shown group, one of the requested groups that it includes
-	alike      bool                                  // a group has a requested value with the same text and another JSON type
-	registered map[metering.GroupID]bool             // groups of the dictionary; events of other groups count in OtherGroup; read only if edges are
+	alike      bool                                  // whether a group has a value with the text of a requested value, but another JSON type
+	registered map[metering.GroupID]bool             // groups in usage_groups, complete if the range has partial hours; raw events of other groups count in OtherGroup
 	edges      []windowPart                          // raw events of partial hours, summed by shown group
 	byCustomer bool                                  // edges are also summed by customer
 	closed     closedStreams
 }
 
-// MaxWindows is the maximum of windows in a range.
+// MaxWindows is the maximum number of windows in a range.
 const MaxWindows = 10_000
 
 var errManyWindows = metering.Invalid("query.granularity", "must divide the range into at most %d windows; request a shorter range or longer windows", MaxWindows)
@@ -73,7 +73,8 @@ func (r *WindowRead) windowStarts() (starts []time.Time, err error) {
 	return starts, nil
 }
 
-// windowPart is the share of one rollup row, or of one ragged edge, in a window.
+// windowPart is the usage of a group in one rollup row, or in one partial hour at an end of the range. A window is
+// the sum of its parts.
 type windowPart struct {
 	customer metering.CustomerID // 0 if not summed by customer
 	group    metering.GroupID
@@ -81,13 +82,13 @@ type windowPart struct {
 	Tally
 }
 
-// edgeName identifies a sum of raw events within a ragged edge.
+// edgeName identifies a sum of raw events within a partial hour.
 type edgeName struct {
 	customer metering.CustomerID
 	group    metering.GroupID
 }
 
-// mostEdges is the maximum of sums of raw events that a read holds.
+// mostEdges is the maximum number of sums of raw events that one read holds in memory.
 const mostEdges = 200_000
 
 var errManyEdges = metering.Invalid("query.start", "and query.end must be at full hours in the tenant's time zone, because too many customers have usage in the partial hours of the range")
@@ -120,14 +121,14 @@ func (r *WindowRead) page(ctx context.Context) (WindowPage, error) {
 	return page, nil
 }
 
-// filterGaps returns the usage that the query may have missed.
+// filterGaps returns the usage that the filter Groups may have missed.
 func (r *WindowRead) filterGaps(ctx context.Context) (FilterGaps, error) {
 	other, err := r.otherTotal(ctx)
 	return FilterGaps{Other: other, Alike: r.alike}, err
 }
 
-// otherTotal returns the usage in OtherGroup, or nil if there is none. Some of it may have the requested
-// values: the values of these events are unknown.
+// otherTotal returns the usage in OtherGroup. Events in OtherGroup may have the requested values, because their
+// values are unknown. It returns nil if OtherGroup has no usage, or if the query does not filter by group.
 func (r *WindowRead) otherTotal(ctx context.Context) (*metering.Decimal, error) {
 	if _, asked := r.groups[metering.OtherGroup.ID]; asked || len(r.Groups) == 0 {
 		return nil, nil
@@ -204,8 +205,8 @@ func (r *WindowRead) withKeys(ctx context.Context, windows []Window, more bool) 
 	return windows, more, rows.Err()
 }
 
-// keyCopies is the number of copies of a group's key on a page: the filter that selects the group repeats
-// it.
+// keyCopies is the number of copies of a group's key on a page: one in the group, and one in the filter that
+// selects the group.
 const keyCopies = 2
 
 // errNoGroup reports a group with usage that has no entry in the dictionary.
@@ -220,7 +221,7 @@ func (r *WindowRead) shownKey(row pgx.CollectableRow) (json.RawMessage, error) {
 	return shown.Key, err
 }
 
-// LoadEdges sums the raw events of the hours that the range covers in part. It counts as ingest does.
+// LoadEdges sums the raw events of the partial hours of the range. It counts events by the same rules as ingest.
 func (r *WindowRead) LoadEdges(ctx context.Context) error {
 	for _, edge := range r.ragged {
 		if err := r.loadEdge(ctx, edge); err != nil {
@@ -283,9 +284,9 @@ func (r *WindowRead) loadEdge(ctx context.Context, edge metering.Range) error {
 	return err
 }
 
-// Windows returns at most Limit windows. It reads two windows more: the cursor's own window, which precedes
-// the page, and one that shows that there is a next page. Usage that is not folded yet adds one row per
-// transaction to a window, so windows reads more rows until the page is complete.
+// Windows returns at most Limit windows. It reads two windows more: the window of the cursor, which precedes the
+// page, and the first window of the next page. Usage that is not folded yet adds one row per transaction to a
+// window. Windows therefore repeats the read with a higher limit until the page is complete.
 func (r *WindowRead) Windows(ctx context.Context) (windows []Window, more bool, err error) {
 	for most := (r.Limit + 2) * mostRows(r.Granularity); ; most *= 8 {
 		windows, more, cut, err := r.windowsOf(ctx, most)
@@ -295,8 +296,8 @@ func (r *WindowRead) Windows(ctx context.Context) (windows []Window, more bool, 
 	}
 }
 
-// windowsOf merges rows, which are ordered by group and time, into windows. cut reports that there may be
-// more than most rows.
+// windowsOf merges up to most rows, which are ordered by group and time, into windows. cut reports whether there
+// may be more rows.
 func (r *WindowRead) windowsOf(ctx context.Context, most int) (windows []Window, more, cut bool, err error) {
 	rows, err := r.rows(ctx, most)
 	if err != nil {
@@ -400,7 +401,7 @@ func (r *WindowRead) rowsAsShown(statement *usageStatement) string {
 		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`
 }
 
-// shownGroups returns the requested groups, and the shown group of each.
+// shownGroups returns the requested groups, and for each the group under which the result shows it.
 func (r *WindowRead) shownGroups() (groups, shown [][16]byte) {
 	groups, shown = make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
 	for id, as := range r.groups {
@@ -409,8 +410,8 @@ func (r *WindowRead) shownGroups() (groups, shown [][16]byte) {
 	return groups, shown
 }
 
-// mostRows returns the maximum of folded rows of one window. Days, weeks and months that the range covers
-// in part are read by the hour, and a clock change may add hours.
+// mostRows returns the maximum number of rollup rows of one window. Days, weeks and months that the range covers in
+// part are read by the hour. A change of the clock can add hours.
 func mostRows(g metering.Granularity) int {
 	switch g {
 	case metering.Day:

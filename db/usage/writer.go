@@ -14,9 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Writer stores events. One transaction stores the claims of their keys, the events, and their additions to
-// the rollups. Ingest returns after COMMIT. A tenant's requests that arrive while a transaction is written
-// share the next one. No timer is involved, and single events are stored as fast as batches.
+// Writer stores events. One transaction claims the idempotency keys, stores the events and adds their usage to
+// usage_added. Ingest returns after COMMIT. Requests of a tenant that arrive while a transaction is written share
+// the next transaction. No timer delays requests, and single events are stored as fast as batches.
 type Writer struct {
 	store   Stores
 	options WriterOptions
@@ -38,9 +38,9 @@ type Writer struct {
 type WriterOptions struct {
 	Uncounted *UncountedSampler // samples the stored events that a meter cannot count; nil for no samples
 
-	GroupEvents int           // events in one transaction; default 5,000. With 1, every request has a transaction of its own
-	Lanes       int           // groups of one tenant that are written at once; default 2. As many more may wait for COMMIT
-	Deadline    time.Duration // time for a request to be stored, retries included; default 20 s
+	GroupEvents int           // maximum number of events in a group of several requests, which is one transaction; default 5,000. With 1, every request is a group
+	Lanes       int           // maximum number of groups of one tenant that are written at once; default 2. As many more may wait for COMMIT
+	Deadline    time.Duration // time limit for storing a group, including retries; default 20 s
 }
 
 func (o WriterOptions) withDefaults() WriterOptions {
@@ -50,7 +50,7 @@ func (o WriterOptions) withDefaults() WriterOptions {
 	return o
 }
 
-// Entries of the caches, each of some 100 bytes.
+// Maximum number of entries of each cache. An entry has about 100 bytes.
 const (
 	cachedCustomers = 30_000
 	cachedTypes     = 10_000
@@ -77,7 +77,7 @@ type (
 	}
 )
 
-// lane is a tenant's queue of requests in this process.
+// lane is a tenant's queue of requests in this process. A group of requests is written in one transaction.
 type lane struct {
 	queue    []*request
 	events   int // number of events in the queue
@@ -106,7 +106,7 @@ type Outcome struct {
 	Ungrouped []string        `json:"ungrouped,omitempty"` // properties that a meter groups by and the event lacks
 	LongKeys  []string        `json:"long_keys,omitempty"` // slugs of the meters that count the event in OtherGroup, because the key of its group is too long
 	Crowded   []string        `json:"crowded,omitempty"`   // slugs of the meters that count the event in OtherGroup, because they have metering.MaxGroupsPerMeter groups already
-	Early     []string        `json:"early,omitempty"`     // slugs of the meters that count the event, if it is older than its customer and the tenant bills
+	Early     []string        `json:"early,omitempty"`     // slugs of the meters that count the event, if the event is older than its customer and the tenant bills
 	Negative  []string        `json:"negative,omitempty"`  // slugs of the meters that count the event as 1 although its value is negative
 	Unread    []UnreadValue   `json:"unread,omitempty"`
 	Unusable  []UnusableValue `json:"unusable,omitempty"`
@@ -125,8 +125,8 @@ type UnusableValue struct {
 	Rule      metering.Verdict `json:"rule,omitempty"`     // ValueMissing or ValueInvalid
 }
 
-// noteUncounted notes that a meter would count the event if its value were usable. It reports whether the
-// value is the reason for the verdict.
+// noteUncounted adds a meter to Unusable if the meter would count the event with a usable value. It reports
+// whether it added the meter.
 func (o *Outcome) noteUncounted(slug string, g metering.MeterVersion, verdict metering.Verdict) (unusable bool) {
 	if verdict == metering.FilteredOut {
 		return false
@@ -170,9 +170,9 @@ func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	return cache
 }
 
-// Ingest stores the tenant's events and returns one outcome per event, after COMMIT. On an error, nothing
-// was stored. There are two exceptions: the message of a CodeUnavailable error mentions a lost COMMIT, or
-// ctx ended first. Then the events may be stored.
+// Ingest stores the tenant's events and returns one outcome per event, after COMMIT. If Ingest returns an error,
+// nothing was stored, with two exceptions: the events may be stored if ctx ended first, or if the error is
+// CodeUnavailable and mentions a lost COMMIT.
 func (w *Writer) Ingest(ctx context.Context, tenant metering.TenantID, events []metering.Event) ([]Outcome, error) {
 	r := &request{events: events, done: make(chan struct{})}
 	if err := w.enqueue(tenant, r); err != nil {
@@ -223,9 +223,9 @@ func (w *Writer) enqueue(tenant metering.TenantID, r *request) error {
 	return nil
 }
 
-// crowd is the number of waiting events from which a group is written beside another one. Fewer events wait
-// until the other group is sent to COMMIT, and share a transaction with later ones. The reason is that
-// writing costs CPU, and COMMIT mostly waits for a disk.
+// crowd is the number of queued events from which a group is written while another group is still being written.
+// Fewer events wait until the other group is sent to COMMIT, so that they share a transaction with later events.
+// The reason is that writing costs CPU, whereas COMMIT mostly waits for a disk.
 const crowd = 1000
 
 // dispatch starts groups within the tenant's limits. The caller holds w.mu.
@@ -243,7 +243,8 @@ func (w *Writer) dispatch(tenant metering.TenantID, l *lane) {
 	}
 }
 
-// drain stores a group. It starts the next groups when this one is written and again when it is answered.
+// drain stores a group. It starts the next groups when this group is sent to COMMIT, and again when the requests
+// of this group are answered.
 func (w *Writer) drain(tenant metering.TenantID, l *lane, group []*request) {
 	defer w.running.Done()
 	written := sync.OnceFunc(func() {
@@ -272,8 +273,8 @@ func (w *Writer) next(l *lane) []*request {
 	return group
 }
 
-// storeGroup answers every request of a group. If a group fails with CodeInternal, it stores each request
-// in a transaction of its own, so that an invalid request does not fail the others.
+// storeGroup stores a group in one transaction and answers its requests. If the group fails with CodeInternal, it
+// stores each request in a separate transaction, so that an invalid request does not fail the other requests.
 func (w *Writer) storeGroup(tenant metering.TenantID, group []*request, written func()) {
 	ctx, cancel := context.WithTimeout(pg.For(context.Background(), tenant), w.options.Deadline)
 	defer cancel()

@@ -99,7 +99,7 @@ func (s schema) references() (names []string) {
 	return names
 }
 
-// types are one or several JSON types.
+// types is the value of the JSON Schema keyword type: one JSON type or a list of them.
 type types []string
 
 func (t *types) UnmarshalJSON(text []byte) error {
@@ -110,7 +110,8 @@ func (t *types) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &(*t)[0])
 }
 
-// additional is additionalProperties: a bool, or a schema.
+// additional is the value of the JSON Schema keyword additionalProperties: a bool or a schema. of is nil for a
+// bool.
 type additional struct{ of *schema }
 
 func (a *additional) UnmarshalJSON(text []byte) error {
@@ -120,7 +121,7 @@ func (a *additional) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// operations returns the operations by path, those of one path by method.
+// operations returns all operations, sorted by path and then by method.
 func operations(paths map[string]pathItem) (all []operation) {
 	for path, item := range paths {
 		for method, o := range map[string]*operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {

@@ -17,7 +17,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
-// index is the page that links to all others.
+// index is the file name of the page that links to all other pages.
 const index = "README.md"
 
 // page is a page of the reference with the contents that its markers select.
@@ -35,8 +35,8 @@ type page struct {
 type site struct {
 	document openAPI
 	pages    []*page
-	owner    map[string]string // file name of the page by name of schema
-	sent     map[string]bool   // schemas of request bodies
+	owner    map[string]string // file name of the page that describes a schema, by schema name
+	sent     map[string]bool   // names of the schemas that request bodies use
 }
 
 // generate returns the pages with new generated parts.
@@ -148,8 +148,9 @@ func (s *site) placeMessages() (err error) {
 	return err
 }
 
-// placeObjects assigns each object to the page with the shortest chain of references from its operations.
-// If several are equal, the first one in the order of the index gets the object.
+// placeObjects assigns each object to one page. An operation or message of that page reaches the object by the
+// fewest references between schemas. If several pages are equal, the first page in the order of the index gets
+// the object.
 func (s *site) placeObjects() {
 	reached := make([]map[string]bool, len(s.pages))
 	edges := make([][]string, len(s.pages))
@@ -210,7 +211,7 @@ func (s *site) roots(p *page) (names []string) {
 	return slices.Compact(names)
 }
 
-// markSent marks a schema of a request body, and all schemas that it refers to.
+// markSent adds a schema of a request body to s.sent, with all schemas that it refers to.
 func (s *site) markSent(name string) {
 	if s.sent[name] {
 		return

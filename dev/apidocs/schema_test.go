@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStatementsAreWhatTheirSchemaSays checks that the published schema is current. It also checks that the
-// statements that the clients verify are valid against this schema.
+// TestStatementsAreWhatTheirSchemaSays checks that the published schema is current. It also validates the
+// statements in client/testdata against this schema.
 func TestStatementsAreWhatTheirSchemaSays(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../api/openapi.json")

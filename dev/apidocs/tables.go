@@ -293,8 +293,8 @@ func sentences(texts ...string) string {
 // width is the maximum line length of the documents, in characters.
 const width = 100
 
-// wrapped breaks the lines of a text at width. It indents the continuation lines of list items, and begins
-// no line with a Markdown mark of a list or a heading.
+// wrapped breaks the lines of a text at width. It indents the continuation lines of list items, and begins no
+// continuation line with a Markdown marker of a list item or a heading.
 func wrapped(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// orders is the environment variable that makes a process of this program the attackers.
+// orders is the environment variable with the attackers' task, in JSON. A process of this program that has the
+// variable runs only the attackers.
 const orders = "ATTACKERS_ORDERS"
 
 // attackers is the task of a separate process with the lowest priority. Real attackers have their own
@@ -27,8 +28,8 @@ type attackers struct {
 	Name   string        `json:"name"`  // name of the only attack; "": all attacks except madeAlone
 }
 
-// attack starts the attackers: one attack by name, or with "" all except madeAlone. end stops them and
-// returns the number of their attempts.
+// attack starts the attackers in a separate process. They run the attack with the name, or all attacks except
+// madeAlone if the name is empty. end stops them and returns the number of their attempts.
 func (d *drill) attack(name string, pause time.Duration) (end func() (attempts int)) {
 	text, err := json.Marshal(attackers{Target: d.target, Pause: pause, Name: name})
 	require.NoError(d, err)
@@ -50,8 +51,9 @@ func (d *drill) attack(name string, pause time.Duration) (end func() (attempts i
 	}
 }
 
-// attackIfOrdered runs the attackers if orders is set, until standard input ends. Then it prints the number
-// of attempts and exits. The status is 1 if the API has answered an attack with status 500.
+// attackIfOrdered returns if the variable orders is not set. Otherwise, it runs the attackers until standard
+// input ends, prints the number of attempts, and exits. The status is 1 if the API has answered an attack with
+// status 500.
 func attackIfOrdered() {
 	text, is := os.LookupEnv(orders)
 	if !is {

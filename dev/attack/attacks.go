@@ -21,8 +21,9 @@ type attacker struct {
 	again func(ctx context.Context, g target, n int)
 }
 
-// madeAlone are attacks that do not run together with the others. Otherwise an API process would need up to
-// 183 MiB, because the limits of bodies, answers and password hashes are independent of each other.
+// madeAlone are the names of attacks that do not run together with the other attacks. If all attacks ran
+// together, an API process would need up to 183 MiB, because the limits of bodies, answers and password hashes
+// are independent of each other.
 var madeAlone = []string{newcomers, hourlyUsage, unratedTotals, signInsOfNobody}
 
 const (
@@ -34,7 +35,7 @@ const (
 
 const (
 	atFullSpeed = 20 * time.Millisecond // between the attempts of an attacker
-	hold        = 5 * time.Second       // for which a connection is kept open
+	hold        = 5 * time.Second       // time for which a connection is kept open
 )
 
 // attacks are requests that once impaired other tenants. Each runs alone, and all except madeAlone run

@@ -27,7 +27,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
-// Documentation addresses (RFC 5737), as a load balancer puts them into X-Forwarded-For.
+// Client addresses that the drill sends in X-Forwarded-For, as a load balancer does. They are documentation
+// addresses (RFC 5737).
 const (
 	ourAddress   = "203.0.113.1"
 	theirAddress = "198.51.100.1"
@@ -39,7 +40,7 @@ const (
 	password = "correct horse battery staple"
 	event    = `{"event_type":"call","customer_id":"acme"}`
 
-	hookSecret = "whsec_YXR0YWNrYXR0YWNrYXR0YWNrYXR0YWNr" // of the receiver of our statements
+	hookSecret = "whsec_YXR0YWNrYXR0YWNrYXR0YWNrYXR0YWNr" // secret of the receiver of our statements
 )
 
 // tenant is a tenant of the drill.
@@ -118,7 +119,8 @@ func newDrill(t testing.TB) *drill {
 	return d
 }
 
-// fill adds large events to Theirs and Third, and many customers, some of them large.
+// fill adds large events and many customers to the tenants Theirs and Third. Some of the customers have large
+// metadata.
 func (d *drill) fill(database string) {
 	conn, err := pgx.Connect(d.Context(), database)
 	require.NoError(d, err)
@@ -195,7 +197,7 @@ type seen struct {
 	took   []time.Duration
 	synced []time.Duration // durations of syncs
 	heavy  []time.Duration // durations of heavy requests
-	slow   []string        // correct answers after more than longest
+	slow   []string        // correct answers that took more than longest
 	failed []string
 }
 
@@ -209,7 +211,7 @@ func (s *seen) String() string {
 	return fmt.Sprintf("p99 %s, sync p50 %s, heavy p50 %s, %d failed", shown(s.p99()), shown(median(s.synced)), shown(median(s.heavy)), len(s.failed))
 }
 
-// Requests of the well-behaved tenant.
+// Rates and paths of the well-behaved tenant's requests.
 const (
 	pace       = time.Second / 12
 	signInPace = 120 // every n-th request is a sign-in

@@ -1,6 +1,6 @@
 // Command attack measures the effect of attacks on a well-behaved tenant, over loopback. First it runs each
-// attack alone for EACH seconds, or only attacks with ATTACK in their names. Then it runs ROUNDS rounds:
-// SECONDS seconds without attacks, and SECONDS seconds with all attacks except madeAlone.
+// attack alone for EACH seconds, or only the attacks with names that contain ATTACK. Then it runs ROUNDS
+// rounds: SECONDS seconds without attacks, and SECONDS seconds with all attacks except madeAlone.
 //
 // The exit status is 1 if the tenant's requests fail or take much longer than without attacks, or if a
 // process needs more memory than allowed.

@@ -26,7 +26,8 @@ const (
 	evaluatedWithin   = 60_000 // milliseconds
 )
 
-// The customers of watched have alerts; those of unwatched send events of the same type and have none.
+// The customers of watched have alerts. The customers of unwatched send events of the same type and have no
+// alerts.
 var (
 	watched   = shape{eventType: "watched", customers: 10, name: "watched-%d"}
 	unwatched = shape{eventType: "watched", customers: 10, name: "unwatched-%d"}
@@ -86,7 +87,8 @@ func notifications(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{delays, evaluated}, nil
 }
 
-// notified is a tenant with a webhook. Its receiver sends an arrival for each message to arrived.
+// notified is a tenant with a webhook. For each message that the webhook receives, receiver sends an arrival to
+// the channel arrived.
 type notified struct {
 	*bench
 
@@ -129,7 +131,8 @@ func (n *notified) receive(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// delays compares notifications of crossings with test messages, which need no evaluation.
+// delays compares the delay of alert messages with the delay of test messages, which need no evaluation of
+// alerts.
 func (n *notified) delays() (figure.Figure, error) {
 	if err := n.watch("crossing"); err != nil {
 		return figure.Figure{}, err
@@ -164,8 +167,8 @@ func (n *notified) watch(slug string) error {
 	return nil
 }
 
-// cross sends an event of each of crossingsPerRound customers. It returns the times from the answers until
-// the notifications arrived.
+// cross sends one event for each of crossingsPerRound customers. It returns the time from the answer to each
+// event until the notification arrives.
 func (n *notified) cross(customers string) ([]time.Duration, error) {
 	answered := make(map[string]time.Time)
 	ticker := time.NewTicker(time.Second / crossingRate)
@@ -209,8 +212,8 @@ func (n *notified) next() (arrival, error) {
 	}
 }
 
-// evaluations measures the time from the first event of 10,000 customers until the alert has fired for all
-// of them. The baseline is COPY of the same events.
+// evaluations measures the time from the first event of 10,000 customers until the alert has fired for all of
+// them. The baseline is the duration of COPY for the same events.
 func (n *notified) evaluations(ctx context.Context) (figure.Figure, error) {
 	var fired, copied []float64
 	for round := range rounds {

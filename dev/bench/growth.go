@@ -36,7 +36,7 @@ func growth(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return grown(ctx, b, 10_000_000)
 }
 
-// large is growth with LARGE_EVENTS events, which is run by hand only.
+// large is growth with LARGE_EVENTS events. Bench runs it only if an argument selects it.
 func large(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	events, err := strconv.Atoi(os.Getenv("LARGE_EVENTS"))
 	if err != nil || events < eventsPerCustomer {
@@ -54,9 +54,9 @@ func large(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return grown(ctx, b, events)
 }
 
-// grown compares batches with those in a database of 10^6 events, and reads with those in one of 10^5. Each
-// customer has the same number of events in all databases, so answers have the same size; a larger database
-// has more customers.
+// grown compares ingest with a database of 10^6 events, and reads with a database of 10^5 events. A larger
+// database has more customers. Each customer has the same number of events in all databases, so answers have
+// the same size.
 func grown(ctx context.Context, b *bench, events int) ([]figure.Figure, error) {
 	if err := b.grow(ctx, events); err != nil {
 		return nil, fmt.Errorf("fill: %w", err)
@@ -74,7 +74,8 @@ func power(events int) string {
 	return strings.Replace(strconv.FormatFloat(float64(events), 'e', -1, 64), "e+0", "e", 1)
 }
 
-// grow creates the earlier events of a meter with SQL, for the customers filled-1, filled-2 and so on.
+// grow creates a meter with a price. With SQL, it creates past events of the meter for the customers filled-1,
+// filled-2 and so on.
 func (b *bench) grow(ctx context.Context, events int) error {
 	if err := b.createMeter("completions", thousandCustomers.eventType, thousandCustomers.groupBy...); err != nil {
 		return err
@@ -123,10 +124,10 @@ func (b *bench) checkFilled() error {
 	return nil
 }
 
-// ingestAgainst compares batches with those in a smaller database, with ordered and with random keys.
-// Random keys change pages of the key index that have not changed since the last checkpoint. The first
-// change of such a page writes the whole page to the WAL. So random keys are measured after a warm-up of a
-// fiftieth of all events.
+// ingestAgainst compares the ingest rate with that of a smaller database, for time-ordered and for random keys.
+// Random keys change pages of the key index that have not changed since the last checkpoint. The first change
+// of such a page writes the whole page to the WAL. So random keys are measured after a warm-up of a fiftieth of
+// all events.
 func (b *bench) ingestAgainst(ctx context.Context, events, fewer int) ([]figure.Figure, error) {
 	smaller, err := b.smaller(ctx, fewer)
 	if err != nil {
@@ -150,8 +151,8 @@ func (b *bench) ingestAgainst(ctx context.Context, events, fewer int) ([]figure.
 	}, nil
 }
 
-// besideEachOther returns the rates of alternating rounds of batches into both databases, after warmUps
-// rounds.
+// besideEachOther alternates rounds of batches between both databases. It returns the rates of the rounds that
+// follow the first warmUps rounds.
 func besideEachOther(ours, other *bench, s shape, warmUps int) (rates, others []float64, err error) {
 	for round := range warmUps + rounds {
 		of, err := ours.batchRate(s)
@@ -222,9 +223,9 @@ func (r read) path(customer int, start, end time.Time) string {
 	return r.route + "?" + query.Encode()
 }
 
-// readsAgainst compares the p99 of reads with that in a smaller database. Each read is for a random
-// customer, and its range of 30 days begins and ends within an hour. All usage has been read before, so it
-// is in memory as far as there is room.
+// readsAgainst compares the p99 of reads with that in a smaller database. Each read is for a random customer
+// and a range of 30 days that starts and ends in the middle of an hour. All usage is read once before the
+// measurement, so that memory holds as much of it as possible.
 func (b *bench) readsAgainst(ctx context.Context, events, fewer int) (figures []figure.Figure, err error) {
 	smaller, err := b.smaller(ctx, fewer)
 	if err != nil {

@@ -54,7 +54,7 @@ var (
 
 var models = []string{"small", "medium", "large", "vision"}
 
-// event is one event, from which both a request and a row for COPY are made.
+// event is one event. The benchmark encodes it as part of a request, and as a row for COPY.
 type event struct {
 	eventType, key string
 	properties     string // a JSON object
@@ -106,8 +106,8 @@ func (e event) fields() map[string]any {
 	}
 }
 
-// batchAgainstCopy compares batches of 1,000 events with keys over HTTP with COPY of the same rows into the
-// same hypertable over one connection.
+// batchAgainstCopy sends batches of 1,000 events with keys over HTTP. The baseline is COPY of the same rows
+// into the same hypertable over one connection.
 func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure, error) {
 	for i := range s.meters {
 		if err := b.createMeter(fmt.Sprintf("%s-%d", s.eventType, i), s.eventType, s.groupBy...); err != nil {
@@ -178,7 +178,8 @@ func (b *bench) alternate(ctx context.Context, prepare func() ([][]event, [][]by
 // written is the result of rounds of batches: events per second, and bytes of WAL and of disk per event.
 type written struct{ rate, wal, disk []float64 }
 
-// measure reads the WAL position of the whole server, so no other client may write meanwhile.
+// measure runs write and appends its rate, and its bytes of WAL and of disk per event. It reads the WAL
+// position of the whole server, so no other client may write at the same time.
 func (w *written) measure(ctx context.Context, conn *pgx.Conn, events int, write func() (time.Duration, error)) error {
 	var wal, disk [2]int64
 	look := func(i int) error {
@@ -235,8 +236,8 @@ func (b *bench) copy(ctx context.Context, rows [][][]any) (time.Duration, error)
 	return time.Since(start), nil
 }
 
-// singleAgainstUncoalesced compares clients that send one event per request with the same load on a server
-// that uses one transaction per request.
+// singleAgainstUncoalesced measures requests with one event each. It compares their rate with the rate of a
+// server that uses one transaction per request.
 func (b *bench) singleAgainstUncoalesced(name string, clients int, former float64) (figure.Figure, error) {
 	var ours, baseline []float64
 	for round := range rounds + 1 {
@@ -273,8 +274,8 @@ func (b *bench) singleRequestsOf(s shape, n int) [][]byte {
 
 func doNothing(http.ResponseWriter, *http.Request) {}
 
-// orientation prints the rates of two simpler handlers on this machine: one that does nothing, and one with
-// a plain INSERT.
+// orientation prints the rates of two simpler handlers on this machine, for comparison: one that does nothing,
+// and one with a plain INSERT.
 func (b *bench) orientation(ctx context.Context) error {
 	for _, floor := range []struct {
 		name    string

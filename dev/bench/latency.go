@@ -21,8 +21,8 @@ const (
 	paceSeconds  = 8 // per round
 	floorSeconds = 2 // per round, with a handler that stores nothing
 
-	// pacedConnections exceeds the number of connections in use at once, so that no event waits for a free
-	// one. It is below the number of requests that a process handles at once for one tenant.
+	// pacedConnections exceeds the number of connections in use at once, so that no event waits for a
+	// connection. It is below the number of requests that a process handles at once for one tenant.
 	pacedConnections = 200
 
 	quietP99     = 10
@@ -35,8 +35,8 @@ const (
 	workConnections = "1"
 )
 
-// latency measures the p99 of single events at half of the saturation rate: on an idle server, and during
-// an export, a backfill, an Auto-Sync and folds.
+// latency measures the p99 of single events at half of the saturation rate. It measures on an idle server, and
+// during an export, a backfill, an Auto-Sync and folds.
 func latency(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.grow(ctx, busyHistory); err != nil {
 		return nil, fmt.Errorf("fill: %w", err)
@@ -68,7 +68,8 @@ func latency(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	}, nil
 }
 
-// saturation returns the median of the single events per second that the server can store.
+// saturation returns the maximum rate at which the server stores single events, per second: the median of
+// several rounds.
 func (b *bench) saturation() (float64, error) {
 	var rates []float64
 	for round := range rounds + 1 { // the first warms up
@@ -84,8 +85,8 @@ func (b *bench) saturation() (float64, error) {
 	return rates[len(rates)/2], nil
 }
 
-// latencies returns the p99 of each round while the work of begin runs. floor is the p99 of the same
-// requests at the same rate to a handler that does nothing.
+// latencies returns the p99 of single events in each round, while the work that begin starts is running. floor
+// is the p99 of the same kind of requests, at the same rate, to a handler that does nothing.
 func (b *bench) latencies(rate float64, begin func(round int) (end func() error, err error)) (stored, floor []float64, err error) {
 	idle := httptest.NewServer(http.HandlerFunc(doNothing))
 	defer idle.Close()
@@ -106,8 +107,8 @@ func (b *bench) latencies(rate float64, begin func(round int) (end func() error,
 	return stored, floor, nil
 }
 
-// pace sends requests at a rate without waiting for earlier answers, as long as connections are free. It
-// returns the time from the due time to the answer of each request.
+// pace sends requests at a rate without waiting for earlier answers, as long as connections are free. For each
+// request, it returns the time from the instant at which the request was due until its answer.
 func pace(address string, connections int, rate float64, requests [][]byte) ([]time.Duration, error) {
 	defer withoutCollecting()()
 	return sendPaced(address, connections, rate, requests)
@@ -180,7 +181,7 @@ func (b *bench) newWork(ctx context.Context) (*work, error) {
 	return w, nil
 }
 
-// begin starts a backfill, an Auto-Sync of every customer, and a sequence of exports.
+// begin starts a backfill, an Auto-Sync of every customer, and a sequence of exports. end stops the exports.
 func (w *work) begin(round int) (end func() error, err error) {
 	used := shape{eventType: thousandCustomers.eventType, customers: busyCustomer, name: "filled-%d"}
 	if _, err := load(w.coalesced, 1, [][]byte{batchRequest(w.key, used.events(batchEvents))}); err != nil {

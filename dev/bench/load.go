@@ -49,8 +49,8 @@ func load(address string, connections int, requests [][]byte) (time.Duration, er
 	return took, nil
 }
 
-// withoutCollecting runs the garbage collector, and disables it until collect is called. Otherwise it would
-// take processor time from the measured server.
+// withoutCollecting runs the garbage collector, and disables it until collect is called. Otherwise, the
+// collector of the benchmark would take processor time from the measured server.
 func withoutCollecting() (collect func()) {
 	runtime.GC()
 	percent := debug.SetGCPercent(-1)

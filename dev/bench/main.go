@@ -1,6 +1,6 @@
-// Bench measures ingest against its baselines, in alternating rounds on one machine, and prints the ratios
-// with their spread. It also measures the latency of single events, the effect of 100 times as many events,
-// breakdowns, revenue and bills of many customers, and the cost of quotas and alerts.
+// Bench measures ingest against its baselines, in alternating rounds on one machine, and prints the ratios with
+// their spread. It also measures the latency of single events, and the effect of 100 times as many events.
+// Further measurements are breakdowns, revenue and bills of many customers, and the cost of quotas and alerts.
 //
 // Arguments select measurements: batches, properties, tenants, single, latency, growth, breakdown, revenue,
 // quotas, alerts and notifications. large, which must be selected, is growth with LARGE_EVENTS events.
@@ -115,21 +115,21 @@ func single(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{few, many}, err
 }
 
-// compare prints a figure with the minimum of its ratio, and the previous value.
+// compare prints a figure with the required minimum of its ratio, and the previous ratio.
 func compare(name, unit string, ours, baseline []float64, reach, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, to reach %.2f%s\n", f, reach, formerly("%.2f", former))
 	return f
 }
 
-// within prints a figure with the maximum of its ratio, and the previous value.
+// within prints a figure with the allowed maximum of its ratio, and the previous ratio.
 func within(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, at most %.2g allowed%s\n", f, most, formerly("%.2g", former))
 	return f
 }
 
-// bounded prints a figure with its maximum, and the previous value.
+// bounded prints a figure with its allowed maximum, and the previous value.
 func bounded(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, at most %.0f %s%s\n", f, most, unit, formerly("%.0f", former))

@@ -8,7 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
 
-// Calls of a language model, by the meters that count them. The events differ only in their type.
+// Events for calls of a language model, one shape for each set of meters. The events of the shapes differ only
+// in their type.
 var (
 	callsByValue    = shape{eventType: "by-value", customers: 10, calls: true}
 	callsByProperty = shape{eventType: "by-property", customers: 10, calls: true}
@@ -18,8 +19,8 @@ var (
 // paths are the properties of a call that meters sum.
 var paths = []string{"usage.prompt_tokens", "usage.completion_tokens", "usage.total_tokens", "cost"}
 
-// properties compares ingest with meters that use paths and filters: one such meter with a meter that sums
-// the value of the same events, and eight such meters with one.
+// properties measures ingest with meters that use property paths and filters. It compares one such meter with a
+// meter that sums the event's value, and eight such meters with one.
 func properties(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.createMeter("by-value", callsByValue.eventType); err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ const (
 	revenueSeconds   = 10 // maximum
 )
 
-// revenue measures the duration of the revenue of 100,000 customers over HTTP against its maximum, and the
-// export of their bills.
+// revenue compares the duration of a request for the revenue of 100,000 customers with its maximum. It also
+// measures the export of their bills.
 func revenue(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.fillRevenue(ctx); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func revenue(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	return []figure.Figure{f, export}, err
 }
 
-// exportStatements measures the export of the previous month's bills, per customer. The baseline is reading
+// exportStatements measures the export of the previous month's bills, per customer. The baseline reads the
 // bills one at a time.
 func (b *bench) exportStatements(ctx context.Context) (figure.Figure, error) {
 	const exported, read = 1000, 200

@@ -64,7 +64,8 @@ func (c *Complaints) add(err error) {
 	c.errs = append(c.errs, err)
 }
 
-// Forgive removes the complaints about a path of the API, for a refusal that is expected.
+// Forgive removes the complaints about a path of the API. A test calls it after a refusal that the test
+// expects.
 func (c *Complaints) Forgive(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -102,9 +102,9 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// hand starts the services that are built here, as `docker compose up` does: each with its command and only
-// its environment variables, after its dependencies. The test provides its own database and Temporal
-// server.
+// hand starts the services that are built from this repository, as `docker compose up` does. Each service gets
+// its command and only its environment variables, and starts after its dependencies. The test provides its own
+// database and Temporal server.
 type hand struct {
 	testing.TB
 	project *types.Project
@@ -113,7 +113,7 @@ type hand struct {
 	running map[string]*exec.Cmd
 }
 
-// upByHand starts the demo after its dependencies, and waits until it has succeeded.
+// upByHand starts the service demo after its dependencies, and waits until the demo has succeeded.
 func upByHand(t testing.TB) *hand {
 	t.Helper()
 	temporal := os.Getenv("TEST_TEMPORAL_ADDRESS")
@@ -160,8 +160,8 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// start starts a service once its dependencies meet the conditions of depends_on. It skips a service that
-// is not built here or has already been started.
+// start starts a service once its dependencies meet the conditions of depends_on. It skips a service that is
+// not built from this repository or has already been started.
 func (h *hand) start(name string) {
 	h.Helper()
 	service, err := h.project.GetService(name)

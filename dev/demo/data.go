@@ -41,7 +41,7 @@ type meter struct {
 	price client.SetPricing // empty: no price
 }
 
-// meters are the meters of the first tenant. The answers in tries depend on the price of the first one.
+// meters are the meters of the first tenant. The answers in tries depend on the price of the first meter.
 var meters = []meter{
 	{
 		client.CreateMeter{Slug: "api-calls", EventType: apiRequest, Name: new("API calls")},

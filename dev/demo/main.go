@@ -161,8 +161,8 @@ func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []
 	return nil
 }
 
-// makeMeters runs before any customer is created, so that no meter needs a backfill and no price changes a
-// billing period that has begun.
+// makeMeters creates the meters and their prices. It runs before any customer is created, so that no meter
+// needs a backfill and no price changes a billing period that has begun.
 func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []meter) error {
 	for _, m := range list {
 		made, err := api.CreateMeterWithResponse(ctx, nil, m.CreateMeter)
@@ -184,7 +184,8 @@ func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []met
 	return nil
 }
 
-// saveProvider leaves an equal provider unchanged, so that earlier syncs stay with its connection.
+// saveProvider saves the provider unless an equal provider is already saved. So earlier syncs still belong to
+// the current connection.
 func saveProvider(ctx context.Context, api *client.ClientWithResponses, p client.SaveProvider, same func(*client.Provider) bool) error {
 	found, err := api.GetBillingProviderWithResponse(ctx)
 	if err := expect.Status("read provider", found, err, http.StatusOK, http.StatusConflict); err != nil {
@@ -219,7 +220,7 @@ func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []cl
 }
 
 // countThere returns the number of events that the API already has. Events are sent in order and in atomic
-// batches, so they are a prefix of all events.
+// batches, so the stored events are a prefix of all events.
 func countThere(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (int, error) {
 	var failed error
 	there := sort.Search(len(events), func(i int) bool {

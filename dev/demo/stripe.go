@@ -24,8 +24,8 @@ var subscribers = []customer{
 	{"tailspin", "Tailspin Toys", 4, ""},
 }
 
-// stripeMeters are mapped to Stripe by the configured mapping, by lookup key, by a price's metadata and by
-// a meter's metadata. The last one is not mapped.
+// stripeMeters are meters that are mapped to Stripe in different ways: by the configured mapping, by lookup
+// key, by a price's metadata, and by a meter's metadata. The last meter is not mapped.
 var stripeMeters = []meter{
 	{
 		client.CreateMeter{Slug: "api-calls", EventType: apiRequest, Name: new("API calls")},
@@ -56,8 +56,8 @@ var inYen = map[string]client.SetPlanPricing{
 
 var stripeMapping = map[string]string{"api-calls": "price_calls"}
 
-// seed returns the account at Stripe: a legacy metered price with usage records, and prices with meters
-// that sum, keep a total for each day, and keep the last value.
+// seed returns the account at Stripe. It contains a legacy metered price with usage records, and prices with
+// meters. One meter sums values, one keeps a total for each day, and one keeps the last value.
 func seed(a stripetest.Account) stripetest.Seed {
 	named := func(slug string) map[string]string { return map[string]string{"meter_slug": slug} }
 	s := stripetest.Seed{
@@ -97,8 +97,8 @@ func pricesOf(c customer) []string {
 	return []string{"calls", "tokens", "images", "completions"}
 }
 
-// stripeAccount returns the account of the tenant. A new tenant gets a new account, in which nothing is
-// billed yet.
+// stripeAccount returns the tenant's account at Stripe. A new tenant gets a new account, which has billed
+// nothing yet.
 func stripeAccount(c config) stripetest.Account {
 	mark := fmt.Sprintf("%x", sha256.Sum256([]byte(c.StripeAdminKey)))[:8]
 	return stripetest.Account{

@@ -80,7 +80,8 @@ func merged(files []string) (map[string]any, error) {
 	return values, nil
 }
 
-// strictly returns warnings as errors, as lint --strict does. A missing icon is less than a warning.
+// strictly returns warnings as errors, as lint --strict does. It ignores a missing icon, which the linter
+// reports with less severity than a warning.
 func strictly(linter support.Linter) (err error) {
 	for _, message := range linter.Messages {
 		if message.Severity >= support.WarningSev {

@@ -29,9 +29,9 @@ func (c customer) oneOf(all ...customer) bool {
 	return slices.ContainsFunc(all, func(o customer) bool { return o.id == c.id })
 }
 
-// meters are the slugs of the meters, named after the way in which Stripe counts them: calls are summed,
-// records are usage records, hours have hourly totals, and seats keep the last value. The summaries of slow
-// are delayed.
+// meters are the slugs of the meters, named after the way in which Stripe counts them. calls are summed,
+// records are usage records, hours have hourly totals, and seats keep the last value. The summaries of slow are
+// delayed.
 var meters = []string{"calls", "records", "hours", "seats", "slow"}
 
 func one(kind, id string, meters ...string) customer {
@@ -77,18 +77,19 @@ var customers = []customer{
 // inAmounts are the customers of the tenant that bills amounts.
 var inAmounts = []customer{amounts, amountsEnding, amountsSwapped, amountsLate, amountsOwn}
 
-// laterBy is the delay of away's periods. They end half a day after the other periods, so that the outage
-// affects no other customer.
+// laterBy is the delay of the billing periods of the customer away. They end half a day after all other
+// periods, so that the outage affects no other customer.
 const laterBy = 12 * time.Hour
 
-// apartBy is the time by which the periods of apart's second subscription begin before the months.
+// apartBy is the time from the start of a billing period of apart's second subscription to the start of the
+// next month.
 const apartBy = 12 * day
 
-// product is the product of the lines that bill amounts.
+// product is the id of the Stripe product for invoice lines that bill amounts.
 const product = "prod_usage"
 
-// seed returns a tenant's account at Stripe: a price of 2 cents for each meter, a second price for swaps,
-// and the customers with their subscriptions of the first month.
+// seed returns a tenant's account at Stripe. It has a price of 2 cents for each meter, a second price for
+// swaps, and the customers with their subscriptions of the first month.
 func seed(account stripetest.Account, customers []customer, start, end time.Time) stripetest.Seed {
 	s := stripetest.Seed{
 		Account: account,

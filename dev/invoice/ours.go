@@ -169,7 +169,7 @@ func (d *drill) trigger(t *tenant) (run string) {
 	return run
 }
 
-// close closes every period that is due.
+// close closes every billing period that is due.
 func (d *drill) close() {
 	d.Helper()
 	for _, t := range d.tenants() {

@@ -93,8 +93,8 @@ func (d *drill) firstBorder() {
 	d.closeAt(border)
 }
 
-// closeAt closes the periods that ended with a month, after their grace, and runs Auto-Sync before and
-// after.
+// closeAt closes the billing periods of the month that ended at border, after their grace. It runs Auto-Sync
+// before and after the close.
 func (d *drill) closeAt(border time.Time) {
 	d.Helper()
 	d.at(border.Add(4 * day))

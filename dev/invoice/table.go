@@ -17,7 +17,7 @@ type row struct {
 	client.Reconciliation
 }
 
-// rows returns the rows of all closed periods, by customer, the oldest first.
+// rows returns the reconciliations of all closed periods, grouped by customer, the oldest period first.
 func (d *drill) rows() (all []row) {
 	d.Helper()
 	for _, t := range d.tenants() {
@@ -91,7 +91,7 @@ func (r row) isResolved() bool {
 type account struct {
 	customer          customer
 	charges, late, is metering.Decimal // is: the total of Stripe's invoices
-	given             metering.Decimal // charges that were given up; below 0: an excess on the invoices that was left there
+	given             metering.Decimal // our charges minus the invoiced amounts, for waived and written-off rows
 }
 
 func (a account) difference() metering.Decimal { return a.is.Sub(a.charges).Sub(a.late).Add(a.given) }
@@ -99,8 +99,8 @@ func (a account) difference() metering.Decimal { return a.is.Sub(a.charges).Sub(
 // price is the price of every unit, for Odometer and for Stripe.
 var price = metering.MustDecimal("0.02")
 
-// account adds up a customer's rows. For a waived or written-off row, the amount on Stripe's invoice
-// stands, even if it differs from our charge.
+// account adds up a customer's rows. For a waived or written-off row, it adds the difference between our charge
+// and Stripe's invoices to given, so that this difference counts as explained.
 func (d *drill) account(t *tenant, c customer, rows []row) account {
 	d.Helper()
 	a := account{customer: c, late: d.lateUsage(t, c).Mul(price), is: d.charged(t, c)}

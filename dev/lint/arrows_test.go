@@ -17,8 +17,9 @@ import (
 
 const module = "github.com/odometer-metering/odometer/"
 
-// arrows maps each folder to the folders of this repository that its code may import. A folder includes those
-// inside it that are not listed. "*" allows all. A Go file in a folder that is not listed fails the test.
+// arrows maps each folder to the folders of this repository that its code may import. An entry also covers the
+// subfolders of its folder that are not listed. "*" allows all. A Go file in a folder that is not listed fails
+// the test.
 var arrows = map[string][]string{
 	"metering":   {},
 	"billing":    {"metering"},
@@ -121,8 +122,8 @@ func checkExclusive(t *testing.T, path, name string) {
 	}
 }
 
-// withoutNames lists the folders that must not name a provider. Their code uses properties of the provider,
-// which are stored or passed. Field tags may name a provider, because they are documentation.
+// withoutNames lists the folders that must not name a provider. Their code uses stored or passed properties of
+// the provider instead. Field tags may name a provider, because they are documentation.
 var withoutNames = []string{"api", "billing", "db", "workflows"}
 
 func TestNoProviderIsKnownByItsName(t *testing.T) {
@@ -151,8 +152,9 @@ func TestNoProviderIsKnownByItsName(t *testing.T) {
 	}
 }
 
-// names reports whether a node is or contains the name of a provider. For the provider "webhook", only its
-// kind counts, because tenants also have webhooks that are unrelated to billing.
+// names reports whether a node is or contains the name of a provider. For the provider "webhook", it finds only
+// the constant metering.Webhook and its value in strings. Tenants also have webhooks that are unrelated to
+// billing.
 func names(n ast.Node, provider string) bool {
 	switch n := n.(type) {
 	case *ast.SelectorExpr:
@@ -169,8 +171,8 @@ func names(n ast.Node, provider string) bool {
 	return false
 }
 
-// rollups maps each file that names tables of counted usage to these tables. All code that reads usage calls
-// the first file. The comments give the reasons of the other files.
+// rollups lists the files that may name tables of counted usage, each with the tables that it names. All code
+// that reads usage calls the first file. The comments describe why the other files name the tables.
 var rollups = map[string][]string{
 	"db/usage/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded", "usage_daily"}, // reads usage
 	"db/usage/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                  // stores usage of ingest and backfills

@@ -15,21 +15,22 @@ import (
 )
 
 // Rules take the time as a parameter, so that tests can apply them on any day. Code in the folders of
-// withoutClocks reads a clock only in the lines of clocksAllowed. make test-dates runs the tests in the folders
-// of testedOnDates on other days.
+// withoutClocks may read a clock only in the lines that clocksAllowed lists. make test-dates runs the tests in
+// the folders of testedOnDates on other days.
 var (
 	testedOnDates = []string{"metering", "billing", "db", "activities"}
 	withoutClocks = append([]string{"workflows"}, testedOnDates...)
 )
 
-// clocksAllowed maps a part of each line that may read a clock to the reason. No rule depends on that clock.
+// clocksAllowed lists the lines that may read a clock: it maps a part of each line to the reason. No rule
+// depends on the clock that such a line reads.
 var clocksAllowed = map[string]string{
 	"began := time.Now()":                             "how long something takes is measured, not judged",
 	"time.Since(began)":                               "the same",
 	"time.Now().UnixNano()":                           "a name or a seed that is not used twice",
 	"select epoch, erasures, idempotency_conflicts, ": "compared with when the server's own process started",
 
-	// The time of a change, for people to read. Rules only check whether it is null.
+	// These columns contain the time of a change, for users. Rules only check whether a column is null.
 	"revoked_at = coalesce(revoked_at, now())":       "API keys, HMAC secrets",
 	"set ended_at = now()":                           "sessions",
 	"set removed_at = now()":                         "members",
@@ -82,8 +83,8 @@ func TestRulesTakeTheTimeAsAParameter(t *testing.T) {
 	}
 }
 
-// clocksIn returns the lines of a Go file that name a clock of the process, or a clock of the database in a
-// string.
+// clocksIn returns the lines of a Go file that name a function for the process's clock, or for the database's
+// clock in a string.
 func clocksIn(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files, all := token.NewFileSet(), lines(t, path)

@@ -78,8 +78,8 @@ func TestEachDiagramIsWrittenLineByLine(t *testing.T) {
 	require.NotZero(t, diagrams)
 }
 
-// TestTheDocumentsNameFilesAndTestsThatExist checks the paths and the names of tests in code spans of pages
-// about the code.
+// TestTheDocumentsNameFilesAndTestsThatExist checks pages about the code. Each file and each test that such a
+// page names in a code span must exist.
 func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("docs/architecture/*.md")

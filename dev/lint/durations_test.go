@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tests assert order, counts and times of an injected clock. A measured duration depends on the load of the
-// machine. make bench and make attack assert measured durations. Within synctest.Test, and in Temporal's test
-// environment, time is simulated.
+// Tests assert the order of steps, counts, and the times of an injected clock. They do not assert measured
+// durations, which depend on the load of the machine. make bench and make attack assert measured durations.
+// Within synctest.Test, and in Temporal's test environment, time is simulated.
 
 // clockCalls lists functions that read the machine's clock, compare times with a tolerance, or wait for a time.
 var clockCalls = map[string]bool{
@@ -27,7 +27,8 @@ var clockCalls = map[string]bool{
 // simulated lists the folders with tests in Temporal's test environment.
 var simulated = map[string]bool{"workflows": true}
 
-// durationsAllowed maps the file and a part of each line that may call one of clockCalls to the reason.
+// durationsAllowed lists the lines that may call one of clockCalls: it maps the file and a part of each line to
+// the reason.
 var durationsAllowed = map[string]string{
 	"worker/auto_sync_test.go: took = time.Since(began)":                  "make bench measures it; nothing asserts it",
 	"api/limit_test.go: left <= time.Since(m.began)+100*time.Millisecond": "Redis has no other clock: near the window's end the test advances past it",
@@ -43,7 +44,7 @@ var durationsAllowed = map[string]string{
 	"cmd/odometer/crash_test.go: case <-time.After(10 * time.Millisecond)": "between tries of an API that restarts",
 	"providers/stripe/contract_test.go: <-time.After(c.pause)":             "Stripe limits its callers",
 
-	// A time for which the tested code waits on every machine.
+	// A timeout or pause that the test needs on every machine.
 	"client/recorder_test.go: ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":    "the call outlasts it",
 	"providers/redact_test.go: hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)": "the call outlasts it",
 	"providers/stripe/contract_test.go: context.WithTimeout(context.Background(), stripe.Timeout)":     "the client's own timeout",

@@ -8,20 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rooms lists the folders over which the code of an entity is spread.
+// rooms lists the folders of the code's layers. The code of one entity, such as a plan, is in several of these
+// folders.
 var rooms = []string{"metering", "db", "db/access", "db/catalog", "db/usage", "db/ledger", "db/limits", "activities", "workflows", "api"}
 
-// aliases maps rejected file names to the name that files of the same noun have.
+// aliases maps rejected file names to the name to use for files about the same noun.
 var aliases = map[string]string{
 	"pricing": "prices", "endpoints": "webhooks", "maintain": "maintenance", "upkeep": "maintenance",
 	"audit_usage": "discrepancies", "differences": "discrepancies", "doubt": "commit_recovery",
 	"auto_syncs": "auto_sync", "audit_logs": "audit_log",
 }
 
-// TestTheSameNounHasTheSameFileNameInEveryRoom checks that files of the same noun have the same name in all
-// rooms. By convention, nouns are plural. Uncountable nouns are singular, and so are auto_sync and audit_log,
-// because a tenant has only one of each. In workflows and activities, a file of a single workflow has the
-// workflow's name, such as rotate_credential.
+// TestTheSameNounHasTheSameFileNameInEveryRoom checks that files about the same noun have the same name in all
+// folders of rooms. By convention, nouns are plural. Uncountable nouns are singular, and so are auto_sync and
+// audit_log, because a tenant has only one of each. In workflows and activities, a file of a single workflow
+// has the workflow's name, such as rotate_credential.
 func TestTheSameNounHasTheSameFileNameInEveryRoom(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{} // the first file name of each noun, by its singular

@@ -92,7 +92,7 @@ func TestCommentsNameActorsAndThings(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// bareName matches names of functions without the object of the verb.
+// bareName matches function names that lack the object of their verb.
 var bareName = regexp.MustCompile(`^(?:leave\w*|own|bill|so|said\w*|says|told|heed\w*|look\w*|saw|keep|over|taken|whose|others|elsewhere\w*|storing|looking|counting)$`)
 
 // TestFunctionsAreVerbAndObject checks the names of functions and methods, except those of tests.
@@ -112,7 +112,8 @@ func TestFunctionsAreVerbAndObject(t *testing.T) {
 	}
 }
 
-// commentsOf returns the lines of a file's comments. It returns none for generated files and other kinds of files.
+// commentsOf returns the lines of a file's comments. It returns no lines for generated files and for other file
+// types.
 func commentsOf(t *testing.T, path string) (lines []string) {
 	t.Helper()
 	if strings.Contains(path, ".gen.") {

@@ -39,7 +39,8 @@ type Outcome struct {
 // Kind is the kind of an action.
 type Kind string
 
-// The kinds of actions. The steps of a worker's pass are Begin to Dies; each names its pass.
+// The kinds of actions. Begin to Dies are the steps of a pass, in which a worker syncs the customer. Each such
+// action contains the number of its pass.
 const (
 	Meter       Kind = "meter"       // creates a meter
 	Counted     Kind = "counted"     // the backfill of a meter is finished
@@ -120,7 +121,8 @@ type Action struct {
 	OutOfSync   bool                 `json:"out_of_sync,omitempty"`
 }
 
-// Place is the way in which a counter counts a meter: the method is record, delta or last.
+// Place defines how a counter, a provider that counts quantities, counts a meter. The method is record, delta
+// or last.
 type Place struct {
 	Meter  metering.MeterID     `json:"meter"`
 	Method billing.Method       `json:"method"`

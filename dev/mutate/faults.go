@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// faults are known faults that the rules, or the simulated provider and database, once had. Each is put
-// back by edits, and the simulated lives must find it.
+// faults is the list of known faults, in JSON. The rules of package billing, or the simulated provider and
+// database, once had these faults. Mutate restores each fault by edits, and the simulated lives must detect it.
 //
 //go:embed faults.json
 var faults []byte
@@ -67,8 +67,8 @@ func (f knownFault) files(folder string) (map[string]string, error) {
 	return files, nil
 }
 
-// tryFaults puts back the faults, one at a time, and simulates lives until one fails. It returns an error
-// if a fault is not found.
+// tryFaults restores the faults, one at a time, and simulates lives until one fails. It returns an error if the
+// lives do not detect a fault.
 func tryFaults(ctx context.Context, folder string, chosen *regexp.Regexp, lives int) error {
 	all, err := readFaults(chosen)
 	if err != nil {

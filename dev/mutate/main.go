@@ -1,10 +1,10 @@
 // Mutate inserts faults into the rules of package billing, one at a time, and reports which of them the
 // tests notice.
 //
-// It replaces Gremlins, the usual tool, which does not mutate arithmetic and comparisons that are method
-// calls, as for all decimals and times. Gremlins also skips the conditions of switch cases, because it
-// takes them for unreached. For each fault it rebuilds and runs all tests, including the simulated lives;
-// here all faults are in one program.
+// It replaces Gremlins, the usual tool. Gremlins does not mutate method calls for arithmetic and comparisons,
+// which decimals and times use. It skips the conditions of switch cases, because it treats them as unreached.
+// For each fault, Gremlins rebuilds and runs all tests, including the simulated lives. Mutate compiles all
+// faults into one program.
 package main
 
 import (

@@ -50,18 +50,18 @@ const (
 // swap is a replacement, and the kind of fault that it makes.
 type swap struct{ kind, other string }
 
-// methods are the methods that are replaced, by name.
+// methods maps the name of each mutated method to its replacement.
 var methods = map[string]swap{
 	"Add": {ofAddition, "Sub"}, "Sub": {ofAddition, "Add"},
 	"Before": {ofOrder, "After"}, "After": {ofOrder, "Before"},
 	"IsNegative": {ofSign, "IsZero"}, "IsZero": {ofSign, "IsNegative"},
 }
 
-// roundings are functions and methods that are removed: the call is replaced by its first argument, or by
-// the receiver.
+// roundings are functions and methods that round. A mutant replaces the call by its first argument or, for the
+// method Round, by the receiver.
 var roundings = []string{"RoundMoney", "Units", "Round"}
 
-// operators are the operators that are replaced.
+// operators maps each mutated operator to its replacements.
 var operators = map[token.Token][]swap{
 	token.LSS: {{ofBoundary, "<="}, {ofNegation, ">="}}, token.LEQ: {{ofBoundary, "<"}, {ofNegation, ">"}},
 	token.GTR: {{ofBoundary, ">="}, {ofNegation, "<="}}, token.GEQ: {{ofBoundary, ">"}, {ofNegation, "<"}},
@@ -82,8 +82,9 @@ type mutator struct {
 	mutants  []mutant
 }
 
-// mutantsOf returns all mutants of the folder's files without tests, sorted by kind, and the files with all
-// faults in them. No fault is active until it is chosen.
+// mutantsOf returns all mutants of the folder's files, except tests, sorted by kind. It also returns the
+// rewritten files, which contain all faults. No fault is active unless the environment variable MUTANT selects
+// it.
 func mutantsOf(ctx context.Context, folder string) (mutants []mutant, files map[string]string, err error) {
 	l, err := load(ctx, folder)
 	if err != nil {
@@ -186,7 +187,8 @@ func (m *mutator) is(x ast.Expr, typ string) bool {
 	return types.Default(t).String() == typ || t.Underlying().String() == typ
 }
 
-// add adds a mutant of the node, in which the code between two positions is replaced.
+// add adds a mutant of the node. In the mutant, the code in with replaces the source between the positions from
+// and until.
 func (m *mutator) add(kind string, n ast.Node, from, until token.Pos, with string) {
 	position := m.set.Position(from)
 	mutated := string(m.source[m.at(n.Pos()):m.at(from)]) + with + string(m.source[m.at(until):m.at(n.End())])

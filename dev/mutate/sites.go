@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// site is a part of a file that is rewritten.
+// site is a part of a source file that the mutator rewrites.
 type site struct {
 	from, until int
 	typ         string // of the expression; "": a statement
@@ -54,8 +54,8 @@ func rewritten(source []byte, sites []site) string {
 	return render(0, len(source))
 }
 
-// with returns the code of a site. It runs a fault if the fault's mutant is active, otherwise the given
-// code.
+// with returns the code that replaces a site. That code runs a fault if the fault's mutant is active, and
+// otherwise the given code.
 func (s site) with(otherwise string) string {
 	if s.instead != "" {
 		return s.instead

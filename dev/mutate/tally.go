@@ -10,7 +10,7 @@ import (
 // leastNoticed is the minimum share of noticed faults of each kind, in percent.
 const leastNoticed = 90
 
-// count is the result for one kind of fault. Mutants accepted as equivalent are not among those tried.
+// count is the result for one kind of fault. Mutants accepted as equivalent do not count as tried.
 type count struct{ tried, noticed, accepted int }
 
 func (c count) percent() int {
@@ -56,8 +56,8 @@ func (t *tally) add(m mutant, noticed bool, why reason) {
 	fmt.Printf("%-9s %s\n", came, m)
 }
 
-// print prints the table. It returns an error if too few faults of a kind were noticed, if a mutant
-// survived without a reason, or if a mutant with a reason was noticed.
+// print prints the table. It returns an error if too few faults of a kind were noticed. It also returns an
+// error if a mutant survived without a reason, or if a mutant with a reason was noticed.
 func (t *tally) print() error {
 	fmt.Printf("\n| fault | tried | noticed | accepted | %% |\n|---|---|---|---|---|\n")
 	var short []string

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// The tests that simulate or replay lives. The other tests are fast.
+// Regular expressions for the names of the tests that simulate or replay lives. The other tests are fast.
 const (
 	simulated = "^(TestPropertyLives|TestEveryAmountHasItsWorking|TestRecordedLives)$"
 	recorded  = "^TestRecordedLives$"
@@ -61,8 +61,8 @@ func build(ctx context.Context, folder string, files map[string]string, lives in
 
 func (t tests) program() string { return filepath.Join(t.dir, "tests") }
 
-// notice reports whether the tests notice a mutant; 0 is none. Lives are simulated only if the fast tests
-// notice nothing.
+// notice reports whether the tests notice a mutant. Mutant 0 is the code without a fault. Lives are replayed or
+// simulated only if the fast tests notice nothing.
 func (t tests) notice(ctx context.Context, mutant int) (noticed bool, err error) {
 	if noticed, err := t.noticeQuickly(ctx, mutant); err != nil || noticed || t.lives == 0 {
 		return noticed, err

@@ -1,6 +1,6 @@
-// Command outage demonstrates an outage of Stripe on the system that `make up` runs. It sends usage of the
-// demo tenant that bills through Stripe, makes the fake of Stripe fail in three ways, kills the worker in
-// between, and prints the waiting runs.
+// Command outage demonstrates an outage of Stripe on the system that `make up` runs. It sends usage of the demo
+// tenant that bills through Stripe, and makes the fake of Stripe fail in three ways. It prints the waiting runs
+// during the first failure, and kills the worker during the third.
 //
 // When all runs have ended, it compares the fake's bills with our totals. The exit status is 1 if any
 // differs.

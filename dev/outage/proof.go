@@ -131,9 +131,9 @@ func (o *outage) usage(ctx context.Context, l line, item stripetest.ItemState) (
 	return metering.Decimal{}, errors.New("no meter of ours is reported to " + item.Item)
 }
 
-// accepted counts the calls that reported an item to Stripe: in total, and the most with one idempotency
-// key. Replayed answers are not counted. The meters of the demo have the id "mtr_" followed by the event
-// name.
+// accepted counts the successful calls that reported an item's usage to Stripe. most is the largest number of
+// calls with the same idempotency key. Replayed answers are not counted. The meters of the demo have the id
+// "mtr_" followed by the event name.
 func accepted(requests []stripetest.Request, customer string, item stripetest.ItemState) (calls, most int) {
 	of := map[string]int{}
 	for _, r := range requests {

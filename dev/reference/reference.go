@@ -38,7 +38,7 @@ func Where(property, operator string, literals ...string) Filter {
 // Properties are the decoded properties of an event. Numbers are json.Number.
 type Properties map[string]any
 
-// Decode returns the properties in a JSON object. An empty text has none.
+// Decode returns the properties in a JSON object, or nil for an empty text.
 func Decode(object string) Properties {
 	if object == "" {
 		return nil
@@ -167,7 +167,7 @@ func (d Definition) Group(p Properties) string {
 	return strings.Join(key, "\x00")
 }
 
-// GroupOf returns the Group of events with the properties in a group_key.
+// GroupOf returns the result of Group for events with the properties in a group_key of the API.
 func (d Definition) GroupOf(key Properties) string {
 	var texts []string
 	for _, name := range d.GroupBy {

@@ -149,7 +149,8 @@ func (s *summary) endPackage(e event) {
 	}
 }
 
-// failPackage also fails the tests that were running when the package ended, such as after a panic.
+// failPackage records the failure of a package. It also fails the tests that were running when the package
+// ended, such as after a panic.
 func (s *summary) failPackage(e event) {
 	ofPackage := func(t test) bool { return t.Package == e.Package }
 	unfinished := slices.SortedFunc(maps.Keys(s.output), func(a, b test) int { return cmp.Compare(a.Name, b.Name) })

@@ -20,7 +20,8 @@ type Account struct {
 	Livemode bool
 }
 
-// https://docs.stripe.com/keys: the prefix tells the key's kind and mode.
+// keyPattern matches secret and restricted keys. The prefix contains the kind and the mode of a key:
+// https://docs.stripe.com/keys
 var keyPattern = regexp.MustCompile(`^(sk|rk)_(live|test)_[A-Za-z0-9_]{1,240}$`)
 
 // Livemode reports whether the API key moves real money.
@@ -81,7 +82,7 @@ func trusted(baseURL string) bool {
 }
 
 // needs are the calls of a sync for which a restricted key can lack the permission. Stripe checks the
-// permission before the parameters, so the write calls lack parameters and write nothing. Usage records are
+// permission before the parameters, so the write calls omit all parameters and write nothing. Usage records are
 // not included, because not every account has legacy metered billing.
 var needs = []struct {
 	what, method, path string

@@ -25,10 +25,10 @@ const (
 	daysKey        = "days_until_due"
 )
 
-// charges sets the destination of each meter's charge: the next invoice of a subscription. This is the
-// subscription with other periods that bills the meter's usage, or else the one with the customer's
-// periods. If no price of a meter identifies the latter, it is the customer's only subscription. Without a
-// subscription, each period gets a standalone invoice.
+// charges sets the destination of each meter's charge: the next invoice of a subscription. If a subscription
+// in side.Others bills the meter's usage, it also bills the charge. Otherwise side.Subscription bills the
+// charge. If no meter's price identifies side.Subscription, it is the customer's only subscription. Without
+// a subscription, each period gets a standalone invoice.
 func (p Provider) charges(ctx context.Context, c providers.Credentials, side *billing.Side, items []Item, stopped bool, q providers.Question) error {
 	reason, refused := subscribe(side, items, stopped, q), ""
 	if reason == "" || len(side.Others) > 0 {
@@ -79,7 +79,7 @@ func chargeOf(meter metering.Meter, side billing.Side, reason string, text meter
 }
 
 // subscribe sets the customer's subscription, if no meter's price has identified it yet. It returns the
-// reason why nothing can be charged with it, or "".
+// reason why the meters that no subscription in side.Others bills cannot be charged, or "".
 func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Question) string {
 	switch {
 	case q.Customer == "":
@@ -102,7 +102,7 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 	return ""
 }
 
-// lineOf returns the line that a report sets.
+// lineOf returns the invoice line that a report sets.
 func lineOf(s providers.Sending) (PendingLine, error) {
 	c, err := callOf(s)
 	if err != nil {
@@ -122,13 +122,14 @@ func lineOf(s providers.Sending) (PendingLine, error) {
 	}, nil
 }
 
-// lineNamed returns the key of a line, which is the same for all reports that set the line.
+// lineNamed returns the key of the invoice line that a message sets. All reports that set the line have the
+// same key.
 func lineNamed(m billing.Message) string {
 	name := fmt.Appendf(nil, "%d/%d/%d/%s/%d/%d/%d/", m.TenantID, m.CustomerID, m.Connection, m.Target, m.Meter.ID, m.Period.Unix(), m.Window.Start.Unix())
 	return uuid.NewSHA1(uuid.NameSpaceOID, strconv.AppendBool(name, m.Late)).String()
 }
 
-// setLine makes the call of a report that sets a line.
+// setLine makes one attempt to send a report that sets an invoice line.
 func (p Provider) setLine(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	line, err := lineOf(s)
 	if err != nil {

@@ -200,7 +200,7 @@ func (c *contract) tryTrial() {
 	requireDecimal(c, "0", c.renewal(false).Total)
 }
 
-// tryCutWindow reports usage at the period's start, which cuts an hourly window.
+// tryCutWindow reports usage at the start of a period that begins in the middle of an hourly window.
 func (c *contract) tryCutWindow() {
 	c.start = c.start.Add(30 * time.Minute)
 	c.advance(c.start)
@@ -210,7 +210,8 @@ func (c *contract) tryCutWindow() {
 	requireDecimal(c, "4", billed(c.renewal(false), c.items["calls"].ItemID))
 }
 
-// tryEqualTimes reports two totals with the same timestamp, as for reports after the period's last second.
+// tryEqualTimes checks that Stripe bills the later of two totals with the same timestamp. Reports that are sent
+// after the period's last second have equal timestamps.
 func (c *contract) tryEqualTimes() {
 	c.begin([]string{c.price("calls", "3", c.meter("calls", "default_aggregation[formula]", "last"))})
 	at := c.start.Add(3 * time.Minute)

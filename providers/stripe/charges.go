@@ -14,8 +14,8 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// About describes the usage that an invoice item of ours charges for. A ledger that was restored from a
-// backup uses it to restore the charge.
+// About describes the usage that an invoice item charges for, in the item's metadata. After the ledger was
+// restored from a backup, Odometer restores the charge from this metadata.
 type About struct {
 	MeterID metering.MeterID `json:"meter_id"`
 	Closed  time.Time        `json:"closed"` // start of the period of the usage

@@ -17,10 +17,10 @@ import (
 
 // Refusals that the caller must handle differently from an invalid request.
 var (
-	// ErrNotLegacy means that the caller must find the item's method again.
+	// ErrNotLegacy means that the caller must read the item again to get its current Method.
 	ErrNotLegacy = errors.New("the subscription item does not use Stripe's legacy metered billing")
-	// ErrOutsidePeriod means that the item's period has ended. Meters accept its usage for another hour;
-	// usage records do not.
+	// ErrOutsidePeriod means that the item's period has ended. Stripe then rejects usage records of the period,
+	// and accepts its meter events for another hour.
 	ErrOutsidePeriod = errors.New("the timestamp is outside the subscription's current period")
 )
 
@@ -75,7 +75,7 @@ var permissionPattern = regexp.MustCompile(`\brak_[a-z0-9_]{1,60}`)
 
 var wordPattern = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{1,64}$`)
 
-// Texts of errors that have no code.
+// Parts of Stripe's messages, in lower case, that identify errors without a code.
 const (
 	duplicateText = "event already exists with identifier"
 	notLegacyText = "not on the legacy metered billing system"

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// keepsEvents is the time in which an event can be listed: https://docs.stripe.com/api/events
+	// keepsEvents is how long Stripe lists an event: https://docs.stripe.com/api/events
 	keepsEvents = 30 * 24 * time.Hour
 	// eventsAtOnce limits the size of a page: an invoice event contains up to ten lines of its invoice.
 	eventsAtOnce = 50
@@ -52,7 +52,7 @@ func (p Provider) ListEvents(ctx context.Context, c providers.Credentials, q pro
 		}
 		read, err := parseEvent(text)
 		if err != nil {
-			continue // an invalid event is also refused when Stripe sends it
+			continue // Verify also rejects such an event when Stripe delivers it
 		}
 		if event, ours := read.about(c); ours {
 			page.Events = append(page.Events, event)

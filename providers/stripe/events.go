@@ -38,8 +38,8 @@ type Event struct {
 	Livemode     bool
 	CreatedAt    time.Time
 	Invoice      *Invoice      // only for an invoice event; may lack some lines
-	CreditNote   *CreditNote   // only for an event about one
-	Subscription *Subscription // only for an event about one
+	CreditNote   *CreditNote   // only for a credit note event
+	Subscription *Subscription // only for a subscription event
 }
 
 // CreditNote credits a part of a final invoice.
@@ -147,7 +147,7 @@ func (Provider) Verify(c providers.Credentials, n providers.Notice) (event meter
 	return event, ours, nil
 }
 
-// about returns the ids for reading the event's object, and reports whether the event is ours.
+// about returns the ids with which to read the event's object. ours has the same meaning as for Verify.
 func (e Event) about(c providers.Credentials) (event metering.ProviderEvent, ours bool) {
 	event = metering.ProviderEvent{EventID: e.ID, Kind: e.Type, MadeAt: e.CreatedAt}
 	switch {

@@ -58,7 +58,7 @@ func frameAction(a invoiceAction) (billing.Framed, error) {
 	return billing.Framed{Body: body}, nil
 }
 
-// sendAction makes the call of an invoiceAction. Each action can be repeated.
+// sendAction makes the call of an invoiceAction. Repeating an action is safe.
 func (p Provider) sendAction(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	var a invoiceAction
 	if err := json.Unmarshal(s.Body, &a); err != nil {

@@ -10,12 +10,12 @@ import (
 // reportKey is the metadata field of an invoice item that holds the id of the last report that set it.
 const reportKey = "odometer_report"
 
-// clocks is the maximum by which our clock can be ahead of Stripe's.
+// clocks is the maximum time by which our clock can be ahead of Stripe's clock.
 const clocks = time.Hour
 
 // InvoiceItem reports whether the customer has an invoice item, pending or invoiced, with a report's
-// identifier. The item was created since the first attempt of the report, by our clock. Stripe lists an
-// accepted item immediately, so an item that is not found while no call is running was not accepted.
+// identifier. since is the time of the report's first attempt, by our clock. Stripe lists an accepted item
+// immediately, so an item that is not found while no call is running was not accepted.
 func (c *Client) InvoiceItem(ctx context.Context, key, customer, identifier string, since time.Time) (found bool, err error) {
 	items, err := list[invoiceItem](ctx, c, key, "/v1/invoiceitems", query("customer", customer, "created[gte]", seconds(since.Add(-clocks))))
 	if err != nil {

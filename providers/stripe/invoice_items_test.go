@@ -63,8 +63,8 @@ func TestLateUsageIsBilledOnTheNextInvoice(t *testing.T) {
 }
 
 // TestPartOfAnAriaryIsOwedAndCanNeverBeSent checks that Send refuses an amount below Stripe's smallest unit
-// of the currency, and creates no invoice item. Late usage in a currency that the subscription does not have was once sent
-// and refused for ever in the same way (dev/mutate/faults.json).
+// of the currency, and creates no invoice item. Late usage in a currency other than the subscription's was
+// once sent, and refused for ever in the same way (dev/mutate/faults.json).
 func TestPartOfAnAriaryIsOwedAndCanNeverBeSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// renewal is the billing reason of an invoice that the end of a period creates.
+// renewal is the billing reason of an invoice that Stripe creates at the end of a period.
 const renewal = "subscription_cycle"
 
 // Invoice returns an invoice, with the meter that each of its lines bills.
@@ -47,9 +47,9 @@ func (p Provider) lines(ctx context.Context, c providers.Credentials, q provider
 	return lines, billed.addMeters(ctx, lines)
 }
 
-// endsPeriod reports whether an invoice is the last one of a subscription's period. It is if it is a
-// renewal, or the latest invoice of a canceled subscription, because no renewal follows. A standalone
-// invoice is the only one of its period, and counts as the last one when it is final.
+// endsPeriod reports whether an invoice is the last one of a subscription's period. This is a renewal, or the
+// latest invoice of a canceled subscription, because no renewal follows. A standalone invoice is the only
+// invoice of its period, and is treated as the last one when it is final.
 func (c *Client) endsPeriod(ctx context.Context, key string, in Invoice) (bool, error) {
 	switch {
 	case in.SubscriptionID == billing.OwnInvoice:
@@ -86,14 +86,14 @@ type usageLines struct {
 	key      string
 }
 
-// addMeters sets the meters of lines in three passes, from the surest method to the least sure:
+// addMeters sets the meters of lines in three passes, the most reliable one first:
 //
 //  1. by item: a current or previous destination of usage has the line's subscription item;
 //  2. by price: the line's price matches a meter, as for subscription items;
 //  3. by meter: a current or previous destination has the Stripe meter of the line's price.
 //
 // A line gets no meter if an earlier pass has set the same meter on a line with the same period. Such a
-// line bills the same usage once more, at a price that is not ours.
+// line bills the same usage again, at a price that Odometer has not selected for the meter.
 func (u *usageLines) addMeters(ctx context.Context, lines []metering.InvoiceLine) error {
 	for _, find := range []func(context.Context, Item) (metering.MeterID, error){u.byItem, u.byPrice, u.byMeter} {
 		found := make(map[int]metering.MeterID)

@@ -211,8 +211,8 @@ func TestWhatNobodyHasToPayIsVoid(t *testing.T) {
 }
 
 // TestTheLastInvoiceOfWhatWasCancelledAtOnceEndsItsPeriod checks that the last invoice of a subscription
-// that is cancelled at once counts as the renewal of its period, because no renewal follows. The invoice of
-// another change does not.
+// that is cancelled at once is treated as the renewal of its period, because no renewal follows. The invoice
+// of any other change is not.
 func TestTheLastInvoiceOfWhatWasCancelledAtOnceEndsItsPeriod(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 // ListInvoices returns the invoices of a customer's subscriptions, and the standalone invoices. It reads
 // canceled subscriptions first, because canceling a subscription at once creates its last invoice in the
 // same call, or none (https://docs.stripe.com/api/subscriptions/cancel). A subscription canceled at its
-// period's end has the invoice of a renewal.
+// period's end gets a renewal invoice.
 func (p Provider) ListInvoices(ctx context.Context, c providers.Credentials, q providers.InvoiceListQuestion) (listed providers.ListedInvoices, err error) {
 	subscriptions, err := list[subscription](ctx, p.client, c.Secret, "/v1/subscriptions", query("customer", q.Customer, "status", "canceled"))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type Invoice struct {
 	ID             string
 	CustomerID     string
-	SubscriptionID string // "": no subscription created it
+	SubscriptionID string // "": no subscription; billing.OwnInvoice: a standalone invoice of Odometer
 	Status         string // draft, open, paid, uncollectible or void
 	Void           bool   // no payment is due, because the invoice was voided or credited in full
 	BillingReason  string // subscription_cycle: created at the end of a period
@@ -33,7 +33,7 @@ type Invoice struct {
 type InvoiceLine struct {
 	ID          string
 	ItemID      string // item of the subscription; "": no item created the line
-	Identifier  string // of the Report that created the line as an invoice item; "": no report
+	Identifier  string // of the last Report that set the line's invoice item; "": no report
 	PriceID     string
 	Quantity    metering.Decimal
 	Amount      metering.Decimal

@@ -29,8 +29,8 @@ type Item struct {
 	MeterFormula      string // sum, count, last, …
 	MeterMetadata     map[string]string
 	MeterMapping      string // by_id: the event's payload contains the customer's id
-	CustomerKey       string // name in an event's payload
-	ValueKey          string // name in an event's payload
+	CustomerKey       string // field of an event's payload with the customer's id
+	ValueKey          string // field of an event's payload with the value
 	EventTimeWindow   string // hour, day or "": UTC window in which only the newest event counts
 	PeriodStart       time.Time
 	PeriodEnd         time.Time
@@ -61,7 +61,7 @@ func (i Item) Method() (billing.Method, string) {
 		return "", fmt.Sprintf("Stripe's meter %s does not map events to customers by id", i.MeterID)
 	case i.MeterFormula == "count":
 		return "", fmt.Sprintf("Stripe's meter %s counts events, so it cannot receive totals; use a meter with formula sum", i.MeterID)
-	case i.MeterFormula == "last": // with a window too: only the newest window counts
+	case i.MeterFormula == "last": // also with an event time window, because only the newest window counts
 		return MeterLast, ""
 	case i.MeterFormula != "sum":
 		return "", fmt.Sprintf("Stripe's meter %s has formula %q; use a meter with formula sum", i.MeterID, i.MeterFormula)
@@ -72,8 +72,8 @@ func (i Item) Method() (billing.Method, string) {
 	}
 }
 
-// target returns the id of the object that adds up the usage: a meter or, for legacy metered billing, the
-// item.
+// target returns the id of the object that totals the usage: a Stripe meter or, for legacy metered billing,
+// the item.
 func (i Item) target() string { return cmp.Or(i.MeterID, i.ItemID) }
 
 // Items returns the items of the customer's active, trialing and past due subscriptions. If there are none,
@@ -230,8 +230,8 @@ type objectKey struct {
 	id      string
 }
 
-// addMeter sets the item's meter fields. It caches active meters only, because Stripe can change a meter's
-// status and none of its other relevant fields.
+// addMeter sets the item's meter fields. It caches only active meters, because the status is the only one of
+// these fields that can change.
 func (c *Client) addMeter(ctx context.Context, key string, i *Item) error {
 	if i.MeterID == "" {
 		return nil

@@ -9,9 +9,14 @@ import (
 // slugKey is the metadata field of a price or Stripe meter that holds the slug of our meter.
 const slugKey = "meter_slug"
 
-// Match returns the item for the usage of the meter with the slug. If mapping has the slug, the item has
-// the mapped price. Otherwise its price has the slug as lookup key. If no price has, its price or Stripe
-// meter has the slug in its metadata. Match returns a reason if the number of such items is not 1.
+// Match returns the item that bills the usage of the meter with the slug. It selects items by the first rule
+// that applies:
+//
+//  1. If mapping contains the slug, the item has the mapped price.
+//  2. If any item's price has the slug as its lookup key, the item has such a price.
+//  3. Otherwise the item's price or Stripe meter has the slug in its metadata.
+//
+// If the rule selects no item or several items, Match returns the reason instead.
 func Match(items []Item, slug string, mapping map[string]string) (Item, string) {
 	if len(items) == 0 {
 		return Item{}, "the customer has no active subscription at Stripe"

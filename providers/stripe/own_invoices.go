@@ -151,7 +151,8 @@ func (in invoice) ours() (period metering.Range, is bool) {
 	return metering.Range{Start: start, End: end}, true
 }
 
-// paramsKey returns an idempotency key for creating the invoice, which differs for other parameters.
+// paramsKey returns an idempotency key for creating the invoice. The key differs if any parameter differs,
+// because Stripe rejects a key that is reused with other parameters.
 func (own OwnInvoice) paramsKey(revision int) (string, error) {
 	text, err := json.Marshal(own)
 	if err != nil {

@@ -40,9 +40,9 @@ type PendingLine struct {
 	IdempotencyKey string
 }
 
-// SetLine sets a line to an amount, and returns the id of its invoice item. If the item was found, the id
-// is returned with an error too. A call without a response can be repeated: the repeat finds the created
-// item, or sets the same amount.
+// SetLine sets a line to an amount, and returns the id of its invoice item. If the item already existed,
+// SetLine returns the id even with an error. A call without a response can be repeated: the repeat finds the
+// created item, or sets the same amount.
 func (c *Client) SetLine(ctx context.Context, key string, l PendingLine) (item string, answer Answer, err error) {
 	if err := l.check(); err != nil {
 		return "", Answer{}, err

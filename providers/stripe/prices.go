@@ -25,7 +25,7 @@ type Price struct {
 	ISO        string                `json:"currency"` // ISO 4217
 	UnitAmount metering.Decimal      `json:"unit_amount"`
 	DivideBy   int64                 `json:"divide_by,omitempty"` // number of units that UnitAmount pays for; 0: 1
-	RoundUp    bool                  `json:"round_up,omitempty"`  // an incomplete package counts as one; false: as none
+	RoundUp    bool                  `json:"round_up,omitempty"`  // an incomplete package is charged as one; false: it is free
 	Volume     bool                  `json:"volume,omitempty"`    // the last reached tier applies to all units
 	Tiers      []Tier                `json:"tiers,omitempty"`     // instead of UnitAmount
 }
@@ -90,7 +90,7 @@ func (p Price) Lines(units metering.Decimal) (lines []billing.PriceLine) {
 	return lines
 }
 
-// packages returns the quantity that the unit amount is multiplied by:
+// packages returns the quantity by which Stripe multiplies the unit amount:
 // https://docs.stripe.com/api/prices/create#create_price-transform_quantity
 func (p Price) packages(units metering.Decimal) metering.Decimal {
 	if p.DivideBy == 0 {
@@ -127,8 +127,8 @@ func halfUp(x metering.Decimal) metering.Decimal {
 	return whole
 }
 
-// Terms returns the Odometer terms that charge the same, except for rounding. same is false if an
-// incomplete package counts as none, because Odometer has no such terms.
+// Terms returns the Odometer terms that charge the same amounts, except for rounding. same is false if the
+// price does not charge incomplete packages, because Odometer has no such terms.
 func (p Price) Terms() (t billing.Terms, same bool) {
 	t.Currency = p.ISO
 	switch n := len(p.Tiers); {

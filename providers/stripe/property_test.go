@@ -15,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
-// trouble lists the behaviours that the fake may have for one call. Some are without a failure.
+// trouble lists the behaviours that the fake may have for one call. Some cause no failure.
 var trouble = []stripetest.Behaviour{
 	{}, {}, {},
 	{Status: 503},

@@ -19,12 +19,12 @@ type Provider struct{ client *Client }
 // NewProvider returns the provider that uses the client.
 func NewProvider(client *Client) Provider { return Provider{client} }
 
-// certain is the time for which Stripe surely recognizes a repeated call: less than the documented 24
-// hours.
+// certain is how long Odometer relies on Stripe to recognize a repeated call. It is less than the documented
+// 24 hours.
 const certain = 23 * time.Hour
 
-// Describe returns the properties of Stripe. It syncs one customer at a time, because Stripe limits the
-// calls of an account and each customer takes many calls.
+// Describe returns the properties of Stripe. AtOnce is 1, because Stripe limits the rate of an account's calls
+// and the sync of a customer makes many calls.
 func (Provider) Describe() providers.Description {
 	return providers.Description{Kind: metering.Stripe, Name: "Stripe", Settings: settings, Invoices: true, AtOnce: 1, Timeout: Timeout, Remembers: certain, CountsWithin: certain}
 }
@@ -104,8 +104,9 @@ func (r *router) place(meter metering.Meter) (Item, string) {
 	return item, reason
 }
 
-// follow selects the subscription that decides the customer's periods. It keeps the current one if a meter
-// still uses it. Otherwise it selects the subscription of the first meter without its own billing schedule.
+// follow selects the subscription that determines the customer's periods. If a meter still uses the current
+// one, follow does not change it. Otherwise, follow goes through the meters in order, and selects the first
+// subscription that has no billing schedule of its own.
 func (r *router) follow() {
 	for _, former := range []bool{true, false} {
 		for _, meter := range r.Meters {
@@ -137,7 +138,8 @@ func (r *router) route(i Item, d billing.Destination) {
 	r.side.Destinations = append(r.side.Destinations, d)
 }
 
-// beside adds the destination of a meter that a subscription with other periods bills.
+// beside adds the destination to the state of the item's subscription in side.Others. The billing periods of
+// this subscription differ from the customer's.
 func (r *router) beside(i Item, d billing.Destination) {
 	n := slices.IndexFunc(r.side.Others, func(s billing.Side) bool { return s.Subscription == i.SubscriptionID })
 	if n < 0 {
@@ -198,7 +200,7 @@ type call struct {
 	About       *About      `json:"about,omitempty"`
 
 	// Only for an invoice item that is updated repeatedly.
-	Line        string `json:"line,omitempty"` // key to find it by
+	Line        string `json:"line,omitempty"` // key of the invoice line
 	Product     string `json:"product,omitempty"`
 	TaxBehavior string `json:"tax_behavior,omitempty"`
 	TaxCode     string `json:"tax_code,omitempty"`
@@ -294,8 +296,8 @@ func reportOf(s providers.Sending) (Report, error) {
 	return r, nil
 }
 
-// Find asks Stripe whether it has the report. The list of invoice items gives a definite answer. Usage
-// summaries can only confirm a report, because Stripe does not document how far they can be behind.
+// Find checks whether Stripe has the report. The list of invoice items gives a definite answer. Usage
+// summaries can only confirm a report, because Stripe does not document their maximum delay.
 func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, at providers.Place, before metering.Decimal) (providers.Found, error) {
 	switch {
 	case s.Kind == billing.ActionReport:

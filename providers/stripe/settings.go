@@ -31,7 +31,7 @@ var settings = []providers.Setting{
 	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Only for the type 'stripe'. Days until the invoice is due, with collection_method `send_invoice`", InRequest: "Only in a request with 'bills'. Required with collection_method `send_invoice`"},
 }
 
-// https://docs.stripe.com/api/invoices/create#create_invoice-collection_method
+// Collection methods: https://docs.stripe.com/api/invoices/create#create_invoice-collection_method
 const (
 	automatically = "charge_automatically"
 	sent          = "send_invoice"
@@ -44,6 +44,7 @@ func bills() (values []string) {
 	return values
 }
 
+// eventSecret matches signing secrets of webhook endpoints:
 // https://docs.stripe.com/webhooks#verify-official-libraries
 var eventSecret = regexp.MustCompile(`^whsec_[!-~]{8,200}$`)
 

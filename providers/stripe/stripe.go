@@ -37,9 +37,9 @@ type Client struct {
 	trusted bool // live keys can be sent to the base URL
 }
 
-// New returns a client of the API at baseURL; "" selects Stripe. Only the caller retries calls. The
-// exception is net/http, which repeats a call if a reused connection breaks before the response: with the
-// same bytes, idempotency key and timeout.
+// New returns a client of the API at baseURL; "" selects Stripe. The client does not retry calls. Only
+// net/http repeats a call, if a reused connection breaks before the response: with the same bytes,
+// idempotency key and timeout.
 func New(baseURL string) *Client {
 	config := &stripego.BackendConfig{
 		EnableTelemetry: new(false),
@@ -178,7 +178,8 @@ func (r *reference) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// instant converts Unix seconds to a time. The result is zero for 0, which also stands for an absent field.
+// instant converts Unix seconds to a time. For 0, which is also the value of an absent field, it returns the
+// zero time.
 func instant(seconds int64) time.Time {
 	if seconds == 0 {
 		return time.Time{}

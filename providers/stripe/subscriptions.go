@@ -36,7 +36,7 @@ func (s subscription) run() billing.Run {
 }
 
 // billed returns the subscriptions that run. If none does, it returns the ended subscriptions with a draft
-// as their last invoice. Stripe counts the usage of that invoice once more when it is finalized.
+// as their last invoice. Stripe counts the usage of that invoice again when it finalizes the invoice.
 func (c *Client) billed(ctx context.Context, key string, all []subscription) (billed []subscription, err error) {
 	for _, s := range all {
 		if s.runs() {

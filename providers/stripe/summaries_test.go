@@ -75,7 +75,7 @@ func TestNoDigitOfASummaryIsLost(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"999999999999999999": "999999999999999999", "123456789.123456": "123456789.123456", "25.0": "25", "1.5e3": "1500", "-7": "-7",
-		"0.30000000000000004": "0.3", "1234567.2999999998": "1234567.3", "1e-06": "0.000001", // as sums in double precision at Stripe may be
+		"0.30000000000000004": "0.3", "1234567.2999999998": "1234567.3", "1e-06": "0.000001", // possible double-precision sums
 	} {
 		client := serve(t, answer(200, `{"data":[{"id":"mtrusg_1","aggregated_value":`+text+`}]}`))
 		got, err := client.Summary(t.Context(), key, "mtr_1", "cus_1", march, april)

@@ -11,9 +11,9 @@ import (
 
 const errorReport = "v1.billing.meter.error_report_triggered"
 
-// validation is the time that one report of rejected events covers, and maxSamples the number of events
-// that it lists. Ten seconds is the time in the example of
-// https://docs.stripe.com/api/v2/core/events/object. The number of samples is assumed.
+// validation is the time that one report of rejected events covers. maxSamples is the number of events that a
+// report lists. Ten seconds is the time in the example of https://docs.stripe.com/api/v2/core/events/object.
+// The number of samples is assumed.
 const (
 	validation = 10 * time.Second
 	maxSamples = 3
@@ -96,8 +96,8 @@ func (c *call) getCoreEvent() answer {
 	return found(c.coreObject(h))
 }
 
-// listCoreEvents follows https://docs.stripe.com/api/v2/core/events/list: newest first. Page tokens are
-// numbers, whereas Stripe's are opaque.
+// listCoreEvents follows https://docs.stripe.com/api/v2/core/events/list. It lists the newest event first. Page
+// tokens are numbers, whereas Stripe's are opaque.
 func (c *call) listCoreEvents() answer {
 	limit, err := strconv.Atoi(c.formOr("limit", "20"))
 	skip, err2 := strconv.Atoi(c.formOr("page", "0"))

@@ -124,7 +124,7 @@ func (a *account) eventObject(h *happening) object {
 	}
 }
 
-// between parses a filter such as created[gte].
+// between parses the filters on a field, such as created[gte], and returns a function that checks a value.
 func (c *call) between(field string) (func(int64) bool, *answer) {
 	holds := map[string]func(value, bound int64) bool{
 		"":      func(value, bound int64) bool { return value == bound },

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// acacia is the first version with a draft's finalization time. scheduled is the first that accepts it as a
-// parameter: https://docs.stripe.com/changelog/acacia/2024-09-30/automatically-finalizes-at-invoice and
+// acacia is the first API version that returns the finalization time of a draft. scheduled is the first API
+// version that accepts this time as a parameter:
+// https://docs.stripe.com/changelog/acacia/2024-09-30/automatically-finalizes-at-invoice and
 // https://docs.stripe.com/changelog/acacia/2024-10-28/schedule-invoice-finalization
 const (
 	acacia    = "2024-09-30"

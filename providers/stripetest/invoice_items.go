@@ -150,9 +150,8 @@ func (c *call) readInteger(into *metering.Decimal, field string) *answer {
 	return nil
 }
 
-// readMoney sets the item's amount, from the amount or from the unit price that the call creates for the
-// item: https://docs.stripe.com/api/invoiceitems/create. The fake assumes that an update keeps the
-// currency.
+// readMoney sets the item's amount from the parameter amount or from price_data, which creates a price for the
+// item: https://docs.stripe.com/api/invoiceitems/create. The fake assumes that an update keeps the currency.
 func (c *call) readMoney(i *invoiceItem) *answer {
 	const data = "price_data"
 	if !c.form.Has(data + "[product]") {
@@ -187,7 +186,7 @@ func (c *call) readPeriod(i *invoiceItem) *answer {
 	return nil
 }
 
-// takenBy adds a new item to the draft that the call names.
+// takenBy adds a new invoice item to the draft invoice that the call names.
 func (c *call) takenBy(i *invoiceItem) *answer {
 	if !c.form.Has("invoice") {
 		return nil

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// itemChange is the change of one item. id is "" for a new item, and price is "" for a removed one.
+// itemChange is the change of one subscription item. id is "" for a new item, and price is "" for a removed
+// item.
 type itemChange struct{ id, price string }
 
 func (c *call) createItem() answer {
@@ -124,10 +125,11 @@ func (c *call) changeItems(s *subscription, changes []itemChange, now time.Time)
 	}
 }
 
-// billSegment bills the usage at a price that ends now. It does so in the flexible billing mode only: in
-// the classic mode, no invoice bills this usage. The fake assumes that neither mode bills usage that is
-// reported after the change for the time before it. Stripe writes "at the price effective at the time it's
-// reported", which leaves open which of the two times it means.
+// billSegment creates an invoice item for the usage until now, at the price that ends now. It does so only in
+// the flexible billing mode. In the classic mode, no invoice bills this usage. After the price change, a call
+// can still report usage for the time before the change. The fake assumes that neither mode bills such usage.
+// Stripe documents "at the price effective at the time it's reported", which can mean the time of the call or
+// the timestamp of the usage.
 func (c *call) billSegment(s *subscription, i Item, now time.Time) {
 	price := c.price(i.Price)
 	if s.BillingMode != "flexible" || c.form.Get("proration_behavior") == "none" || price.UsageType != "metered" {

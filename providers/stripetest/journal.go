@@ -31,8 +31,8 @@ type journaled struct {
 	Behaviour Behaviour   `json:"behaviour"`
 }
 
-// Resume replays the journal, so that the fake's state survives a restart like Stripe's, and then appends
-// to the journal. The journal is empty at first. It omits calls that cannot change the state.
+// Resume replays the journal, so that the fake's state survives a restart like Stripe's. Later changes are
+// appended to the journal. A new journal is empty. The journal omits calls that cannot change the state.
 func (f *Fake) Resume(journal io.ReadWriter) error {
 	now := f.options.Now
 	defer func() { f.options.Now = now }()

@@ -50,8 +50,8 @@ func (a *account) meterOf(eventName string) *Meter {
 	return nil
 }
 
-// meterAndCustomer returns the key of the lock that allows one call at a time for a meter and customer, or
-// "".
+// meterAndCustomer returns the key of the lock that allows one meter event at a time for a meter and customer.
+// It returns "" for calls without such a lock.
 func (c *call) meterAndCustomer() string {
 	m := c.meterOf(c.form.Get("event_name"))
 	if m == nil || c.request.URL.Path != "/v1/billing/meter_events" {
@@ -151,7 +151,7 @@ func readTime(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// metered returns a customer's usage on a meter from start, included, until end, excluded.
+// metered returns a customer's usage on a meter from start (inclusive) to end (exclusive).
 func (a *account) metered(m *Meter, customer string, start, end time.Time) metering.Decimal {
 	if m.EventTimeWindow != "" && m.Formula != "last" {
 		return a.windowed(m, customer, start, end)
@@ -249,8 +249,8 @@ func (c *call) listEventSummaries() answer {
 	}})
 }
 
-// seen returns the account as summaries show it. In the mode Stale they lack the newest events:
-// https://docs.stripe.com/api/billing/meter-event-summary
+// seen returns the account with the meter events that summaries include. In the mode Stale, summaries lack the
+// newest events: https://docs.stripe.com/api/billing/meter-event-summary
 func (c *call) seen() *account {
 	if c.mode != Stale {
 		return c.account

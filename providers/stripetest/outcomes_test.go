@@ -100,8 +100,8 @@ func TestWhatCannotBeCreditedIsRefused(t *testing.T) {
 	require.Equal(t, 404, b.call("GET", "/v1/credit_notes/cn_9", "", "").status)
 }
 
-// TestAPendingItemIsSetUntilItsInvoiceIsFinal checks that an invoice item can be changed any number of
-// times while it is pending or on a draft, but not on a final invoice.
+// TestAPendingItemIsSetUntilItsInvoiceIsFinal checks that an invoice item can be changed any number of times
+// while it is pending or on a draft. On a final invoice, the item cannot be changed.
 func TestAPendingItemIsSetUntilItsInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	b := plain(t)

@@ -110,7 +110,7 @@ func (b bundle) done(path string, form ...string) map[string]any {
 	return answered.body
 }
 
-// modern posts in an API version with parameters that the document of stripe-mock lacks.
+// modern posts with a newer API version. This version has parameters that the document of stripe-mock lacks.
 func (b bundle) modern(path string, form ...string) reply {
 	b.t.Helper()
 	values := url.Values{}

@@ -23,11 +23,12 @@ type part struct {
 	amount   metering.Decimal // in the currency's smallest unit
 }
 
-// parts returns the lines of an invoice for a quantity: one for each tier that it reaches, and another one,
-// without a quantity, for that tier's flat amount, even without usage. Each line is rounded separately,
-// half up, and at least 0 (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api).
-// Published invoices agree with this. It is assumed that volume prices have a separate line for the flat
-// amount too. A negative quantity is billed as 0
+// parts returns the invoice lines for a quantity: one line for the units in each tier that applies. If the tier
+// has a flat amount, another line without a quantity bills it, even if there is no usage. Each line is rounded
+// separately, half up, and is at least 0
+// (https://docs.stripe.com/billing/subscriptions/usage-based/recording-usage-api). Published invoices agree
+// with these rules. The fake assumes that volume prices also have a separate line for the flat amount. A
+// negative quantity is billed as 0
 // (https://docs.stripe.com/billing/subscriptions/usage-based/meters/configure).
 func (p *Price) parts(quantity metering.Decimal) []part {
 	quantity = notNegative(quantity)
@@ -54,8 +55,9 @@ func (p *Price) parts(quantity metering.Decimal) []part {
 	return parts
 }
 
-// rest returns the parts of a quantity minus the parts of the billed quantity. The tiers continue after a
-// threshold's invoice: https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
+// rest returns the parts of a quantity minus the parts of the quantity that is already billed. The tiers
+// continue after the invoice of a threshold:
+// https://docs.stripe.com/billing/subscriptions/usage-based/thresholds
 func (p *Price) rest(quantity, billed metering.Decimal) []part {
 	parts := p.parts(quantity)
 	if billed.IsZero() {

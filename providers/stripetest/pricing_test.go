@@ -46,8 +46,8 @@ func TestWhatAPriceCosts(t *testing.T) {
 	}
 }
 
-// TestTiersHaveLinesOfTheirOwn checks that a graduated price has a line for the units of each tier that is
-// reached, rounded separately, and a line for the flat amount of the tier.
+// TestTiersHaveLinesOfTheirOwn checks the invoice lines of a graduated price. Each tier that is reached has a
+// line for its units, rounded separately, and a line for its flat amount.
 func TestTiersHaveLinesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	tiered := func(in *stripetest.Seed) {

@@ -85,8 +85,8 @@ type Price struct {
 	Inactive       bool              `json:"inactive"`
 }
 
-// Subscription is a subscription, by default active with the calendar months of UTC as periods. The periods
-// of its prices have the same length.
+// Subscription is a subscription, by default active with the calendar months of UTC as periods. All prices of a
+// subscription have periods of the same length.
 type Subscription struct {
 	ID                string `json:"id"`
 	Customer          string `json:"customer"`
@@ -311,7 +311,7 @@ func (f *Fake) addSubscription(a *account, in *Subscription) error {
 	return nil
 }
 
-// months returns the length of a subscription's periods, which its first price decides.
+// months returns the number of months in a subscription's periods. The first price of the subscription sets it.
 func (a *account) months(in *Subscription) int {
 	if len(in.Items) == 0 {
 		return 1
@@ -319,8 +319,8 @@ func (a *account) months(in *Subscription) int {
 	return max(1, a.price(in.Items[0].Price).Months)
 }
 
-// clash returns the currency of a new subscription's customer if one of its prices has another currency,
-// else "".
+// clash returns the currency that a price of a new subscription conflicts with: that of the customer or of an
+// earlier price. It returns "" if all currencies are equal.
 func (a *account) clash(in *Subscription) string {
 	has := a.currencyOf(in.Customer)
 	for _, i := range in.Items {

@@ -1,13 +1,13 @@
 // Package stripetest is a fake of Stripe's HTTP API for usage-based billing. It stores subscriptions, usage
-// records and meter events, follows Stripe's rules for them, and bills them at the end of each period by
-// its own clock. It fails on request. If Stripe's documentation leaves a rule open, the fake applies the
-// stricter one, and a comment says that it is assumed.
+// records and meter events, and follows Stripe's rules for them. It bills them at the end of each period, by
+// its own clock. It simulates failures on request. If Stripe's documentation leaves a rule open, the fake
+// applies the stricter one, and a comment says that it is assumed.
 //
-// The invoice of a period is a draft for an hour, or until its automatically_finalizes_at. The API shows
-// usage as counted when the draft was created. The fake counts it once more when the invoice is finalized.
-// Subscriptions have trials, ends, thresholds, paused collection and both billing modes. Final invoices can
-// be paid, voided, marked uncollectible and credited. Each of these changes is an event for thirty days.
-// The tests cover the calls one by one.
+// The invoice of a period is a draft for an hour, or until the time in automatically_finalizes_at. The fake
+// counts the usage when it creates the draft, and once more when it finalizes the invoice. The API shows the
+// first count until then. Subscriptions can have trials, cancellations, thresholds, paused collection and
+// either billing mode. Final invoices can be paid, voided, marked uncollectible and credited. Each of these
+// changes creates an event, which the API lists for thirty days.
 //
 //	POST /_seed      accounts, customers, meters, prices and subscriptions: a Seed
 //	GET  /_state     the requests, and the bill if all invoices were finalized now: a State
@@ -221,7 +221,7 @@ type answer struct {
 
 func found(body any) answer { return answer{status: http.StatusOK, body: body} }
 
-// refused returns an error of Stripe. An error without a code has none at Stripe either.
+// refused returns an error in Stripe's format. If code is empty, Stripe's error has no code either.
 func refused(status int, code, param, format string, args ...any) answer {
 	kind := "invalid_request_error"
 	if status >= 500 {
@@ -304,8 +304,8 @@ func (f *Fake) recordRequest(r Request) {
 	}
 }
 
-// work processes a call with its behaviour. It processes the calls with the same idempotency key only once,
-// and allows one call at a time if Stripe does.
+// work processes a call and applies its behaviour. It processes calls with the same idempotency key only once.
+// Like Stripe, it allows only one meter event at a time for a meter and customer.
 func (f *Fake) work(c *call, b Behaviour, to route) answer {
 	f.settle()
 	if b.early() {
@@ -336,8 +336,8 @@ func apiKey(r *http.Request) string {
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
-// alone runs do while it locks the call's meter and customer: https://docs.stripe.com/rate-limits allows
-// one call at a time for them.
+// alone runs do while it holds the lock for the call's meter and customer, because Stripe allows one call at a
+// time for them: https://docs.stripe.com/rate-limits.
 func (c *call) alone(b Behaviour, do operation) answer {
 	if what := c.meterAndCustomer(); what != "" {
 		if c.busy[what] {
@@ -399,8 +399,8 @@ func decode(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// relabel sets the metadata named in the call, and keeps the other metadata. It replaces the map, because
-// events keep the previous one.
+// relabel sets the metadata named in the call, and keeps the other metadata. It creates a new map, because
+// recorded events contain the previous map.
 func (c *call) relabel(metadata *map[string]string) {
 	changed := c.pairs("metadata")
 	if len(changed) == 0 {

@@ -42,8 +42,8 @@ type bundle struct {
 	url string
 }
 
-// setup returns a fake in which cus_1 pays 2.5 cents per unit of a legacy price and of meters of all kinds,
-// for the whole of March.
+// setup returns a fake with two subscriptions of cus_1 for the whole of March. cus_1 pays 2.5 cents per unit of
+// a legacy price and of meters of all kinds.
 func setup(t *testing.T) bundle { return setupWith(t, &bytes.Buffer{}) }
 
 // setupWith returns the fake of setup, resumed from a journal.

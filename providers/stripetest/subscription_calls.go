@@ -43,8 +43,8 @@ func (c *call) subscriptionInPath() (*subscription, *answer) {
 	return s, nil
 }
 
-// createSubscription creates a subscription with an empty invoice, because usage is billed at the end of
-// its period.
+// createSubscription creates a subscription with an empty first invoice, because usage is billed at the end of
+// a period.
 func (c *call) createSubscription() answer {
 	in := Subscription{ID: c.fake.id("sub"), Customer: c.form.Get("customer"), Status: "active", BillingMode: c.billingMode()}
 	for n := 0; c.form.Has(itemField(n)); n++ {

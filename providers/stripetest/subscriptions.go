@@ -41,8 +41,8 @@ func newSubscription(in Subscription) *subscription {
 	return s
 }
 
-// begin returns a subscription with a first period from start. It lasts one month or, with a trial, until
-// the end of the trial.
+// begin returns a subscription with a first period that begins at start. The period lasts one month or, with a
+// trial, until the end of the trial.
 func begin(in Subscription, start time.Time) *subscription {
 	in.Start, in.End = start.Unix(), in.TrialEnd
 	if in.TrialEnd != 0 {
@@ -77,7 +77,7 @@ func (s *subscription) turnOver(at time.Time) {
 	s.renew()
 }
 
-// renew begins the next period. It ends on the anchor's day of the month or, in a shorter month, on the
+// renew begins the next period. The period ends on the anchor's day of the month or, in a shorter month, on the
 // last day: https://docs.stripe.com/billing/subscriptions/billing-cycle
 func (s *subscription) renew() {
 	s.renewals++
@@ -141,7 +141,7 @@ func (f *Fake) endSubscription(a *account, s *subscription, at time.Time) {
 	f.emitSubscription(a, s, at, "customer.subscription.deleted")
 }
 
-// finishLast finalizes a subscription's last invoice, if the account's setting is FinalAtOnce.
+// finishLast finalizes a subscription's last invoice if the account has the setting FinalAtOnce.
 func (f *Fake) finishLast(a *account, in *invoice) {
 	if a.FinalAtOnce && in.status() == "draft" && in.autoAdvance {
 		f.finalize(a, in, in.created)

@@ -19,9 +19,9 @@ func (f *Fake) watchThresholds(a *account, customer string) {
 	}
 }
 
-// watchThreshold invoices the usage of a subscription until now if its amount has reached the threshold.
-// The fake assumes that the invoice is a normal draft with the pending items, and that it is not counted
-// again: later usage is on the next invoice.
+// watchThreshold invoices the usage of a subscription until now if its amount has reached the threshold. The
+// fake assumes that the invoice is a normal draft with the pending items. It also assumes that the usage of
+// this invoice is not counted again: later usage is on the next invoice.
 func (f *Fake) watchThreshold(a *account, s *subscription, now time.Time) {
 	if s.ThresholdAmount == 0 || s.Status != "active" || !now.Before(s.end.Add(-quiet)) {
 		return

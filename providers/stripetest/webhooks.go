@@ -60,8 +60,8 @@ func (f *Fake) Deliver(ctx context.Context, in Webhook) (int, error) {
 	return response.StatusCode, nil
 }
 
-// Event returns an event and its signature header at the fake's time. It sets a missing URL and Secret of in
-// to those of the account, and a missing APIVersion to 2023-10-16.
+// Event returns an event and its signature header. The signature has the fake's time. Event sets a missing URL
+// and Secret of in to those of the account, and a missing APIVersion to 2023-10-16.
 func (f *Fake) Event(in *Webhook) (payload []byte, header string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +100,7 @@ func (f *Fake) about(in Webhook) (*account, object) {
 	return nil, nil
 }
 
-// freshEvent returns an event about the current state of an object, which has not changed.
+// freshEvent returns a new event about the current state of an object, although the object has not changed.
 func (f *Fake) freshEvent(a *account, in Webhook, about object) object {
 	event := a.eventObject(&happening{id: f.id("evt"), kind: in.Type, at: f.now(), object: about})
 	event["api_version"] = in.APIVersion

@@ -79,7 +79,7 @@ func (Provider) Frame(m billing.Message) (billing.Framed, error) {
 	return billing.Framed{Body: body}, err
 }
 
-// Send puts a report under its id.
+// Send stores a report at Tally under its id.
 func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers.Sending) providers.Outcome {
 	status, err := p.call(ctx, c, http.MethodPut, "/reports/"+s.ReportID.String(), s.Body, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Tally answered %d", status)}
 }
 
-// Find looks for a report by its id.
+// Find reads a report from Tally by its id.
 func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers.Sending, _ providers.Place, _ metering.Decimal) (providers.Found, error) {
 	status, err := p.call(ctx, c, http.MethodGet, "/reports/"+s.ReportID.String(), nil, nil)
 	switch {
@@ -100,7 +100,7 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 	return providers.Found{State: billing.Accepted, Answer: "seen at Tally"}, nil
 }
 
-// Count returns a total.
+// Count returns the total of a meter for a customer at Tally.
 func (p Provider) Count(ctx context.Context, c providers.Credentials, at providers.Place) (metering.Decimal, error) {
 	var counted total
 	_, err := p.call(ctx, c, http.MethodGet, "/totals/"+url.PathEscape(at.Customer)+"/"+url.PathEscape(at.Target), nil, &counted)

@@ -18,8 +18,8 @@ type Deliverer interface {
 	Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (Answer, error)
 }
 
-// Provider is the webhook receiver of statements. The receiver keeps the statement with the highest
-// sequence for each period, so there is nothing to read, find or count at the receiver.
+// Provider sends statements to a tenant's webhook. The receiver stores the statement with the highest sequence
+// for each period, so Provider has nothing to read, find or count there.
 type Provider struct{ client Deliverer }
 
 // NewProvider returns the provider that uses the client.
@@ -145,8 +145,8 @@ func stepsOf(working []billing.Step) (steps []StatementStep) {
 	return steps
 }
 
-// Adjustment is the amount that late usage adds to a closed period. It is cumulative over the statements of
-// the period that it is billed in, like the lines.
+// Adjustment is the amount that late usage adds to a closed period. Like a StatementMeter, it is cumulative
+// over the statements of the period that bills it.
 type Adjustment struct {
 	Period StatementPeriod `json:"period"`
 	StatementMeter

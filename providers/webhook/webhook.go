@@ -84,7 +84,7 @@ func ping(ctx context.Context, client Deliverer, url, secret string, now time.Ti
 }
 
 // Deliver sends one message, signed with each of the secrets. There are two secrets during a rotation.
-// Repeats with the same id and body are the same message to the receiver. The error is CodeProviderDown if
+// The receiver treats repeats with the same id and body as one message. The error is CodeProviderDown if
 // a later attempt may succeed, with the wait in Answer if the receiver stated one. It is CodeProviderRefuse
 // if the tenant must act first.
 func (c *Client) Deliver(ctx context.Context, url string, secrets []string, id string, now time.Time, body []byte) (Answer, error) {

@@ -13,7 +13,7 @@ interface Props {
   thing?: string;
   needs: string;
   not?: string | undefined;
-  /** The act. Its input is the token of a confirmation, or otherwise the reason, which is empty without asks. */
+  /** Performs the action. The input is the confirmation token, or else the reason, which is empty without asks. */
   act: Act<string>;
   /** The label of the field for the reason, if the API requires one. The audit log keeps the reason. */
   asks?: string;
@@ -24,8 +24,8 @@ interface Props {
 }
 
 /**
- * Shows a button for an action, and the effect of the action before it is done. Two of these that replace each other
- * need different keys, so that the dialog of one does not carry over to the other.
+ * Shows a button for an action, and a dialog with the effect of the action before it is done. If one Confirm replaces
+ * another, they need different React keys, so that the dialog of one is not reused for the other.
  */
 export function Confirm({ verb, thing, needs, not, act, asks, danger, children }: Props) {
   const [opened, setOpened] = useState(false);

@@ -8,7 +8,7 @@ import styles from "./acts.module.css";
 import { Dialog } from "./Dialog";
 import { Verb } from "./Verb";
 
-/** Returns the confirmation that the API requires, if its absence is the reason why the API did nothing. */
+/** Returns the required confirmation, if the API refused a change because it was not confirmed. */
 export const confirmationOf = (error: Error | null) => (error instanceof Failure ? error.confirmation : undefined);
 
 interface Props {

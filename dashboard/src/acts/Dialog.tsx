@@ -28,7 +28,7 @@ const Closing = createContext<(() => void) | undefined>(undefined);
 /** Returns the function that closes the surrounding dialog for the user, if there is one. */
 export const useClose = () => useContext(Closing);
 
-/** Shows a dialog over a screen until the user answers or closes it. Asks before closing if something would be lost. */
+/** Shows a dialog over a screen until the user answers or closes it. Asks first if closing loses data. */
 export function Dialog({ title, opened, leave, explicit = false, children }: Props) {
   const body = useRef<HTMLDivElement>(null);
   const [loss, setLoss] = useState<Loss>();
@@ -55,7 +55,7 @@ export function Dialog({ title, opened, leave, explicit = false, children }: Pro
 
 const asks = "data-asks";
 
-/** Reports whether a question lies over the dialogs. The keys that close a dialog then belong to the question. */
+/** Reports whether a question is open above the dialogs. Keys that close a dialog then apply to the question. */
 const isAsking = () => document.querySelector(`[${asks}]`) !== null;
 
 /** Asks whether the user accepts a loss. */

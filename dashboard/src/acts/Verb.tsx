@@ -25,9 +25,9 @@ export function Verb({ needs, not, type = "button", variant = "default", size = 
       variant={variant}
       size={size}
       {...(label !== undefined && { "aria-label": label })}
-      // Not disabled: the user could not reach a disabled button and read the reason.
+      // The button is not disabled, because a user could not focus a disabled button and read the reason.
       {...(why !== undefined ? { "aria-disabled": true, "data-disabled": true, title: why } : !loading && onClick && { onClick })}
-      // Not disabled while it waits for an answer either: the focus would move to the page.
+      // While the button waits for an answer, it is not disabled either: the focus would move to the page.
       renderRoot={(props) => <button {...props} disabled={undefined} {...(loading && { "aria-disabled": true })} />}
     >
       {children}

@@ -1,6 +1,6 @@
 import { useEffect, useRef, type FocusEvent, type FormEvent, type RefObject } from "react";
 
-/** A loss that the user causes by leaving, as the texts of the question about it. */
+/** The loss of data that the user causes by leaving: the texts of the question that asks for confirmation. */
 export interface Loss {
   title: string;
   says: string;

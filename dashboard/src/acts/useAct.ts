@@ -10,7 +10,7 @@ interface After<Input, Output> {
   leads?: (output: Output) => NavigateOptions | undefined;
 }
 
-/** Returns an act of the user. The act is done once each time that the user asks for it. */
+/** Returns an action of the user. Each call of mutate runs the action once. */
 export function useAct<Input = void, Output = unknown>(act: (input: Input) => Promise<Output>, { changes, done, leads }: After<Input, Output>) {
   const queries = useQueryClient();
   const router = useRouter();

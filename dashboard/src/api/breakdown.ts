@@ -20,7 +20,7 @@ const perPage = 100;
 const mostPerPage = 10_000;
 const mostPages = 20;
 
-/** Queries a page of the usage of all customers. The API reads all customers for it, so it stays fresh for a minute. */
+/** Queries a page of the usage of all customers. A page is reused for a minute, because the API reads all customers. */
 export const breakdown = (query: BreakdownQuery, page?: string) =>
   queryOptions({
     queryKey: ["breakdown", query, page],

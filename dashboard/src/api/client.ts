@@ -27,7 +27,7 @@ export class Failure extends Error {
 
 /**
  * Returns the message of the rule that a field of a body or a query broke. field is a name or a path, such as
- * filters[0].values. A rule about a part of the field, such as group_by[1] of group_by, counts too.
+ * filters[0].values. A rule about a part of the field, such as group_by[1] of group_by, also matches.
  */
 export function broken(error: Error | null, field: string): string | undefined {
   if (!(error instanceof Failure)) return undefined;

@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, type Schema } from "./client";
 
-/** Queries a customer by Odometer's id, which fits in an address whatever the external ID contains. */
+/** Queries a customer by Odometer's id. Unlike an external ID, this id needs no escaping in an address. */
 export const customer = (id: string) =>
   queryOptions({
     queryKey: ["customer", id],

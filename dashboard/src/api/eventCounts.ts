@@ -15,7 +15,7 @@ export function eventsOf(counts: Omit<Schema<"EventCounts">, "windows"> | Schema
   return counts?.[outcome] ?? 0;
 }
 
-/** Queries the number of events by outcome for so many days up to today. A single day is counted by hour. */
+/** Queries the number of events by outcome for the given number of days up to today. One day is counted by hour. */
 export const eventCounts = (days: number, timezone: string) =>
   queryOptions({
     queryKey: ["event counts", days],

@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { answer, api, exactAnswer, type Schema } from "./client";
 import { at } from "./customers";
 
-/** The meter of a price and its owner: a plan (slug) or a customer (external ID). Without them, the meter owns it. */
+/** The meter of a price and its owner: a plan (slug) or a customer (external ID). Without either, the meter owns it. */
 export interface Priced {
   meter: string;
   plan?: string | undefined;
@@ -49,7 +49,7 @@ export function setPrice({ meter, plan, customer }: Priced, body: Schema<"SetPri
     : answer(api.PUT("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, body }));
 }
 
-/** Calculates the effect of a price, and sets nothing. */
+/** Calculates the effect of a price without setting the price. */
 export function previewPrice({ meter, plan, customer }: Priced, body: Schema<"SetPricing">) {
   if (customer !== undefined) return answer(api.POST("/v1/customers/{external_id}/pricing/{meter}/preview", { params: ofCustomer(customer, meter), body }));
   return plan === undefined

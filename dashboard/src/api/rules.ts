@@ -2,8 +2,8 @@ import type { Schema } from "@odometer-metering/client";
 
 type Broken = Schema<"FieldProblem">;
 
-// The messages of the API's JSON schema name its keywords. Each is replaced by words that follow the
-// field's name in a sentence; found is the pattern's first group.
+// The API's schema validation returns messages with the keywords of JSON Schema. For the user, each message is
+// replaced by words that follow the field's name in a sentence. found is the first group of the pattern.
 const rules: [RegExp, (found: string) => string][] = [
   [/^expected string to match pattern \^\[a-z0-9\]\[a-z0-9_-\]\*\$$/, () => "may contain only lower-case letters, digits, - and _, and must begin with a letter or a digit"],
   [/^expected string to match pattern /, () => "does not have the required format"],

@@ -1,7 +1,7 @@
 import { Failure } from "./client";
 import { priceName } from "./rules";
 
-/** The dashboard's text about a problem and its solution, by code, if the API's own text is for programs. */
+/** The dashboard's text for an error code, with the solution, if the API's own text is written for programs. */
 const byCode: Record<string, string> = {
   internal: "The service has an internal error. Its operator can find the cause with the request ID.",
   meter_backfilling: "The meter's past events are still being counted. Try again in a moment.",
@@ -41,7 +41,7 @@ const fieldNames: Record<string, string> = {
 /** The beginning of a path into a price by dimension, as in body.dimensions.prices[0].overage_rate. */
 const inDimensions = /^body\.dimensions\.(?:prices\[(\d+)\]|default)\.(?=.)/;
 
-/** Returns the label in the form for a place in a request: body.grace_hours is "Grace, in hours". */
+/** Returns the form's label for a field of a request, such as "Grace, in hours" for body.grace_hours. */
 export function fieldName(location: string): string {
   const [within, index] = inDimensions.exec(location) ?? [];
   if (within) return `${fieldName(location.slice(within.length))} of ${index === undefined ? "all other usage" : priceName(index)}`;

@@ -3,7 +3,7 @@ import type uPlot from "uplot";
 import { axis, LegendItem, Plot, token, type Drawing } from "./Plot";
 import { tick } from "./ticks";
 
-/** A place on the horizontal axis, with its values. */
+/** A position on the horizontal axis, with the values of the lines there. */
 export interface Place {
   /** The position, as the API has written it. */
   x: string;

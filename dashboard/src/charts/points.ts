@@ -79,10 +79,10 @@ export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points
 
 /**
  * Returns each line with a value in each window, which is 0 in a window without usage. If there are more than six
- * lines, the five largest stay and the others are added up.
+ * lines, the five largest stay and the others are combined into one line.
  */
 export function drawn(of: Line[], starts: string[]): Points {
-  // The API may write an instant in several ways. The same instant is the same window.
+  // The API can write the same instant in several notations, so instants are normalized before they are compared.
   const at = (instant: string) => new Date(instant).toISOString();
   const all = [...new Set([...starts, ...of.flatMap(({ windows }) => windows.map(({ start }) => at(start)))])].sort();
   const place = new Map(all.map((start, index) => [start, index]));

@@ -10,7 +10,7 @@ import { session, signIn, useSession } from "../api/session";
 import { TenantChoice } from "../screens/sign-in/TenantChoice";
 import { screens } from "./screens";
 
-/** Signs the member in to another tenant with the same password, and leads to the same subject there. */
+/** Signs the member in to another tenant with the same password, and opens the same section of the dashboard there. */
 export function OtherTenants({ opened, leave }: { opened: boolean; leave: () => void }) {
   return (
     <Dialog title="Another tenant" opened={opened} leave={leave}>
@@ -69,7 +69,7 @@ function Choice({ leave }: { leave: () => void }) {
   );
 }
 
-/** Returns a function that shows the current subject in the tenant of the new session. */
+/** Returns a function that shows the current section of the dashboard in the tenant of the new session. */
 function useEnter(): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();

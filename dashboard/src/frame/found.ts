@@ -4,7 +4,7 @@ import { answer, api } from "../api/client";
 import type { Session } from "../api/session";
 import { further, screens } from "./screens";
 
-/** A place that Find leads to. */
+/** A search result of Find, with a link to the screen that shows it. */
 export interface Place {
   kind: "screen" | "customer" | "meter" | "sync" | "event";
   id: string;
@@ -16,7 +16,7 @@ const most = 5; // customers, and as many meters
 const mostMeters = 1_000;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Queries the places that match a text and that the member may see. An empty text matches the navigation's screens. */
+/** Queries the results that match a text and that the member may see. An empty text matches the main sections. */
 export const found = (text: string, { permissions }: Session) =>
   queryOptions({
     queryKey: ["found", text],

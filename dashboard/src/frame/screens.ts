@@ -1,4 +1,4 @@
-/** The subjects, in the order of the navigation. */
+/** The sections of the dashboard, in the order of the navigation. */
 export const screens = [
   ["/overview", "Overview"],
   ["/usage", "Usage"],

@@ -2,8 +2,8 @@ import { useLocation } from "@tanstack/react-router";
 import { useLayoutEffect, useRef } from "react";
 
 /**
- * Marks a screen as arriving until all of its first data is there. Meanwhile the content below an element that
- * is loading is hidden, so that nothing moves under the user's eyes or finger. Returns the ref of the screen.
+ * Sets the attribute data-arriving on a screen until all of its initial data is loaded. Until then, the content below
+ * an element that is loading is hidden, so that the layout does not shift. Returns the ref of the screen.
  */
 export function useArrival() {
   const { pathname } = useLocation();
@@ -29,5 +29,5 @@ export function useArrival() {
   return content;
 }
 
-/** The longest arrival, in milliseconds. After it, all content is shown. */
+/** The maximum time for which data-arriving is set, in milliseconds. Afterwards, all content is shown. */
 const longest = 3_000;

@@ -58,7 +58,7 @@ export function difference(decimal: string, subtracted: string): string {
   return shortest(written({ units: atScale(a, scale) - atScale(b, scale), scale }));
 }
 
-/** Returns a number below, equal to or above 0, as a is less than, equal to or greater than b. */
+/** Returns -1 if a is less than b, 0 if they are equal, and 1 if a is greater than b. */
 export function compare(a: string, b: string): number {
   const less = difference(a, b);
   if (less === "0") return 0;
@@ -81,14 +81,14 @@ export function isAmount(text: string): boolean {
   return /^(0|[1-9]\d*)(\.\d+)?$/.test(text);
 }
 
-/** Returns how to write an amount, if the API does not accept the text. An empty text has no amount and is allowed. */
+/** Returns an error message if the API does not accept the text as an amount. An empty text is allowed. */
 export function wrongAmount(text: string): string | undefined {
   if (text === "" || isAmount(text)) return undefined;
   if (/^[-−]\d/.test(text)) return "Must be 0 or more";
   return "Must be a number such as 1000.50, without thousands separators";
 }
 
-/** Returns how to write a whole number, if the API does not accept the text. */
+/** Returns an error message if the API does not accept the text as a whole number. */
 export function wrongWhole(text: string): string | undefined {
   return /^\d{1,10}$/.test(text) ? undefined : "Must be a whole number such as 72";
 }

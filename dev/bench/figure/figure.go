@@ -55,7 +55,7 @@ func short(value float64) string {
 	return fmt.Sprintf("%.0f", value)
 }
 
-// Keep adds figures to a file. They replace those with the same names.
+// Keep adds figures to a file. A figure replaces the stored figure with the same name.
 func Keep(path string, figures ...Figure) error {
 	var kept []Figure
 	text, err := os.ReadFile(path)

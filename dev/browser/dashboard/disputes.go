@@ -9,9 +9,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// disputes does the steps of an operator about a customer with a different price at Stripe. It opens the
-// held invoice from the overview and releases it. After the invoice is void, it decides on the unbilled
-// usage. It uses the Stripe account of the newcomer with the mark.
+// disputes does the steps of an operator for a customer with a different price at Stripe. It opens the held
+// invoice from the overview and releases it. After the invoice is void, it decides on the unbilled usage. It
+// uses the Stripe account that newcomer has connected. The mark distinguishes its customer and meter from those
+// of earlier walks.
 func (w walk) disputes(ctx context.Context, mark string) error {
 	customer := "old-price-" + mark
 	err := do(ctx,
@@ -77,7 +78,8 @@ func (w walk) released(ctx context.Context, invoice string) error {
 		w.reread(hold, "until the end of the year by"), see("released"), w.judged("hold-released"))
 }
 
-// decided voids the invoice, closes the period by Auto-Sync, and applies every decision to its line.
+// decided voids the invoice and closes the period by Auto-Sync. Then it applies each kind of decision to the
+// meter's line on the reconciliation screen.
 func (w walk) decided(ctx context.Context, mark, invoice string) error {
 	err := do(ctx,
 		w.reread("/billing/holds?state=released", invoice), w.voided(invoice),
@@ -159,7 +161,7 @@ func (w walk) voided(invoice string) act {
 	}
 }
 
-// draft waits until the period has ended, and delivers Stripe's event about the draft of its invoice.
+// draft waits until the period has ended, and delivers Stripe's event about the draft invoice of the period.
 func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoice string, err error) {
 	select {
 	case <-ctx.Done():
@@ -189,7 +191,7 @@ func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoic
 	return "", fmt.Errorf("%s has none", customer)
 }
 
-// tell makes the fake of Stripe send an event, and repeats it until it is answered with 2xx, as Stripe
+// tell makes the fake of Stripe send an event. It repeats the event until the API answers with 2xx, as Stripe
 // does.
 func (w walk) tell(ctx context.Context, message string) error {
 	for deadline := time.Now().Add(5 * stepTimeout); ; {
@@ -206,7 +208,8 @@ func (w walk) tell(ctx context.Context, message string) error {
 	}
 }
 
-// copied returns the URL for Stripe's events that the provider's screen shows.
+// copied returns the URL to which Stripe sends events. The dashboard shows this URL on the screen of the
+// provider.
 func (w walk) copied(ctx context.Context) (address string, err error) {
 	if err := w.to("/billing/provider")(ctx); err != nil {
 		return "", err

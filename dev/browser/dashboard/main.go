@@ -1,7 +1,7 @@
 // Command dashboard tests the dashboard of the API at URL in a browser, as the member ODOMETER_EMAIL with
-// ODOMETER_PASSWORD. It signs in, opens every screen in both color schemes and in a desktop and a phone
-// window, and signs out. The exit status is 1 if the browser reports an error, an element cannot be
-// reached, a screen is wider than the window, or the file AXE, which contains axe-core, finds a violation.
+// ODOMETER_PASSWORD. It signs in, opens every screen in both color schemes and in a desktop and a phone window,
+// and signs out. The exit status is 1 if the browser reports an error, an element cannot be reached, or a
+// screen is wider than the window. It is also 1 if axe-core, which the file AXE contains, finds a violation.
 //
 // These variables change the walk:
 //   - PICTURES: a folder for a screenshot of each screen.
@@ -128,7 +128,7 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 		err = errors.Join(err, w.picture(ctx, "failed"))
 	}
 	err = errors.Join(err, made.appendTo(os.Getenv("MADE")))
-	return errors.Join(err, w.heard.Err()) // its errors explain why a screen did not open
+	return errors.Join(err, w.heard.Err()) // errors of the browser explain why a screen did not open
 }
 
 // acceptLeaving accepts the browser's dialog about leaving a page with unsaved text.
@@ -257,7 +257,8 @@ func (w walk) menu(ctx context.Context) error {
 	return until(ctx, `document.activeElement.closest('[role="menu"]') !== null`)
 }
 
-// judgeScreen opens a screen once in each scheme, alternating the first window, and judges it in both windows.
+// judgeScreen opens a screen once in each color scheme, and judges it in both windows. The window in which it
+// opens the screen alternates.
 func (w walk) judgeScreen(ctx context.Context, s screen) error {
 	for i, scheme := range schemes {
 		choose := fmt.Sprintf("localStorage.setItem('scheme', %q)", scheme)

@@ -40,14 +40,15 @@ func (w walk) outages(ctx context.Context, mark string) error {
 	return nil
 }
 
-// doubts decides on reports with an unknown outcome, because Stripe was disconnected before it answered.
-// Stripe has not received the first report and has received the second.
+// doubts decides on two reports. Their outcome is unknown, because the walk disconnects Stripe while the worker
+// retries each report. Stripe has not accepted the first report and has accepted the second.
 func (w walk) doubts(ctx context.Context, mark string, sync act) error {
 	for _, doubt := range []struct{ verb, warns, state, answers string }{
 		{"Reject", "billed twice", "rejected", `{"status":503,"times":1000000,"path":"/v1/subscription_items/"}`},
 		{"Accept", "is not sent again", "accepted", `{"status":503,"times":1000000,"path":"/v1/subscription_items/","done":true}`},
 	} {
-		// A run that is still open would join the sync and show its own last attempt.
+		// A new sync would join a run that is still open, and the screen would show an earlier attempt of that
+		// run.
 		if err := do(ctx, w.reread("/billing/syncs?status=running", "No sync is running"), w.behave(doubt.answers), sync, see("tried again")); err != nil {
 			return err
 		}

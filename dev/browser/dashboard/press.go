@@ -119,7 +119,8 @@ func until(ctx context.Context, script string) error {
 	}
 }
 
-// refused returns a step that excuses the refused API request to a path in the step before.
+// refused returns a step that removes the complaint about a refused API request to a path. The previous step
+// has caused the refusal.
 func (w walk) refused(path string) act {
 	return func(context.Context) error {
 		w.heard.Forgive(path)

@@ -8,8 +8,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// settings invites, renews and revokes, changes the tenant and changes it back, saves ISSUER, and checks
-// the entries of the audit log.
+// settings tests the screens of the settings. It invites a member, renews and revokes the invitation, changes
+// the tenant's settings, saves and deletes ISSUER, and checks an entry of the audit log. It also changes the
+// password and ends sessions.
 func (w walk) settings(ctx context.Context) error {
 	var reset string
 	err := do(ctx,

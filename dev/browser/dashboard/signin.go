@@ -83,8 +83,8 @@ func (w walk) vera(ctx context.Context, link string) error {
 
 const navigation = `nav a[href="/overview"]` // shown after the sign-in
 
-// olga accepts at the issuer, signs in there again, and then tries an expired callback and an unknown
-// tenant.
+// olga accepts the invitation by signing in at the issuer, and later signs in there again. Then it opens an
+// expired callback and the sign-in of an unknown tenant.
 func (w walk) olga(ctx context.Context, link, tenant string) error {
 	return do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
 		w.to("/sign-in"), press("Sign in through your company's issuer"), fill("Tenant", tenant), press("Continue"), arrive("p strong"), see("signs its members in at"), w.judged("issuer-page"), press("Continue to"), arrive(navigation), see("Olga"), w.signOut,

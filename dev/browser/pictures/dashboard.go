@@ -43,7 +43,7 @@ func (s system) takeDashboard(ctx context.Context) error {
 }
 
 // takeMeterForm takes a screenshot of a meter's form with an unsaved filter and its preview. It runs last,
-// because the page asks before it is left.
+// because the page asks for confirmation before the browser discards the unsaved filter.
 func (s system) takeMeterForm(ctx context.Context) error {
 	const filter = `//*[@aria-label="Filter 1"]//input`
 	err := chromedp.Do(ctx,

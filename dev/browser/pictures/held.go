@@ -16,8 +16,8 @@ type subscriber struct {
 	account string
 }
 
-// held creates a draft invoice of a new customer that disagrees with our charge. It returns the id of its
-// hold, and the path of the hold's run in the Temporal UI.
+// held creates a new customer with a draft invoice that disagrees with our charge. It returns the id of the
+// invoice's hold, and the path of the hold's run in the Temporal UI.
 func (s system) held(ctx context.Context, customer string) (hold, run string, err error) {
 	var provider struct{ Account string }
 	if err := s.read(ctx, "/v1/billing/provider", &provider); err != nil {
@@ -49,7 +49,7 @@ func (s system) held(ctx context.Context, customer string) (hold, run string, er
 	return hold, run, err
 }
 
-// hold turns the holding of invoices on, with a grace of zero, or off.
+// hold turns the holding of invoices on with a grace of zero hours, or off with a grace of 72 hours.
 func (s system) hold(ctx context.Context, on bool) error {
 	grace := 72
 	if on {
@@ -70,7 +70,7 @@ func (s system) subscribe(ctx context.Context, c subscriber, end time.Time) erro
 	}`, c.account, strings.Replace(c.account, "acct_", "sk_test_", 1), c.name, end.AddDate(0, -1, 0).Unix(), end.Unix()), nil)
 }
 
-// draft waits until the period has ended, and delivers Stripe's event about the draft of its invoice.
+// draft waits until the period has ended, and delivers Stripe's event about the draft invoice of the period.
 func (s system) draft(ctx context.Context, c subscriber, end time.Time) error {
 	select {
 	case <-ctx.Done():

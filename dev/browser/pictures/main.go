@@ -185,8 +185,8 @@ func paletted(full image.Image) *image.Paletted {
 	return few
 }
 
-// fail makes one sync fail because Stripe rejects the key, and others wait because Stripe does not accept
-// meter events. It returns the path of a waiting run in the Temporal UI.
+// fail makes one sync fail because Stripe rejects the key. Other syncs wait because Stripe does not accept
+// meter events. fail returns the path of a waiting run in the Temporal UI.
 func (s system) fail(ctx context.Context) (run string, err error) {
 	if err := s.settle(ctx); err != nil {
 		return "", err
@@ -239,7 +239,7 @@ func (s system) runOf(ctx context.Context, workflow string) (path string, err er
 // customers are the customers with an id at Stripe.
 var customers = []string{"northwind", "contoso", "fabrikam", "sakura"}
 
-// settle ends the failures of Stripe and syncs all customers.
+// settle ends the failures of the fake of Stripe and syncs all customers.
 func (s system) settle(ctx context.Context) error {
 	if err := s.behave(ctx, `{"times":0}`); err != nil {
 		return err

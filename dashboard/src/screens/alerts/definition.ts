@@ -23,7 +23,7 @@ export const empty: Typed = { name: "", type: "usage", scope: "all", customer: "
 
 export const thresholdsOf = (text: string) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
-/** Returns how to write the thresholds, if the API does not accept the text. */
+/** Returns an error message if the API does not accept the thresholds. */
 export function wrongThresholds(text: string, type: Alert["type"]): string | undefined {
   const lines = thresholdsOf(text);
   if (lines.length > 10) return "Must be at most 10 numbers";

@@ -28,7 +28,7 @@ export function Explained({ customer, meter }: { customer: string; meter: string
   );
 }
 
-/** Shows the breakdown of an amount: a line as on paper, if possible, and every step with its description. */
+/** Shows the breakdown of an amount: the calculation in one line, if possible, and every step with a description. */
 export function Working({ meter, steps }: { meter: string; steps: Step[] }) {
   const line = arithmetic(steps, useUnit(meter) ?? "");
   return (

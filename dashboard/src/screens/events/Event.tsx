@@ -21,7 +21,7 @@ export function Event() {
   );
 }
 
-/** The most events that the search reads: those of the customer from the timestamp to the next millisecond. */
+/** The maximum number of the customer's events that the search reads, from the timestamp to the next millisecond. */
 const most = 1_000;
 
 /** Finds the event by the customer and the timestamp in the address: the API has no search by ID. */

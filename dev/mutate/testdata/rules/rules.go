@@ -1,11 +1,11 @@
-// Package rules has one of everything that a fault can be put into.
+// Package rules contains an example of each kind of code that mutate changes.
 package rules
 
 import "time"
 
 type amount int
 
-// span is of another package's types, which a file may name without importing it.
+// span has fields with types of package time, so that spans.go uses these types without importing time.
 type span struct {
 	since time.Time
 	grace time.Duration

@@ -14,9 +14,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Writer stores events. One transaction claims the idempotency keys, stores the events and adds their usage to
-// usage_added. Ingest returns after COMMIT. Requests of a tenant that arrive while a transaction is written share
-// the next transaction. No timer delays requests, and single events are stored as fast as batches.
+// Writer stores events. One transaction claims the idempotency keys, stores the events and adds their usage to the
+// totals. Ingest returns after COMMIT. Requests of a tenant that arrive while a transaction is written share the next
+// transaction. No timer delays requests, and single events are stored as fast as batches.
 type Writer struct {
 	store   Stores
 	options WriterOptions

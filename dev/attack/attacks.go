@@ -22,7 +22,7 @@ type attacker struct {
 }
 
 // madeAlone are the names of attacks that do not run together with the other attacks. If all attacks ran
-// together, an API process would need up to 183 MiB, because the limits of bodies, answers and password hashes
+// together, an API process would need up to 177 MiB, because the limits of bodies, answers and password hashes
 // are independent of each other.
 var madeAlone = []string{newcomers, hourlyUsage, unratedTotals, signInsOfNobody}
 

@@ -52,7 +52,7 @@ var durationsAllowed = map[string]string{
 	"worker/stripe_failures_test.go: context.WithTimeout(t.Context(), 2*time.Second)":                  "the call may be cut off at any point",
 	"worker/neighbours_test.go: case <-time.After(2 * activities.Beat)":                                "a receiver that is slower than a heartbeat",
 	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // the last bytes are still in transit":       "a network that is slow",
-	"worker/kill_test.go: // the moment of the crash":                                                  "the crash comes at a random time",
+	"worker/kill_test.go: // a random delay before the kill":                                           "the crash comes at a random time",
 	"worker/kill_test.go: deadline := time.After(atMost)":                                              "the crash comes then at the latest",
 }
 

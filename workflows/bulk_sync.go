@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/odometer-metering/odometer/activities"
@@ -136,7 +135,7 @@ func (b *bulkSync) try(ctx workflow.Context, batches [][]metering.CustomerID) (u
 		}
 		var batch activities.SyncBatchResult
 		err := f.Get(ctx, &batch)
-		if timeIsOver(err) {
+		if retriesExpired(err) {
 			b.result.Left += len(batches[i])
 			b.report(ctx)
 			continue
@@ -161,14 +160,8 @@ func failedFuture(ctx workflow.Context) func(workflow.Future) bool {
 			return false
 		}
 		err := f.Get(ctx, nil)
-		return err != nil && !timeIsOver(err)
+		return err != nil && !retriesExpired(err)
 	}
-}
-
-// timeIsOver reports whether a step failed because its retries took too long.
-func timeIsOver(err error) bool {
-	_, _, somebodyHasToAct := failureOf(err)
-	return err != nil && !somebodyHasToAct && !temporal.IsCanceledError(err)
 }
 
 // add adds the result of a batch, and starts a run for each failed customer. That run shows

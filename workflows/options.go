@@ -41,6 +41,12 @@ var (
 	notTriedAgain = temporal.RetryPolicy{MaximumAttempts: 1}
 )
 
+// retriesExpired reports whether a step failed because its retries took too long.
+func retriesExpired(err error) bool {
+	_, _, refused := failureOf(err)
+	return err != nil && !refused && !temporal.IsCanceledError(err)
+}
+
 // shortStep returns the context of a short database step.
 func shortStep(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, Summary: summary})

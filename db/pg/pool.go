@@ -7,7 +7,6 @@ package pg
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,9 +17,6 @@ import (
 	"github.com/odometer-metering/odometer/db/fair"
 	"github.com/odometer-metering/odometer/metering"
 )
-
-// turnTimeout is the maximum time that a statement waits for a connection of its tenant's share.
-const turnTimeout = 10 * time.Second
 
 // Pool is a pool of connections to the database. Each tenant may use only a share of the connections, so that one
 // tenant cannot block the others. Further statements of the tenant wait for their turn.
@@ -47,21 +43,6 @@ type tenantKey struct{}
 // without a tenant do not wait for a share.
 func For(ctx context.Context, tenant metering.TenantID) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
-}
-
-// turn waits until the tenant of ctx may use one more connection. end gives the connection back to the tenant's
-// share. turn returns CodeOverloaded after turnTimeout.
-func (p *Pool) turn(ctx context.Context) (end func(), err error) {
-	tenant, known := ctx.Value(tenantKey{}).(metering.TenantID)
-	if !known {
-		return func() {}, nil
-	}
-	waiting, cancel := context.WithTimeout(ctx, turnTimeout)
-	defer cancel()
-	if err := p.shares.Wait(waiting, tenant); err != nil {
-		return nil, metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant wait for the database; try again").Because(err)
-	}
-	return sync.OnceFunc(func() { p.shares.Give(tenant, 1) }), nil
 }
 
 // Exec runs a statement on a connection of the share of ctx's tenant.
@@ -141,57 +122,6 @@ func (p *Pool) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, erro
 		return nil, err
 	}
 	return turnTx{tx, end}, nil
-}
-
-type turnRows struct {
-	pgx.Rows
-
-	end func()
-}
-
-// Next ends the turn after the last row, because pgx closes the rows at that point.
-func (r turnRows) Next() bool {
-	if r.Rows.Next() {
-		return true
-	}
-	r.end()
-	return false
-}
-
-func (r turnRows) Close() {
-	r.Rows.Close()
-	r.end()
-}
-
-type turnRow struct {
-	pgx.Row
-
-	end func()
-}
-
-func (r turnRow) Scan(into ...any) error {
-	defer r.end()
-	return r.Row.Scan(into...)
-}
-
-type noRow struct{ err error }
-
-func (r noRow) Scan(...any) error { return r.err }
-
-type turnTx struct {
-	pgx.Tx
-
-	end func()
-}
-
-func (t turnTx) Commit(ctx context.Context) error {
-	defer t.end()
-	return t.Tx.Commit(ctx)
-}
-
-func (t turnTx) Rollback(ctx context.Context) error {
-	defer t.end()
-	return t.Tx.Rollback(ctx)
 }
 
 // stopwatch returns a function that returns the time since stopwatch was called.

@@ -12,44 +12,44 @@ python = cd client/python && ../../dev/python
 in_each = for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done
 each = @$(in_each)
 
-help: ## this list
+help: ## list the targets
 	@sed -n 's/^##@ /\n/p; s/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 ##@ Run it
 
-run: ## the whole system in the foreground; Ctrl-C stops it
+run: ## start the whole system in the foreground; Ctrl-C stops it
 	@dev/up run
 
-up: ## the same in the background; returns when everything answers
+up: ## start the whole system in the background; return when every part responds
 	@dev/up start
 
-down: ## stop it; the data stay
+down: ## stop the system and keep its data
 	@dev/up stop
 
-clean-dev: ## stop it and delete the data
+clean-dev: ## stop the system and delete its data
 	@dev/up clean
 
 ##@ See it work
 
-outage: ## Stripe fails, a worker is killed, and the proof that nothing was lost or billed twice
+outage: ## prove that no usage is lost or billed twice when Stripe fails and a worker is killed
 	@dev/up start >/dev/null
 	@go run ./dev/outage
 
-invoice: ## two months end at Stripe for customers of every kind, and what its invoices bill is compared with what was used
+invoice: ## bill two months of customers of every kind at Stripe, and compare the invoices with the usage
 	@dev/up test go run ./dev/invoice
 
-limits: ## a customer with a hard quota is warned at 80 %, stopped at 100 %, and served again in the next hour
+limits: ## warn a customer with a hard quota at 80 %, stop it at 100 %, and serve it again in the next hour
 	@dev/up test go run ./dev/limits
 
-attack: ## what a tenant notices of strangers and another tenant who attack: each attack for EACH=10 seconds, those that an API bears together at once in ROUNDS=5 of SECONDS=60; exit 1 where it is too much
+attack: ## measure the effect of attackers on another tenant: each attack for EACH=10 seconds, then most of them together in ROUNDS=5 of SECONDS=60; exit 1 beyond the bounds
 	@dev/up test go run ./dev/attack
 
-pictures: ## those in docs, of the running system; needs Chromium or Chrome
+pictures: ## take the pictures in docs from the running system; needs Chromium or Chrome
 	@dev/up browser
 	@dev/up start >/dev/null
 	go build -C dev/browser -o $(CURDIR)/.dev/bin/pictures ./pictures && .dev/bin/pictures
 
-newcomer: ## the first day of somebody who follows the dashboard's labels, from a meter to a bill at the fake of Stripe, on the demo tenant; needs Chromium or Chrome
+newcomer: ## follow the labels of the dashboard from a meter to a bill at the fake of Stripe, in the demo tenant; needs Chromium or Chrome
 	@dev/up browser
 	@dev/up start >/dev/null
 	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
@@ -57,31 +57,31 @@ newcomer: ## the first day of somebody who follows the dashboard's labels, from 
 
 ##@ Build it
 
-build: dashboard ## bin/odometer, with the dashboard in it
+build: dashboard ## build bin/odometer with the dashboard in it
 	go build -o bin/odometer ./cmd/odometer
 
 # What api serves at /. Without it, a program has a page in its place that says so: go build needs no Node.
-dashboard: dashboard/dist/built/index.html ## the dashboard, for the next go build; needs Node 20.19, 22.12 or newer
+dashboard: dashboard/dist/built/index.html ## build the dashboard for the next go build; needs Node 20.19, 22.12 or newer
 
 dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard client/typescript -type d \( -name node_modules -o -name dist \) -prune -o -type f -print)
 	npm run --silent --prefix dashboard build
 
 ##@ Test it
 
-test: test-setup ## every rule, contract, property, replay and interface, against servers of their own
+test: test-setup ## test every rule, contract, property, replay and interface with servers of its own
 	@$(call run_tests,-skip '^TestDrill')
 
-test-long: test-setup ## the drills: kills, load, a browser on every screen, many simulated lives
+test-long: test-setup ## run the drills: kills, load, a browser on every screen, many simulated lives
 	@HISTORIES=100 $(call run_tests,-run '^Test(Drill|Property)')
 
-test-one: named-test test-setup ## one test, with its output: TEST=db.TestX, or TEST=db.TestX/Case
+test-one: named-test test-setup ## run one test and show its output: TEST=db.TestX, or TEST=db.TestX/Case
 	@$(call run_tests,-one '$(TEST)')
 
 named-test:
 	$(if $(TEST),,$(error Name a test, such as TEST=db.TestX/Case))
 
 RUNS = 5
-stress: test-setup ## make test RUNS times while another program keeps every core busy, with late answers in the dashboard's tests; stops at the first failure
+stress: test-setup ## run make test RUNS times while another program keeps every core busy, with late responses in the dashboard's tests; stop at the first failure
 	@export ANSWER_DELAY=150; for run in $$(seq $(RUNS)); do go run ./dev/stress $(MAKE) --no-print-directory test || exit; uptime; done
 
 test-setup: # slow only the first time
@@ -97,43 +97,43 @@ run_tests = DATABASE_SETTINGS="$(test_settings) $$DATABASE_SETTINGS" dev/up test
 		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."; \
 	exit $$status
 
-test-dates: ## the tests of the rules on twelve other days: each weekday, and where months, years and offsets change
+test-dates: ## test the rules on twelve other days: each weekday, and changes of the month, the year and the offset from UTC
 	dev/up test dev/test-dates
 
-stripe-live: ## what is expected of Stripe, tried with STRIPE_SECRET_KEY, a test mode key
+stripe-live: ## test the assumptions about Stripe with STRIPE_SECRET_KEY, a test mode key
 	$(if $(STRIPE_SECRET_KEY),,$(error Set STRIPE_SECRET_KEY to a test mode key of Stripe, which begins with sk_test_ or rk_test_))
 	STRIPE_LIVE=yes go test ./providers/stripe -run TestStripeKeepsItsContract -v -count=1 -parallel 16 -timeout 1h
 
 LIVES = 1000000
 SEED = 1
 FAILURES = 1
-simulate: ## LIVES lives of customers through the rules of billing, from SEED on, until FAILURES of them went wrong
+simulate: ## simulate LIVES lives of customers with the rules of billing, from SEED on, until FAILURES of them failed
 	LIVES=$(LIVES) SEED=$(SEED) FAILURES=$(FAILURES) go test ./billing -run TestPropertyLives -v -count=1 -timeout 6h
 
 EVENTS = 1000000
 KILLS = 20
-recount: ## EVENTS events through meters over properties, with KILLS kills of the API and the worker, compared with a recount in SQL and a reference
+recount: ## ingest EVENTS events for meters with group_by during KILLS kills of the API and the worker, and compare the usage with a recount in SQL and in Go
 	dev/up test env EVENTS=$(EVENTS) KILLS=$(KILLS) go test ./cmd/odometer -run TestDrillMetersOverProperties -v -count=1 -timeout 6h
 
-mutate: ## faults put into the rules of billing one at a time, all or ONLY=plans.go; exit 1 where the tests notice too few; FAULTS=. puts known ones back, which lives have to find
+mutate: ## put faults into the rules of billing one at a time, in all files or ONLY=plans.go; exit 1 if the tests notice too few. FAULTS=. repeats known faults, which lives must find
 	go run ./dev/mutate $(if $(FAULTS),-faults '$(FAULTS)' -lives 20000,-only '$(ONLY)')
 
 ##@ Measure it
 
-bench: ## the measured figures
+bench: ## measure the figures of docs/performance.md
 	dev/up test go run ./dev/bench
 	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncDoesOnlyWhatHasChanged -v -timeout 20m
 
 # A server of 24 GB with so many events has a quarter of it as buffers, and checkpoints that are far apart.
 large_settings = -c shared_buffers=6GB -c max_wal_size=16GB -c checkpoint_timeout=30min
 LARGE_EVENTS = 100000000
-bench-large: ## ingest and reads with LARGE_EVENTS events there; 10^8, as it is, need 60 GB and up to an hour to fill
+bench-large: ## measure ingest and reads with LARGE_EVENTS stored events; the default of 10^8 needs 60 GB and up to an hour
 	DATABASE_SETTINGS="$(large_settings)" dev/up test env LARGE_EVENTS=$(LARGE_EVENTS) go run ./dev/bench large
 
 ##@ Change it
 
 # Workflow histories are recordings of how open runs began: only a person decides to make new ones.
-generate: $(typescript)/node_modules ## what is made from something else
+generate: $(typescript)/node_modules ## generate code, documents and clients from their sources
 	$(call each,go generate -skip=-record ./...)
 	npm run --silent --prefix $(typescript) generate
 	$(python) python generate.py
@@ -144,11 +144,11 @@ generate: $(typescript)/node_modules ## what is made from something else
 
 # Before the first release nothing is promised.
 BASE = $(shell git describe --tags --abbrev=0 2>/dev/null)
-breaking: ## what would break clients of the last release, or of BASE=ref
+breaking: ## list changes that break clients of the last release, or of BASE=ref
 	$(if $(BASE),$(tool) oasdiff breaking --fail-on WARN $(BASE):api/openapi-3.0.json api/openapi-3.0.json,@echo "There is no release to break.")
 
 GOVULNDB ?= https://vuln.go.dev
-lint: ## formatting, subjects of the last commits, what reads the code for mistakes, and known vulnerabilities where GOVULNDB answers
+lint: ## check formatting, subjects of the last commits, the code with linters, and known vulnerabilities if GOVULNDB responds
 	@git log -20 --format=%s | awk 'length($$0) > 72 || !/^[[:alnum:]_.\/-]+(, [[:alnum:]_.\/-]+)*: [^ ]/ \
 		{ print "This commit has not the subject \"part: what it does\" of at most 72 characters: " $$0; bad = 1 } END { exit bad }'
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$unformatted" ] || \
@@ -164,7 +164,7 @@ lint: ## formatting, subjects of the last commits, what reads the code for mista
 	dev/up shellcheck
 
 # The dashboard is built before anything else has brought packages that it might lean on.
-check: ## what CI runs: the dashboard's build, lint, compatibility, generated files up to date, tests
+check: ## run the checks of CI: the dashboard's build, lint, compatibility, generated files and all tests
 	@dev/up dashboard && [ -e dashboard/dist/built/index.html ]
 	@$(MAKE) --no-print-directory lint breaking
 	@state() { git status --porcelain; git diff; }; before=$$(state) && $(MAKE) --no-print-directory generate && \

@@ -47,7 +47,8 @@ func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor met
 	return created, err
 }
 
-var keyEntries = pg.Entries{
+// keyLimit limits the API keys of a tenant that are neither revoked nor expired.
+var keyLimit = pg.Limit{
 	Count: `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
 	Most:  metering.MaxAPIKeys, Noun: "valid API keys", Fix: "revoke one first",
 }
@@ -56,7 +57,7 @@ func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
-	if err := pg.RequireRoom(ctx, tx, tenant, keyEntries.At(now)); err != nil {
+	if err := pg.RequireRoom(ctx, tx, tenant, keyLimit.At(now)); err != nil {
 		return created, err
 	}
 	err = tx.QueryRow(ctx, `

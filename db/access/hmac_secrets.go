@@ -48,7 +48,8 @@ func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor
 	return created, err
 }
 
-var hmacSecretEntries = pg.Entries{
+// hmacSecretLimit limits the HMAC secrets of a tenant that are neither revoked nor expired.
+var hmacSecretLimit = pg.Limit{
 	Count: `select count(*) from hmac_secrets where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
 	Most:  metering.MaxHMACSecrets, Noun: "valid HMAC secrets", Fix: "revoke one first",
 }
@@ -57,7 +58,7 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
-	if err := pg.RequireRoom(ctx, tx, tenant, hmacSecretEntries.At(now)); err != nil {
+	if err := pg.RequireRoom(ctx, tx, tenant, hmacSecretLimit.At(now)); err != nil {
 		return created, err
 	}
 	err = tx.QueryRow(ctx, `

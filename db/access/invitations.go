@@ -99,7 +99,7 @@ func endResets(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, members
 	return err
 }
 
-var memberEntries = pg.Entries{
+var memberLimit = pg.Limit{
 	Count: `
 		select
 		  (select count(*) from members where tenant_id = @tenant and removed_at is null) +
@@ -119,7 +119,7 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 		return created, err
 	}
 	if i.MemberID == nil {
-		if err := pg.RequireRoom(ctx, tx, tenant, memberEntries.At(now)); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, memberLimit.At(now)); err != nil {
 			return created, err
 		}
 	}

@@ -40,7 +40,7 @@ func sameURL(err error) error {
 
 var errNoEndpoint = metering.Errorf(metering.CodeNotFound, "there is no such webhook")
 
-var webhookEntries = pg.Entries{
+var webhookLimit = pg.Limit{
 	Count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
 	Most:  metering.MaxEndpoints, Noun: "webhooks", Fix: "delete one first",
 }
@@ -52,7 +52,7 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := pg.RequireRoom(ctx, tx, tenant, webhookEntries); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, webhookLimit); err != nil {
 			return err
 		}
 		err := tx.QueryRow(ctx, `

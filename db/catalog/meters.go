@@ -87,9 +87,9 @@ func (s Meters) List(ctx context.Context, tenant metering.TenantID, after meteri
 	return page, pg.Coded(err)
 }
 
-// meterEntries includes archived meters, because ingest and billing read all meters, plans and prices of a tenant at
+// meterLimit includes archived meters, because ingest and billing read all meters, plans and prices of a tenant at
 // once.
-var meterEntries = pg.Entries{
+var meterLimit = pg.Limit{
 	Count: `select count(*) from meters where tenant_id = @tenant`,
 	Most:  metering.MaxMeters, Noun: "meters", Fix: "change an existing meter, such as an archived one, instead",
 }
@@ -105,7 +105,7 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := pg.LockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := pg.RequireRoom(ctx, tx, tenant, meterEntries); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, meterLimit); err != nil {
 			return err
 		}
 		if err := roomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {

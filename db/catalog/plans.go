@@ -26,9 +26,9 @@ func scanPlan(row pgx.CollectableRow) (p metering.Plan, err error) {
 	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt, &p.ArchivedAt, &p.Features)
 }
 
-// planEntries includes archived plans, because ingest and billing read all meters, plans and prices of a tenant at
+// planLimit includes archived plans, because ingest and billing read all meters, plans and prices of a tenant at
 // once.
-var planEntries = pg.Entries{
+var planLimit = pg.Limit{
 	Count: `select count(*) from plans where tenant_id = @tenant`,
 	Most:  metering.MaxPlans, Noun: "plans", Fix: "change an existing plan, such as an archived one, instead",
 }
@@ -42,7 +42,7 @@ func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor meter
 		if err := pg.LockAccess(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := pg.RequireRoom(ctx, tx, tenant, planEntries); err != nil {
+		if err := pg.RequireRoom(ctx, tx, tenant, planLimit); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `

@@ -109,12 +109,12 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 	return p, err
 }
 
-var priceEntries = pg.Entries{
+var priceLimit = pg.Limit{
 	Count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id is null and withdrawn_at is null`,
 	Most:  metering.MaxPrices, Noun: "versions of prices in force or scheduled", Fix: "withdraw a scheduled one first",
 }
 
-var customerPriceEntries = pg.Entries{
+var customerPriceLimit = pg.Limit{
 	Count: `select count(*) from meter_prices where tenant_id = @tenant and customer_id = @of and withdrawn_at is null`,
 	Owner: "customer", Most: metering.MaxPricesOfCustomer, Noun: "versions of prices in force or scheduled", Fix: "withdraw a scheduled one first",
 }
@@ -135,9 +135,9 @@ func storePrice(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor 
 		  and withdrawn_at is null`, args); err != nil {
 		return err
 	}
-	room := priceEntries
+	room := priceLimit
 	if p.CustomerID != 0 {
-		room = customerPriceEntries.OfOwner(int64(p.CustomerID))
+		room = customerPriceLimit.OfOwner(int64(p.CustomerID))
 	}
 	if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
 		return err

@@ -102,21 +102,21 @@ func refuseErased(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, cust
 	return err
 }
 
-var customerAlertEntries = pg.Entries{
+var customerAlertLimit = pg.Limit{
 	Count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of and deleted_at is null`,
 	Owner: "customer", Most: metering.MaxAlertsOfCustomer, Noun: "alerts", Fix: "delete one first",
 }
 
-var alertEntries = pg.Entries{
+var alertLimit = pg.Limit{
 	Count: `select count(*) from alerts where tenant_id = @tenant and deleted_at is null`,
 	Most:  metering.MaxAlerts, Noun: "alerts", Fix: "delete one first",
 }
 
 func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
-	if err := pg.RequireRoom(ctx, tx, tenant, alertEntries); err != nil || customer == 0 {
+	if err := pg.RequireRoom(ctx, tx, tenant, alertLimit); err != nil || customer == 0 {
 		return err
 	}
-	return pg.RequireRoom(ctx, tx, tenant, customerAlertEntries.OfOwner(int64(customer)))
+	return pg.RequireRoom(ctx, tx, tenant, customerAlertLimit.OfOwner(int64(customer)))
 }
 
 // requireCurrency returns an error if the currency of the alert differs from that of the customer's subscription.

@@ -73,12 +73,12 @@ func storedGroup(id *[16]byte, key json.RawMessage) *metering.Group {
 
 var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota")
 
-var customerQuotaEntries = pg.Entries{
+var customerQuotaLimit = pg.Limit{
 	Count: `select count(*) from quotas where tenant_id = @tenant and customer_id = @of`,
 	Owner: "customer", Most: metering.MaxQuotas, Noun: "quotas", Fix: "delete one first",
 }
 
-var planQuotaEntries = pg.Entries{
+var planQuotaLimit = pg.Limit{
 	Count: `select count(*) from quotas where tenant_id = @tenant and plan_id = @of`,
 	Owner: "plan", Most: metering.MaxQuotas, Noun: "quotas", Fix: "delete one first",
 }
@@ -101,9 +101,9 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			return err
 		}
 		if former == nil {
-			room := customerQuotaEntries.OfOwner(int64(q.CustomerID))
+			room := customerQuotaLimit.OfOwner(int64(q.CustomerID))
 			if q.PlanID != 0 {
-				room = planQuotaEntries.OfOwner(int64(q.PlanID))
+				room = planQuotaLimit.OfOwner(int64(q.PlanID))
 			}
 			if err := pg.RequireRoom(ctx, tx, tenant, room); err != nil {
 				return err

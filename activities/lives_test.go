@@ -326,7 +326,8 @@ func (l *life) meterOf(id metering.MeterID) metering.MeterID {
 	return 0
 }
 
-// connectionOf returns the number of a connection, with which its account or address ends.
+// connectionOf returns the number at the end of a connection's account or address, such as 2 for acct_2. It is the
+// connection's number in the life, not its id.
 func connectionOf(account string) (n int) {
 	_, _ = fmt.Sscan(account[strings.LastIndexAny(account, "/_")+1:], &n)
 	return n

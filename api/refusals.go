@@ -118,7 +118,7 @@ func (s *server) auditForbidden(x *exchange, status int) {
 	s.auditRefusal(x.request.Context(), x.principal.Tenant.ID, x.principal.Actor, "request.refuse", x.request.Pattern, what)
 }
 
-// auditDead records the use of a revoked or expired credential.
+// auditDead records the use of a revoked or expired credential in the audit log. kind is api_key or hmac_secret.
 func (s *server) auditDead(ctx context.Context, tenant metering.TenantID, kind, id string, revoked bool) {
 	why := "expired"
 	if revoked {

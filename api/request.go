@@ -239,8 +239,9 @@ const (
 	quotedAtOnce = 32 << 10
 )
 
-// recorder records the status of a response. It aborts the response if the client does not accept a part in
-// time.
+// recorder writes a response and records its status. It writes decimals as strings if the client requested this, and
+// replaces a response that exceeds the tenant's memory budget with an error. It aborts the response if the client
+// does not accept a part in time.
 type recorder struct {
 	http.ResponseWriter
 

@@ -23,14 +23,14 @@ type Provider struct {
 	SealedSecret []byte
 	LastFour     string // of the secret; the rest is never shown
 
-	// Only for Stripe.
+	// Only for providers that send events. The secret verifies them.
 	SealedWebhookSecret []byte
 	WebhookLastFour     string
-	Mapping             map[string]string // from meter slugs to prices at Stripe
 
 	// Only for providers with invoices.
-	Bills       Bills // for periods that begin at BillsSince or later
-	BillsBefore Bills // for earlier periods
+	Mapping     map[string]string // from meter slugs to the provider's prices
+	Bills       Bills             // for periods that begin at BillsSince or later
+	BillsBefore Bills             // for earlier periods
 	BillsSince  time.Time
 	Text        InvoiceText // of invoice lines, when amounts are billed
 

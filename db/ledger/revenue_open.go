@@ -202,10 +202,10 @@ func (b *openBatch) shown(f billing.Facts) []billing.Period {
 	return slices.DeleteFunc(billing.OpenPeriods(f), func(p billing.Period) bool { return len(b.months) == 0 || !p.End.After(b.months[0]) })
 }
 
-// periods determines the open periods. Periods close in order, so the last stored period is open if any is.
-// periods therefore reads only open stored periods, except for customers without one, or with a first period
-// that can still change. It reads all stored periods of these customers. It also reads reports, because the end
-// of a shortened period depends on them.
+// periods reads stored periods into the facts of the customers, and then sets b.open. Periods close in order, so the
+// last stored period is open if any is. periods therefore reads only open stored periods, except for customers
+// without one, or with a first period that can still change. It reads all stored periods of these customers. It also
+// reads reports, because the end of a shortened period depends on them.
 func (b *openBatch) periods() error {
 	if err := b.stored(`and `+b.within+` and p.closed_at is null`, b.ids...); err != nil {
 		return err

@@ -24,10 +24,10 @@ const (
 	talliesFoldedAtOnce = 100 * addedAtOnce
 )
 
-// foldAdded moves the tenant's oldest rows of usage_added to usage_hourly and then usage_monthly, each in the
-// order of its key. It is one statement, so that a reader finds each tally either in usage_added or in the
-// rollups. It queues the customers with alerts in alert_due. It returns whether it folded all rows of its
-// snapshot.
+// foldAdded adds the tenant's oldest rows of usage_added to usage_hourly and to usage_monthly, and deletes them. It
+// writes usage_hourly first, and each rollup in the order of its key. It is one statement, so that a reader finds
+// each tally either in usage_added or in the rollups. It queues the customers with alerts in alert_due. It returns
+// true only if it folded all rows of its snapshot.
 var foldAdded = `
 	with oldest as materialized (
 	  select id, sum(cardinality(customer_ids)) over (order by id) as tallies
@@ -99,7 +99,7 @@ func FoldAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 	}
 }
 
-// foldSome folds as many rows as the bounds of one statement allow. all reports whether it folded all rows.
+// foldSome folds as many rows as the bounds of one statement allow. all is true only if it folded all rows.
 func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (all bool, err error) {
 	err = tx.QueryRow(ctx, foldAdded, pgx.NamedArgs{"tenant": tenant, "rows": rowsFoldedAtOnce, "tallies": talliesFoldedAtOnce}).Scan(&all)
 	return all, err

@@ -81,7 +81,8 @@ func set(label, value string) act {
 	return on("set", label, "input", give)
 }
 
-// kept closes the dialog of a secret that is shown once, without copying the secret.
+// kept closes the dialog of a secret that is shown once, without copying the secret. Therefore "I have copied it"
+// does not close the dialog but asks for a confirmation, which the last button gives.
 func kept(ctx context.Context) error {
 	return do(ctx, press("I have copied it"), see("cannot be shown again"), press("Close without copying"), miss("cannot be shown again"))
 }

@@ -1,5 +1,6 @@
-# `docker build .` makes the image to deploy: the odometer binary and nothing else of ours.
-# `--target demo` adds what docker-compose.yml needs to show it: the demo, the webhook receiver and the fake of Stripe.
+# `docker build .` builds the image to deploy. It contains the odometer binary and no other program of this repository.
+# `--target demo` builds the image for docker-compose.yml, which adds the demo, the webhook receiver and the fake of
+# Stripe.
 FROM node:22.20.0-trixie-slim AS dashboard
 WORKDIR /src
 COPY client/typescript client/typescript
@@ -26,7 +27,7 @@ COPY --from=build /out/ /usr/local/bin/
 COPY LICENSE /usr/share/doc/odometer/
 USER 65532:65532
 
-# No shell, no package and no file but these: the binary reads its time zones from itself.
+# The image has no shell, no packages, and only the files below. The binary embeds the time zone database.
 FROM scratch AS odometer
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/odometer /usr/local/bin/

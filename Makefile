@@ -1,11 +1,11 @@
-# Everything a contributor types. The work is in dev/up.
+# The commands for contributors. dev/up does most of the work.
 
-# Without the clone's path in compiled packages, all clones share Go's build cache.
+# -trimpath removes the clone's path from compiled packages, so that all clones share Go's build cache.
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null))
 
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
-# The client is a module of its own, so that those who import it inherit none of our dependencies; what
-# drives a browser is one, so that we inherit none of the browser's, and what reads the Helm chart another.
+# The client is a separate module, so that its importers inherit none of the service's dependencies. dev/browser and
+# dev/helm are separate modules, so that the service inherits none of the dependencies for browsers and Helm.
 modules = . $(wildcard client dev/browser dev/helm)
 typescript = client/typescript
 python = cd client/python && ../../dev/python
@@ -53,14 +53,15 @@ newcomer: ## follow the labels of the dashboard from a meter to a bill at the fa
 	@dev/up browser
 	@dev/up start >/dev/null
 	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
-	@dev/up start >/dev/null # gives the demo tenant its own provider back
+	@dev/up start >/dev/null # restores the demo tenant's own provider
 
 ##@ Build it
 
 build: dashboard ## build bin/odometer with the dashboard in it
 	go build -o bin/odometer ./cmd/odometer
 
-# What api serves at /. Without it, a program has a page in its place that says so: go build needs no Node.
+# The API serves the dashboard at /. A program built without the dashboard serves a placeholder page, so go build
+# needs no Node.
 dashboard: dashboard/dist/built/index.html ## build the dashboard for the next go build; needs Node 20.19, 22.12 or newer
 
 dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard client/typescript -type d \( -name node_modules -o -name dist \) -prune -o -type f -print)
@@ -88,9 +89,10 @@ test-setup: # slow only the first time
 	@dev/up setup
 	@$(call in_each,go build -o /dev/null ./...)
 
-# Drills are named TestDrill…. Property tests, TestProperty…, run in both tiers, with more histories in the long one.
-# The tests' servers run without durability. Tests that crash a server start one of their own, with it.
-# Without jit, recounts take half of the CPU; the service's own connections have it off anyway.
+# Drills are named TestDrill…. Property tests are named TestProperty…. They run in test, and with more histories in
+# test-long.
+# The tests' servers run without durability. A test that crashes a server starts its own server with durability.
+# With jit off, recounts need half the CPU time. The service's own connections always disable jit.
 test_settings = -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c jit=off
 run_tests = DATABASE_SETTINGS="$(test_settings) $$DATABASE_SETTINGS" dev/up test go run ./dev/testrun $$(dev/up race) $(1) $(modules); status=$$?; \
 	[ -n "$(TEST_COMMUNITY_DATABASE_URL)" ] || \
@@ -124,7 +126,8 @@ bench: ## measure the figures of docs/performance.md
 	dev/up test go run ./dev/bench
 	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncDoesOnlyWhatHasChanged -v -timeout 20m
 
-# A server of 24 GB with so many events has a quarter of it as buffers, and checkpoints that are far apart.
+# These settings suit a server with 24 GB of memory and this many events: a quarter of the memory for buffers, and rare
+# checkpoints.
 large_settings = -c shared_buffers=6GB -c max_wal_size=16GB -c checkpoint_timeout=30min
 LARGE_EVENTS = 100000000
 bench-large: ## measure ingest and reads with LARGE_EVENTS stored events; the default of 10^8 needs 60 GB and up to an hour
@@ -132,7 +135,8 @@ bench-large: ## measure ingest and reads with LARGE_EVENTS stored events; the de
 
 ##@ Change it
 
-# Workflow histories are recordings of how open runs began: only a person decides to make new ones.
+# -skip=-record keeps the recorded workflow histories, which show how open runs began. Only a maintainer decides to
+# record new histories.
 generate: $(typescript)/node_modules ## generate code, documents and clients from their sources
 	$(call each,go generate -skip=-record ./...)
 	npm run --silent --prefix $(typescript) generate
@@ -142,7 +146,7 @@ generate: $(typescript)/node_modules ## generate code, documents and clients fro
 	npm ci --loglevel=error --no-audit --no-fund --ignore-scripts --prefix $* >&2
 	@touch $@
 
-# Before the first release nothing is promised.
+# Before the first release, there is no promise of compatibility.
 BASE = $(shell git describe --tags --abbrev=0 2>/dev/null)
 breaking: ## list changes that break clients of the last release, or of BASE=ref
 	$(if $(BASE),$(tool) oasdiff breaking --fail-on WARN $(BASE):api/openapi-3.0.json api/openapi-3.0.json,@echo "There is no release to break.")
@@ -163,7 +167,7 @@ lint: ## check formatting, subjects of the last commits, the code with linters, 
 	$(python) mypy --no-error-summary
 	dev/up shellcheck
 
-# The dashboard is built before anything else has brought packages that it might lean on.
+# The dashboard is built first, before another target installs packages that the build could use by mistake.
 check: ## run the checks of CI: the dashboard's build, lint, compatibility, generated files and all tests
 	@dev/up dashboard && [ -e dashboard/dist/built/index.html ]
 	@$(MAKE) --no-print-directory lint breaking

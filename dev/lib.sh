@@ -10,8 +10,8 @@ die() {
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# Files that are costly to create and equal for every clone are kept per user. If the home folder is
-# not writable, as in some CI jobs, the clone keeps them.
+# Files that are costly to create and equal for every clone are kept once per user. If the home folder is
+# not writable, as in some CI jobs, the files are kept in the clone.
 cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/odometer
 if ! mkdir -p "$cache" 2>/dev/null || [[ ! -w $cache ]]; then
 	cache=$repo/.dev/cache
@@ -23,7 +23,7 @@ libraries=$tools/usr/lib/$(uname -m)-linux-gnu # for packages that are only unpa
 
 root() { [[ $(id -u) == 0 ]]; }
 
-# with_lock FILE COMMAND…: runs COMMAND while it locks FILE, so that concurrent set-ups run one after the other.
+# with_lock FILE COMMAND…: runs COMMAND with a lock on FILE, so that concurrent set-ups run one after the other.
 with_lock() {
 	local file=$1 lock
 	shift
@@ -44,7 +44,7 @@ need() {
 	command -v "$1" >/dev/null || die "$1 is still missing after installing $2."
 }
 
-# install PACKAGE: installs it from the system's package archive. Without root, it only unpacks the
+# install PACKAGE: installs PACKAGE from the system's package archive. Without root, it only unpacks the
 # package and its missing dependencies into the cache.
 install() {
 	local how=()
@@ -76,8 +76,8 @@ unpack_archives() {
 	rm -rf "$cache/apt/archives"
 }
 
-# packages PACKAGE COMMAND…: runs apt-get COMMAND, which concerns PACKAGE. Without root, the lists
-# and archives are in the cache.
+# packages PACKAGE COMMAND…: runs apt-get COMMAND for PACKAGE. Without root, apt-get keeps its lists and
+# archives in the cache.
 packages() {
 	local state=$cache/apt package=$1 apt=(apt-get -o DPkg::Lock::Timeout=300) # another apt-get may be running
 	shift
@@ -107,8 +107,8 @@ eventually() {
 	done
 }
 
-# born PID: prints the start time of the process in the kernel's clock ticks, or nothing if it has
-# ended. The PID in a file may be that of another process by now; PID and start time together
+# born PID: prints the start time of the process in the kernel's clock ticks, or nothing if the process
+# has ended. A PID in a file may now belong to another process. PID and start time together
 # identify a process.
 born() {
 	local stat

@@ -64,10 +64,11 @@ var inRewriting = []string{"billing"}
 
 var (
 	scriptComment = regexp.MustCompile(`(?m)^\s*(?://|/?\*+|--|#)\s?(.*)$|\s(?://|--)\s(.*)$`)
+	hashComment   = regexp.MustCompile(`(?m)(?:^|\s)#{1,2}@?\s(.*)$`)
 	directive     = regexp.MustCompile(`^(?:nolint|eslint|go:|@ts|!)`)
 )
 
-// TestCommentsNameActorsAndThings checks the comments of Go, TypeScript, SQL and shell files.
+// TestCommentsNameActorsAndThings checks the comments of Go, TypeScript, SQL, shell and YAML files, and of the Makefile.
 func TestCommentsNameActorsAndThings(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -131,6 +132,13 @@ func commentsOf(t *testing.T, path string) (lines []string) {
 			if comment := found[1] + found[2]; !directive.MatchString(comment) {
 				lines = append(lines, comment)
 			}
+		}
+	case ".yml", ".yaml", ".toml", ".tpl", "":
+		if filepath.Ext(path) == "" && !strings.HasPrefix(path, "dev/") && path != "Makefile" && path != "Dockerfile" {
+			return nil
+		}
+		for _, found := range hashComment.FindAllStringSubmatch(read(t, path), -1) {
+			lines = append(lines, found[1])
 		}
 	}
 	return lines

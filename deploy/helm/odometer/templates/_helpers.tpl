@@ -10,7 +10,7 @@
 {{- $tag }}
 {{- end }}
 
-{{- /* The labels below take a component beside the chart's context: (list "api" $). */}}
+{{- /* The two templates below take a list of the component and the root context: (list "api" $). */}}
 {{- define "odometer.selector" -}}
 app.kubernetes.io/name: odometer
 app.kubernetes.io/instance: {{ (index . 1).Release.Name | quote }}
@@ -24,22 +24,22 @@ app.kubernetes.io/managed-by: {{ (index . 1).Release.Service }}
 helm.sh/chart: {{ (index . 1).Chart.Name }}-{{ (index . 1).Chart.Version }}
 {{- end }}
 
-{{- /* Null is how a value of the chart is taken away: then Helm leaves it out. */}}
+{{- /* If a user sets replicas to null, Helm removes the key, and an autoscaler can set the number. */}}
 {{- define "odometer.replicas" -}}
 {{- if and (hasKey . "replicas") (not (kindIs "invalid" .replicas)) }}
 replicas: {{ .replicas }}
 {{- end }}
 {{- end }}
 
-{{- /* Of every pod: no rights, no token, the Secrets that are files. */}}
+{{- /* Settings of every pod: no privileges, no Kubernetes token, and volumes for Secrets that are read as files. */}}
 {{- define "odometer.pod" -}}
 automountServiceAccountToken: false
-enableServiceLinks: false # they would be environment variables
+enableServiceLinks: false # they would add environment variables
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
   runAsGroup: 65532
-  fsGroup: 65532 # reads the files of Secrets
+  fsGroup: 65532 # this group may read the files of Secrets
   seccompProfile: { type: RuntimeDefault }
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
@@ -85,7 +85,7 @@ volumeMounts:
 {{- end }}
 {{- end }}
 
-{{- /* The variables below are items of a container's env. */}}
+{{- /* The templates below render items of a container's env. */}}
 {{- define "odometer.database" -}}
 - name: DATABASE_URL
   valueFrom: { secretKeyRef: { name: {{ .secret }}, key: {{ .key }} } }

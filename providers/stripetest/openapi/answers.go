@@ -26,8 +26,8 @@ type schemas struct {
 	version string
 }
 
-// answer validates an object against the schema that its field "object" names. Of a list, it validates only the
-// elements. For an event, it also validates data.object, unless the event has a later API version.
+// answer validates an object against the schema that its field "object" names. For a list, it validates only
+// the elements. For an event, it also validates data.object, unless the event has a later API version.
 func (all schemas) answer(o map[string]any) error {
 	name, _ := o["object"].(string)
 	if data, ok := o["data"].([]any); ok && name == "list" {

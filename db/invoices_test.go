@@ -227,14 +227,30 @@ func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
 	require.NoError(t, err)
 	b.use("10")
 	b.reportEach()
-	in := b.final(b.bill("in_1", month, b.line("12.5", "1250")))
+	in := b.final(b.bill("in_1", month, b.line("9", "900")))
 	b.save(in, b.now)
 	b.now = over(month)
 	b.subscribe(billing.CalendarPeriod(month.End, time.UTC), asDelta)
 	require.Equal(t, 1, b.closePeriods().Closed)
-	in.Total = metering.Whole(1)
-	b.save(in, b.now)
-	b.plan(anew)
+	for i, version := range []struct {
+		units  string
+		status string
+		want   billing.ReconciliationState
+	}{
+		{"9", "open", billing.ReconciliationCarried},
+		{"10", "open", billing.ReconciliationAgreed},
+		{"12.5", "open", billing.ReconciliationDisputed},
+		{"12.5", "paid", billing.ReconciliationDisputed},
+		{"12.5", "void", billing.ReconciliationWaived},
+	} {
+		in.Lines = []metering.InvoiceLine{b.line(version.units, "900")}
+		in.Status, in.Void = version.status, version.status == "void"
+		b.save(in, b.now.Add(time.Duration(i)*time.Second))
+		b.plan(anew)
+		line, known := b.facts().Stored[0].Line(b.meter.ID)
+		require.True(t, known)
+		require.Equal(t, version.want, line.Reconciled.State, "version %d", i)
+	}
 	claimed, err := b.store.Deliveries.Claim(t.Context(), b.tenant, hook.ID, b.now, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, metering.MessageDiscrepancyDetected, claimed.Message.Kind)

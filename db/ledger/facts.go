@@ -256,3 +256,10 @@ func (r *factReader) addClosedLine(l closedLine) error {
 	}
 	return nil
 }
+
+// scanMonth reads the start of a month. It returns a range of 32 days, which covers every month.
+func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
+	err = row.Scan(&r.Start)
+	r.End = r.Start.AddDate(0, 0, 32)
+	return r, err
+}

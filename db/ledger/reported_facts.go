@@ -52,13 +52,6 @@ func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
 	pg.QueueRows(batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
 }
 
-// scanMonth reads the start of a month. It returns a range of 32 days, which covers every month.
-func scanMonth(row pgx.CollectableRow) (r metering.Range, err error) {
-	err = row.Scan(&r.Start)
-	r.End = r.Start.AddDate(0, 0, 32)
-	return r, err
-}
-
 // reportedOf returns the SQL of a customer's reported quantities, by series and meter. It selects reports of
 // late usage, and the reports about these periods:
 //   - periods that are not complete

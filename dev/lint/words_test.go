@@ -120,23 +120,20 @@ func commentsOf(t *testing.T, path string) (lines []string) {
 	if strings.Contains(path, ".gen.") {
 		return nil
 	}
-	switch filepath.Ext(path) {
-	case ".go":
+	switch ext := filepath.Ext(path); {
+	case ext == ".go":
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 		require.NoError(t, err)
 		for _, group := range file.Comments {
 			lines = append(lines, strings.Split(strings.TrimSpace(group.Text()), "\n")...)
 		}
-	case ".ts", ".tsx", ".sql", ".sh":
+	case slices.Contains([]string{".ts", ".tsx", ".sql", ".sh"}, ext):
 		for _, found := range scriptComment.FindAllStringSubmatch(read(t, path), -1) {
 			if comment := found[1] + found[2]; !directive.MatchString(comment) {
 				lines = append(lines, comment)
 			}
 		}
-	case ".yml", ".yaml", ".toml", ".tpl", "":
-		if filepath.Ext(path) == "" && !strings.HasPrefix(path, "dev/") && path != "Makefile" && path != "Dockerfile" {
-			return nil
-		}
+	case slices.Contains([]string{".yml", ".yaml", ".toml", ".tpl"}, ext), path == "Makefile", path == "Dockerfile", ext == "" && strings.HasPrefix(path, "dev/"):
 		for _, found := range hashComment.FindAllStringSubmatch(read(t, path), -1) {
 			lines = append(lines, found[1])
 		}

@@ -395,7 +395,7 @@ func Event(t testing.TB, eventType, customer string, at time.Time, value, key, p
 
 // Deadline is the time that a test waits for a result that an idle machine returns in a moment. A busy
 // machine may take a hundred times as long; a passing test does not wait.
-const Deadline = 5 * time.Minute
+const Deadline = 20 * time.Minute
 
 // WriterOptions are the options of a writer that retries for as long as a test waits.
 var WriterOptions = usage.WriterOptions{Deadline: Deadline}

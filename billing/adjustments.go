@@ -26,11 +26,11 @@ func openPeriod(periods []Period) (p Period, found bool) {
 // target's window is the oldest open period; what earlier targets were reported
 // already is not reported again. repeated is what the target was reported so
 // far: it stays even if it comes to nothing now.
-func (f *Facts) adjustments(periods []Period, target Series, repeated []Line) []Line {
-	return linesOf(f.lateCalculations(periods, target, repeated))
+func (b *Books) adjustments(periods []Period, target Series, repeated []Line) []Line {
+	return linesOf(b.lateCalculations(periods, target, repeated))
 }
 
-func (f *Facts) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
+func (b *Books) lateCalculations(periods []Period, target Series, repeated []Line) (all []calculation) {
 	into, _ := openPeriod(periods)
 	if i := slices.IndexFunc(periods, func(p Period) bool { return p.Own() && p.Range == target.Window }); i >= 0 && target.Target == OwnInvoice {
 		into = periods[i]
@@ -40,7 +40,7 @@ func (f *Facts) lateCalculations(periods []Period, target Series, repeated []Lin
 	}
 	for _, closed := range periods {
 		if into.ClosedAt == nil || closed.Start.Before(into.Start) {
-			all = append(all, f.adjust(closed, target, repeated)...)
+			all = append(all, b.adjust(closed, target, repeated)...)
 		}
 	}
 	for i := range all {
@@ -52,14 +52,14 @@ func (f *Facts) lateCalculations(periods []Period, target Series, repeated []Lin
 // adjustable says whether a closed period may come to something else than is
 // billed with it: a month with late usage touches it, it was adjusted before, or
 // the provider was not reported all of it.
-func (f *Facts) adjustable(p Period) bool {
+func (b *Books) adjustable(p Period) bool {
 	if p.ClosedAt == nil {
 		return false
 	}
-	late := slices.ContainsFunc(f.LateMonths, func(month metering.Range) bool { return !month.Intersect(p.Range).Empty() })
-	carried := containsAny(f.Reported, func(r *Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
+	late := slices.ContainsFunc(b.LateMonths, func(month metering.Range) bool { return !month.Intersect(p.Range).Empty() })
+	carried := containsAny(b.Reported, func(r *Reported) bool { return r.Late && r.about(p) && r.Standing.Any })
 	return late || carried || containsAny(p.Closed, func(l *ClosedLine) bool {
-		return f.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)
+		return b.bills(l) && (l.unreported() || l.LateEvents != nil && *l.LateEvents > 0)
 	})
 }
 
@@ -71,29 +71,29 @@ func (l *ClosedLine) unreported() bool {
 
 // lateOf is what each meter of a closed period has come to since, where that may
 // be something else than it was closed at, whoever has billed it.
-func (f *Facts) lateOf(closed Period) (all []calculation) {
-	if !f.adjustable(closed) {
+func (b *Books) lateOf(closed Period) (all []calculation) {
+	if !b.adjustable(closed) {
 		return nil
 	}
-	for _, m := range f.Meters {
+	for _, m := range b.Meters {
 		then := closed.line(m.ID)
-		if then != nil && f.bills(then) && m.Version.Status != metering.Backfilling {
-			all = append(all, f.lateCalculation(closed, m, then))
+		if then != nil && b.bills(then) && m.Version.Status != metering.Backfilling {
+			all = append(all, b.lateCalculation(closed, m, then))
 		}
 	}
 	return all
 }
 
-func (f *Facts) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
-	late := f.lateOf(closed)
+func (b *Books) adjust(closed Period, target Series, repeated []Line) (all []calculation) {
+	late := b.lateOf(closed)
 	if len(late) == 0 {
 		return nil
 	}
 	elsewhere := func(r *Reported) bool { return r.Late && !r.sameTarget(target) }
-	most, least := f.billed(closed, elsewhere), f.atLeast().billed(closed, elsewhere)
+	most, least := b.billed(closed, elsewhere), b.atLeast().billed(closed, elsewhere)
 	for _, c := range late {
 		c.others = most[c.meter.ID]
-		f.leaveOnlyReported(&c)
+		b.leaveOnlyReported(&c)
 		so := Line{MeterID: c.meter.ID, Closed: closed.Start}
 		i := slices.IndexFunc(repeated, so.about)
 		if i >= 0 {
@@ -162,16 +162,16 @@ func (f *Facts) late(closed Period, then *ClosedLine) Measured {
 
 // lateTarget is where what came late goes with a period: onto the subscription's
 // next invoice, or onto the period's own one, if there will be one.
-func (f *Facts) lateTarget(periods []Period, target Period) (at Series, takes bool) {
+func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bool) {
 	at = Series{
-		Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: f.Side.Subscription,
+		Kind: ChargeReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: b.Side.Subscription,
 		Counting: Adds, Window: target.Range, Late: true,
 	}
-	if f.subscribed() && !f.Side.Ended {
+	if b.subscribed() && !b.Side.Ended {
 		return at, true
 	}
 	at.Target = OwnInvoice
-	return at, f.takesLate(periods, target)
+	return at, b.takesLate(periods, target)
 }
 
 // lateCharges plans what late usage adds to the closed periods as money on the
@@ -228,7 +228,7 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 			if i := slices.IndexFunc(about, l.about); i >= 0 {
 				s = known[i]
 			}
-			if !slices.Contains(p.Facts.Excluded, l.MeterID) && !yield(l, s) {
+			if !slices.Contains(p.leaves, l.MeterID) && !yield(l, s) {
 				return
 			}
 		}
@@ -237,13 +237,13 @@ func (p *planner) lateLines(at Series) iter.Seq2[Line, *Reported] {
 
 // excludedIn says why an amount in the currency is not charged with the period's
 // own invoice, or with the subscription's next one, if it is not.
-func (f *Facts) excludedIn(currency, target string, period Period) string {
-	if f.Side == nil {
+func (b *Books) excludedIn(currency, target string, period Period) string {
+	if b.Side == nil {
 		return ""
 	}
-	in := f.Side.Currency
+	in := b.Side.Currency
 	if target == OwnInvoice {
-		in = f.ownCurrency(period)
+		in = b.ownCurrency(period)
 	}
 	if in == "" || in == currency {
 		return ""
@@ -270,41 +270,41 @@ func Description(m metering.Meter, of metering.Range, timezone *time.Location, l
 
 // Adjustments are what late usage adds to the customer's closed periods, as the
 // period that Now lies in will bill it: what earlier ones have billed is not in it.
-func Adjustments(f Facts) []Line { return linesOf(f.carried()) }
+func (b *Books) Adjustments() []Line { return linesOf(b.carried()) }
 
 // carried are the calculations of Adjustments.
-func (f *Facts) carried() []calculation {
-	if f.Connection == nil {
+func (b *Books) carried() []calculation {
+	if b.Connection == nil {
 		return nil // without a provider nothing is billed
 	}
-	periods := ExpectedPeriods(*f)
+	periods := ExpectedPeriods(b.Facts)
 	open, found := openPeriod(periods)
 	if !found {
 		return nil
 	}
-	target := Series{Kind: StatementReport, Connection: f.Connection.ID, Window: open.Range}
-	if !f.Connection.Statements {
+	target := Series{Kind: StatementReport, Connection: b.Connection.ID, Window: open.Range}
+	if !b.Connection.Statements {
 		target.Kind = ChargeReport
-		if f.subscribed() {
-			target.Customer, target.Target = f.Side.Customer, f.Side.Subscription
-		} else if open.Own() && f.Side != nil {
-			target.Customer, target.Target = f.Side.Customer, OwnInvoice
+		if b.subscribed() {
+			target.Customer, target.Target = b.Side.Customer, b.Side.Subscription
+		} else if open.Own() && b.Side != nil {
+			target.Customer, target.Target = b.Side.Customer, OwnInvoice
 		}
 	}
-	own, _, takes := f.lateOwn(periods)
-	return slices.DeleteFunc(f.lateCalculations(periods, target, nil), func(c calculation) bool {
-		return takes && c.late.closed.Start.Before(own.Start) && f.excludedIn(c.currency, OwnInvoice, own) == ""
+	own, _, takes := b.lateOwn(periods)
+	return slices.DeleteFunc(b.lateCalculations(periods, target, nil), func(c calculation) bool {
+		return takes && c.late.closed.Start.Before(own.Start) && b.excludedIn(c.currency, OwnInvoice, own) == ""
 	})
 }
 
 // lateOwn is the closed period whose own invoice takes what came late for earlier
 // ones, and where there, if there is one.
-func (f *Facts) lateOwn(periods []Period) (own Period, at Series, takes bool) {
-	if f.Connection == nil || f.Connection.Statements || f.Side == nil {
+func (b *Books) lateOwn(periods []Period) (own Period, at Series, takes bool) {
+	if b.Connection == nil || b.Connection.Statements || b.Side == nil {
 		return own, at, false
 	}
 	for _, own := range periods {
-		if at, takes := f.lateTarget(periods, own); takes && at.Target == OwnInvoice {
+		if at, takes := b.lateTarget(periods, own); takes && at.Target == OwnInvoice {
 			return own, at, true
 		}
 	}
@@ -313,12 +313,12 @@ func (f *Facts) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 
 // excludedLate says why late usage in the currency is not charged with the open
 // period that carries it, which may be in its grace, if it is not.
-func (f *Facts) excludedLate(currency string, open Period) string {
+func (b *Books) excludedLate(currency string, open Period) string {
 	target := ""
-	if open.Own() && !f.subscribed() {
+	if open.Own() && !b.subscribed() {
 		target = OwnInvoice
 	}
-	return f.excludedIn(currency, target, open)
+	return b.excludedIn(currency, target, open)
 }
 
 // Adjustment is what late usage adds to a closed period, as its target period
@@ -336,17 +336,17 @@ type Adjustment struct {
 
 // carriedBy are those that the period carries, or, of one that carries none any
 // more, those that it was reported with.
-func (f *Facts) carriedBy(period Period) (all []Adjustment) {
-	periods := ExpectedPeriods(*f)
+func (b *Books) carriedBy(period Period) (all []Adjustment) {
+	periods := ExpectedPeriods(b.Facts)
 	open, found := openPeriod(periods)
-	own, at, takes := f.lateOwn(periods)
+	own, at, takes := b.lateOwn(periods)
 	switch {
 	case takes && own.Start.Equal(period.Start):
-		return carriedAs(f.lateCalculations(periods, at, nil), func(currency string) string { return f.excludedIn(currency, OwnInvoice, own) })
+		return carriedAs(b.lateCalculations(periods, at, nil), func(currency string) string { return b.excludedIn(currency, OwnInvoice, own) })
 	case period.ClosedAt != nil:
-		return f.carriedThen(period)
+		return b.carriedThen(period)
 	case found && open.Start.Equal(period.Start):
-		return carriedAs(f.carried(), func(currency string) string { return f.excludedLate(currency, open) })
+		return carriedAs(b.carried(), func(currency string) string { return b.excludedLate(currency, open) })
 	}
 	return nil
 }
@@ -367,10 +367,10 @@ func carriedAs(late []calculation, excluded func(currency string) string) (all [
 
 // carriedThen are those that a closed period was reported with while it was the
 // target period.
-func (f *Facts) carriedThen(target Period) (all []Adjustment) {
-	for _, closed := range f.Stored {
-		reported := f.billed(closed, func(r *Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })
-		for _, m := range f.Meters {
+func (b *Books) carriedThen(target Period) (all []Adjustment) {
+	for _, closed := range b.Stored {
+		reported := b.billed(closed, func(r *Reported) bool { return r.Late && r.Window.Start.Equal(target.Start) })
+		for _, m := range b.Meters {
 			e := reported[m.ID]
 			for _, currency := range slices.Sorted(maps.Keys(e.amounts)) {
 				all = append(all, Adjustment{

@@ -31,7 +31,7 @@ type AlertValues struct {
 // ReadAlerts returns the values of a period. Its charges are calculated once, by the first spend
 // alert.
 func ReadAlerts(f Facts, period Period) AlertValues {
-	return AlertValues{f, period, sync.OnceValue(func() []OpenCharge { return OpenCharges(f, period) })}
+	return AlertValues{f, period, sync.OnceValue(func() []OpenCharge { return NewBooks(f).OpenCharges(period) })}
 }
 
 // Of returns the value of one alert. It counts all groups. counted is false if the meter does not

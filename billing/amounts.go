@@ -190,7 +190,7 @@ func (m *amountPlanner) excluded() string {
 		return ExcludedBackfilling
 	case m.destination.Excluded != "":
 		return m.destination.Excluded
-	case slices.Contains(m.Facts.Excluded, m.meter.ID):
+	case slices.Contains(m.leaves, m.meter.ID):
 		return ExcludedByOperator
 	case !amount.IsZero() && m.excludedIn(m.currency, m.target(), m.period) != "":
 		return ExcludedOtherPrice
@@ -311,25 +311,25 @@ func (r *Reported) outcomeOnInvoice(s State) State {
 // last invoice of the period is final, or there will be none; not where nothing was
 // charged, nor is to be.
 // Half a minor unit is no difference.
-func (f *Facts) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
-	if f.Unread {
+	if b.Unread {
 		return r, false // a line may be set by a report that is not known
 	}
 	var others elsewhere
 	charged, lines, void, edited := !l.Charge.IsZero(), false, false, false
-	for n := range f.Reported {
-		s := &f.Reported[n]
-		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !f.counts(s.Connection) {
+	for n := range b.Reported {
+		s := &b.Reported[n]
+		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !b.counts(s.Connection) {
 			continue
 		}
-		pending := s.Kind == ChargeReport && f.here(s.Series) && s.Taken.Any
-		if s.Line == nil && (f.isOnItsWay(s) || pending) {
+		pending := s.Kind == ChargeReport && b.here(s.Series) && s.Taken.Any
+		if s.Line == nil && (b.isOnItsWay(s) || pending) {
 			return r, false
 		}
 		charged = charged || s.Line != nil || s.Standing.Any
 		if s.Line == nil {
-			others.add(s, f.priceIn(l.MeterID, p))
+			others.add(s, b.priceIn(l.MeterID, p))
 			continue
 		}
 		r.Reported, r.Invoiced = r.Reported.Add(s.Line.Set), r.Invoiced.Add(s.Line.Amount)

@@ -69,7 +69,7 @@ func TestALineIsSetToWhatIsNotBilledElsewhere(t *testing.T) {
 		"nothing makes no line":    {[]billing.Reported{elsewhere(f, "8")}, ""},
 	} {
 		f.Reported = c.reported
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Equal(t, metering.BillsAmounts, plan.Periods[0].Bills, name)
 		if c.set == "" {
 			require.Empty(t, plan.Reports, name)
@@ -79,7 +79,7 @@ func TestALineIsSetToWhatIsNotBilledElsewhere(t *testing.T) {
 		r := plan.Reports[0]
 		require.Equal(t, c.set, r.Quantity.String(), name)
 		require.Equal(t, []any{billing.ChargeReport, billing.Replaces, "sub_1", "USD"}, []any{r.Kind, r.Counting, r.Target, r.Currency}, name)
-		steps := billing.Explain(f, plan.Periods[0], 1)
+		steps := billing.NewBooks(f).Explain(plan.Periods[0], 1)
 		require.True(t, steps[len(steps)-1].Amount.Equal(r.Quantity), "%s: the working ends with %s", name, steps[len(steps)-1].Amount)
 	}
 }
@@ -89,22 +89,22 @@ func TestAPeriodKeepsTheWayItBeganWith(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	f.Connection.BillsBefore, f.Connection.BillsSince = metering.BillsQuantities, f.Stored[0].Start.Add(time.Hour)
-	require.Equal(t, metering.BillsQuantities, f.Plan().Periods[0].Bills, "it began before")
+	require.Equal(t, metering.BillsQuantities, billing.NewBooks(f).Plan().Periods[0].Bills, "it began before")
 	f.Stored[0].Bills, f.Connection.BillsSince = metering.BillsQuantities, f.Stored[0].Start
-	require.Equal(t, metering.BillsQuantities, f.Plan().Periods[0].Bills, "it is decided")
+	require.Equal(t, metering.BillsQuantities, billing.NewBooks(f).Plan().Periods[0].Bills, "it is decided")
 	f.Stored[0].Bills = ""
-	require.Equal(t, metering.BillsAmounts, f.Plan().Periods[0].Bills)
+	require.Equal(t, metering.BillsAmounts, billing.NewBooks(f).Plan().Periods[0].Bills)
 	f.Connection.Invoices = false
-	require.Empty(t, f.Plan().Periods[0].Bills, "nobody makes invoices")
+	require.Empty(t, billing.NewBooks(f).Plan().Periods[0].Bills, "nobody makes invoices")
 }
 
 func TestNobodyPlansAmountsBeforeItIsKnownWhereTheyGo(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	f.Side.Charges = nil
-	require.True(t, f.Plan().ReadFirst)
+	require.True(t, billing.NewBooks(f).Plan().ReadFirst)
 	f.Side.Charges = []billing.Destination{{MeterID: 1, Excluded: "it has credits"}}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", Reason: "it has credits"}}, plan.Excluded)
 }
@@ -113,7 +113,7 @@ func TestAPriceInAnotherCurrencyIsNotCharged(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
 	f.Side.Currency = "EUR"
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Equal(t, billing.ExcludedOtherPrice, plan.Excluded[0].Reason)
 }
@@ -125,7 +125,7 @@ func TestAnInvoiceGetsSoManyLines(t *testing.T) {
 	for id := metering.MeterID(2); id <= 202; id++ {
 		addCharged(t, &f, id)
 	}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 200, "one of them is there, and is set")
 	require.Len(t, plan.Excluded, 2)
 	require.Equal(t, billing.ExcludedLines, plan.Excluded[0].Reason)
@@ -139,7 +139,7 @@ func closedJanuary(t *testing.T) billing.Facts {
 	f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
 	f.Side.Period = span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
 	f.Stored[0].Bills, f.Reported = metering.BillsAmounts, []billing.Reported{set(t, f, "2")}
-	closing := f.Plan().Closings[0]
+	closing := billing.NewBooks(f).Plan().Closings[0]
 	f.Stored[0].ClosedAt, f.Stored[0].Closed, f.MayClose = &f.Now, closing.Lines, false
 	return f
 }
@@ -154,8 +154,7 @@ func TestALineIsSetToWhatItsPeriodClosedAt(t *testing.T) {
 	require.Equal(t, "3", l.Charge.String())
 	f.Usage = []billing.Usage{{Period: f.Stored[0].Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
 	f.LateMonths = []metering.Range{f.Stored[0].Range}
-	f.Reconcile()
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 2)
 	late, own := plan.Reports[0], plan.Reports[1]
 	require.True(t, late.Late)
@@ -165,13 +164,12 @@ func TestALineIsSetToWhatItsPeriodClosedAt(t *testing.T) {
 	f.Stored[0].Subscription.Invoiced = true
 	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "2"), Set: decimal(t, "2"), Currency: "USD"}
 	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: "sub_1", Period: f.Stored[0].Range, Renewal: true}}
-	f.Reconcile()
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.True(t, plan.Reports[0].Late)
 	require.Equal(t, "2", plan.Reports[0].Quantity.String(), "what its invoice lacks, and what came late")
-	require.Equal(t, []billing.ReconciliationState{billing.ReconciliationCarried}, []billing.ReconciliationState{f.Reconciled[0].State})
-	require.Equal(t, "2", f.Reconciled[0].Billed.String())
+	require.Equal(t, []billing.ReconciliationState{billing.ReconciliationCarried}, []billing.ReconciliationState{billing.NewBooks(f).Reconciled[0].State})
+	require.Equal(t, "2", billing.NewBooks(f).Reconciled[0].Billed.String())
 	require.Len(t, plan.Complete, 1)
 }
 
@@ -182,9 +180,8 @@ func TestALineOfASubscriptionThatHasEndedCountsAsBilled(t *testing.T) {
 	f := closedJanuary(t)
 	f.Invoices = []billing.Invoice{{ID: "sub_1", Connection: 1, Customer: "cus_1", Subscription: "sub_1", Period: f.Stored[0].Range, Renewal: true, Ended: true}}
 	f.Side.Subscription = "sub_2"
-	f.Reconcile()
-	plan := f.Plan()
-	require.Empty(t, f.Reconciled)
+	plan := billing.NewBooks(f).Plan()
+	require.Empty(t, billing.NewBooks(f).Reconciled)
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "1", plan.Reports[0].Quantity.String(), "3 less the 2 that are pending")
 }
@@ -197,9 +194,8 @@ func TestALineOnAnInvoiceIsBilledWhateverIsKnownOfItsReport(t *testing.T) {
 	f.Reported[0].State, f.Reported[0].Taken, f.Reported[0].Standing = billing.Rejected, billing.Sums{}, billing.Sums{}
 	f.Stored[0].Subscription.Invoiced = true
 	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: "sub_1", Period: f.Stored[0].Range, Renewal: true}}
-	f.Reconcile()
-	require.Equal(t, "2", f.Reconciled[0].Billed.String())
-	require.Equal(t, "1", f.Plan().Reports[0].Quantity.String())
+	require.Equal(t, "2", billing.NewBooks(f).Reconciled[0].Billed.String())
+	require.Equal(t, "1", billing.NewBooks(f).Plan().Reports[0].Quantity.String())
 }
 
 // In amounts our price is charged, whatever the provider's own price is of the
@@ -210,13 +206,13 @@ func TestAmountsAreChargedAtOurPrice(t *testing.T) {
 	theirs := &tariff{id: "price_1", currency: "USD"}
 	f.Side.Destinations = []billing.Destination{{MeterID: 1, Target: "mtr_1", Method: "delta", Counting: billing.Adds, Price: theirs}}
 	f.Stored[0].Subscription.Prices = map[metering.MeterID]billing.ProviderPrice{1: theirs}
-	require.Equal(t, "3", f.Plan().Reports[0].Quantity.String())
-	shown := billing.Preview(f)[0]
+	require.Equal(t, "3", billing.NewBooks(f).Plan().Reports[0].Quantity.String())
+	shown := billing.NewBooks(f).Preview()[0]
 	require.Equal(t, "3", shown.Amount.String())
 	require.Nil(t, shown.Price)
 	require.Nil(t, shown.Differs)
 	f.Settings.Grace, f.Now, f.MayClose = time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
-	closed := f.Plan().Closings[0].Lines[0]
+	closed := billing.NewBooks(f).Plan().Closings[0].Lines[0]
 	require.Nil(t, closed.Price)
 	require.Equal(t, "3", closed.Charge.String())
 }

@@ -38,14 +38,14 @@ type Booked struct {
 
 // bookings are those that are still to be made: late usage is booked by whoever
 // plans first, under the late policy that holds then.
-func (f *Facts) bookings() (all []Booking) {
-	if f.Connection == nil {
+func (b *Books) bookings() (all []Booking) {
+	if b.Connection == nil {
 		return nil
 	}
-	for _, closed := range f.Stored {
-		for _, c := range f.lateOf(closed) {
-			if b := f.booking(&c); !b.Units.Equal(b.UnitsBefore) || !b.Charge.Equal(b.ChargeBefore) {
-				all = append(all, b)
+	for _, closed := range b.Stored {
+		for _, c := range b.lateOf(closed) {
+			if next := b.booking(&c); !next.Units.Equal(next.UnitsBefore) || !next.Charge.Equal(next.ChargeBefore) {
+				all = append(all, next)
 			}
 		}
 	}

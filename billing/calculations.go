@@ -225,22 +225,22 @@ func (l *ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 
 // calculations are what every meter of the period comes to now, as usage is
 // counted, and those that are left out with the reason.
-func (f *Facts) calculations(period Period) (all []calculation, excluded []Exclusion) {
-	others := f.billed(period, func(r *Reported) bool { return !r.Late && !f.here(r.Series) })
-	common := f.inCommon(f.currencies(period)) // for what has no price
-	meters := f.metersIn(period)
+func (b *Books) calculations(period Period) (all []calculation, excluded []Exclusion) {
+	others := b.billed(period, func(r *Reported) bool { return !r.Late && !b.here(r.Series) })
+	common := b.inCommon(b.currencies(period)) // for what has no price
+	meters := b.metersIn(period)
 	all = make([]calculation, 0, len(meters))
 	for _, m := range meters {
 		if m.Version.Status == metering.Backfilling {
 			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
 			continue
 		}
-		price, priced := f.price(m.ID, period)
+		price, priced := b.price(m.ID, period)
 		currency := common
 		if priced {
 			currency = price.Currency
 		}
-		usage := f.usage(m.ID, period)
+		usage := b.usage(m.ID, period)
 		all = append(all, calculation{
 			meter: m, version: m.Version.ID, usage: usage.Total, events: usage.Events, dimensions: usage.Dimensions,
 			price: price, currency: currency, others: others[m.ID],
@@ -251,12 +251,12 @@ func (f *Facts) calculations(period Period) (all []calculation, excluded []Exclu
 
 // shown are the calculations of an open period as its provider bills it, which
 // may count units and not usage.
-func (f *Facts) shown(period Period) []calculation {
-	all, _ := f.calculations(period)
-	if f.Connection == nil || f.Connection.Statements || f.Side == nil {
+func (b *Books) shown(period Period) []calculation {
+	all, _ := b.calculations(period)
+	if b.Connection == nil || b.Connection.Statements || b.Side == nil {
 		return all
 	}
-	p := planner{Facts: *f}
+	p := planner{Books: b}
 	if period.Bills == metering.BillsAmounts {
 		return p.shownAmounts(period, all)
 	}

@@ -42,7 +42,8 @@ func (f Facts) chargings(period Period, recounted metering.MeterID) (all []charg
 	for i := range f.Meters {
 		f.Meters[i].Version.Status = metering.Complete
 	}
-	for _, c := range f.shown(period) {
+	b := NewBooks(f)
+	for _, c := range b.shown(period) {
 		terms, free := c.chargedTerms()
 		if free {
 			continue

@@ -187,13 +187,13 @@ func (s Sums) counted(c Counting) metering.Decimal {
 }
 
 // billed adds up what series of the period have been reported of each meter.
-func (f *Facts) billed(period Period, counts func(*Reported) bool) map[metering.MeterID]elsewhere {
+func (b *Books) billed(period Period, counts func(*Reported) bool) map[metering.MeterID]elsewhere {
 	all := make(map[metering.MeterID]elsewhere)
-	for n := range f.Reported {
-		r := &f.Reported[n]
-		if r.about(period) && f.counts(r.Connection) && counts(r) {
+	for n := range b.Reported {
+		r := &b.Reported[n]
+		if r.about(period) && b.counts(r.Connection) && counts(r) {
 			e := all[r.MeterID]
-			e.add(r, f.priceIn(r.MeterID, period))
+			e.add(r, b.priceIn(r.MeterID, period))
 			all[r.MeterID] = e
 		}
 	}
@@ -225,8 +225,8 @@ func (f *Facts) usage(meter metering.MeterID, period Period) Usage {
 }
 
 // charges returns a line for each meter of the period as of now, and the excluded meters with the reason.
-func (f *Facts) charges(period Period) (lines []Line, excluded []Exclusion) {
-	all, excluded := f.calculations(period)
+func (b *Books) charges(period Period) (lines []Line, excluded []Exclusion) {
+	all, excluded := b.calculations(period)
 	return linesOf(all), excluded
 }
 

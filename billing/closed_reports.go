@@ -19,7 +19,7 @@ func (p Period) pending() bool { return p.ClosedAt != nil && !p.Complete }
 
 // account notes in the lines of a closed period what is billed of them, if they
 // are not reported on and that is something else than what they came to.
-func (f *Facts) account(p *Period) {
+func (b *Books) account(p *Period) {
 	if p.ClosedAt == nil {
 		return
 	}
@@ -29,11 +29,11 @@ func (f *Facts) account(p *Period) {
 	if p.Complete {
 		return
 	}
-	billed, least := f.billedOf(*p), f.atLeast().billedOf(*p)
+	billed, least := b.billedOf(*p), b.atLeast().billedOf(*p)
 	for n := range p.Closed {
 		l := &p.Closed[n]
 		so := l.soFar(billed, least)
-		if l.Reconciled == nil && f.bills(l) && !f.reportedOn(*p, l) && !f.isAll(l, so) {
+		if l.Reconciled == nil && b.bills(l) && !b.reportedOn(*p, l) && !b.isAll(l, so) {
 			l.so = &so
 		}
 	}
@@ -41,12 +41,12 @@ func (f *Facts) account(p *Period) {
 
 // billedOf is what everybody has billed of the period: the present receiver with
 // the last statement that it has taken, others at the most.
-func (f *Facts) billedOf(p Period) map[metering.MeterID]elsewhere {
-	stated := func(s Series) bool { return s.Kind == StatementReport && f.here(s) }
-	all := f.billed(p, func(r *Reported) bool { return !r.Late && !stated(r.Series) })
-	last := f.lastStatement(p, State.Taken)
+func (b *Books) billedOf(p Period) map[metering.MeterID]elsewhere {
+	stated := func(s Series) bool { return s.Kind == StatementReport && b.here(s) }
+	all := b.billed(p, func(r *Reported) bool { return !r.Late && !stated(r.Series) })
+	last := b.lastStatement(p, State.Taken)
 	for _, l := range last.Lines {
-		if l.Component() == UsageComponent && f.stands(last, p) {
+		if l.Component() == UsageComponent && b.stands(last, p) {
 			e, taken := all[l.MeterID], Sums{Any: true, Value: l.Quantity, Amount: l.Amount, Currency: l.Currency}
 			e.add(&Reported{Taken: taken, Standing: taken}, Price{})
 			all[l.MeterID] = e
@@ -80,12 +80,12 @@ func between(least, d, most metering.Decimal) metering.Decimal {
 
 // atLeast are the facts were nothing of what may have arrived there, but what
 // takes something back.
-func (f *Facts) atLeast() *Facts {
-	if !containsAny(f.Reported, func(r *Reported) bool { return r.Outstanding }) {
-		return f
+func (b *Books) atLeast() *Books {
+	if !containsAny(b.Reported, func(r *Reported) bool { return r.Outstanding }) {
+		return b
 	}
-	least := *f
-	least.Reported = slices.Clone(f.Reported)
+	least := *b
+	least.Reported = slices.Clone(b.Reported)
 	for i := range least.Reported {
 		if r := &least.Reported[i]; r.Outstanding {
 			r.Taken = r.least()
@@ -106,21 +106,21 @@ func (f *Facts) isAll(l *ClosedLine, so billedSoFar) bool {
 
 // reportedOn says whether what the closed line lacks is still reported as its own.
 // It is asked of lines that are billed.
-func (f *Facts) reportedOn(p Period, l *ClosedLine) bool {
+func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
 	switch {
-	case !p.pending() || l.Reconciled != nil || f.Connection == nil:
+	case !p.pending() || l.Reconciled != nil || b.Connection == nil:
 		return false
-	case f.Connection.Statements:
-		return !f.saidAll(p)
-	case f.isCarried(p, l):
+	case b.Connection.Statements:
+		return !b.saidAll(p)
+	case b.isCarried(p, l):
 		return false
-	case f.Side == nil:
+	case b.Side == nil:
 		return true // that is not known
-	case f.Connection.Invoices:
-		return f.awaitsInvoice(p)
+	case b.Connection.Invoices:
+		return b.awaitsInvoice(p)
 	}
-	i := slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
-	m := (&planner{Facts: *f}).quantityOf(p, f.Meters[i])
+	i := slices.IndexFunc(b.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
+	m := (&planner{Books: b}).quantityOf(p, b.Meters[i])
 	return m.excluded(false) == "" && m.over() == "" && !m.value(l.Usage).Equal(m.reportedHere())
 }
 
@@ -128,16 +128,16 @@ func (f *Facts) reportedOn(p Period, l *ClosedLine) bool {
 // what came late: what the period itself lacks. Then that is not reported as its own
 // any more, although it could be again, as where the customer has the former
 // subscription once more whose last invoice is not final.
-func (f *Facts) isCarried(p Period, l *ClosedLine) bool {
-	carried := f.billed(p, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
+func (b *Books) isCarried(p Period, l *ClosedLine) bool {
+	carried := b.billed(p, func(r *Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
 	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
 		return false
 	}
 	var units, amount metering.Decimal
-	if b, known := f.bookedOf(l.MeterID, p.Start); known {
-		units, amount = b.Units.Sub(l.ownUnits()).Sub(b.OnlyReported), b.Charge.Sub(l.Charge).Sub(b.OnlyReportedCharge)
+	if booked, known := b.bookedOf(l.MeterID, p.Start); known {
+		units, amount = booked.Units.Sub(l.ownUnits()).Sub(booked.OnlyReported), booked.Charge.Sub(l.Charge).Sub(booked.OnlyReportedCharge)
 	}
-	so, known := l.soFar(f.billedOf(p), f.atLeast().billedOf(p)), *l
+	so, known := l.soFar(b.billedOf(p), b.atLeast().billedOf(p)), *l
 	known.so = &so
 	return isBeyond(carried.quantity, units, l.ownUnits().Sub(known.billedUnits())) ||
 		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(known.billedCharge()))
@@ -155,24 +155,24 @@ func isBeyond(carried, late, lacking metering.Decimal) bool {
 
 // awaitsInvoice says whether the period is one of the present subscription's
 // whose last invoice is not final, or one that its own invoice is to bill.
-func (f *Facts) awaitsInvoice(p Period) bool {
+func (b *Books) awaitsInvoice(p Period) bool {
 	if p.Own() {
-		return f.Connection.Invoices && !p.Subscription.Invoiced && f.isCharged(p)
+		return b.Connection.Invoices && !p.Subscription.Invoiced && b.isCharged(p)
 	}
-	return f.Connection.Invoices && f.subscribed() && p.Subscription.ID == f.Side.Subscription && !p.Subscription.Invoiced
+	return b.Connection.Invoices && b.subscribed() && p.Subscription.ID == b.Side.Subscription && !p.Subscription.Invoiced
 }
 
 // saidAll says whether a statement was taken of all that the period came to.
-func (f *Facts) saidAll(p Period) bool {
-	return slices.ContainsFunc(f.Statements, func(s Sent) bool {
-		return s.Period.Equal(p.Start) && s.State.Taken() && f.stands(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
-			return f.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
+func (b *Books) saidAll(p Period) bool {
+	return slices.ContainsFunc(b.Statements, func(s Sent) bool {
+		return s.Period.Equal(p.Start) && s.State.Taken() && b.stands(s, p) && !containsAny(p.Closed, func(l *ClosedLine) bool {
+			return b.stated(l) && !slices.ContainsFunc(s.Lines, l.isSaidBy)
 		})
 	})
 }
 
 // stated says whether the closed line stands in the period's last statement.
-func (f *Facts) stated(l *ClosedLine) bool { return f.bills(l) && l.Reconciled == nil }
+func (b *Books) stated(l *ClosedLine) bool { return b.bills(l) && l.Reconciled == nil }
 
 func (l *ClosedLine) isSaidBy(said Line) bool {
 	return said.about(Line{MeterID: l.MeterID}) && said.Events == l.Events && said.PriceVersion == l.PriceVersion && said.Currency == l.Currency &&
@@ -228,33 +228,33 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 
 // isComplete says whether nothing of a closed period is to be reported any
 // more, on its way, or to be seen on an invoice.
-func (f *Facts) isComplete(p Period) bool {
-	own := p.Own() && f.Connection != nil && f.Connection.Invoices && f.Side != nil && !p.Subscription.Invoiced
-	if own && f.isToInvoice(p) {
+func (b *Books) isComplete(p Period) bool {
+	own := p.Own() && b.Connection != nil && b.Connection.Invoices && b.Side != nil && !p.Subscription.Invoiced
+	if own && b.isToInvoice(p) {
 		return false
 	}
-	if f.Connection == nil || !f.Connection.Statements && (f.Side == nil || f.awaitsInvoice(p) && !own) {
+	if b.Connection == nil || !b.Connection.Statements && (b.Side == nil || b.awaitsInvoice(p) && !own) {
 		return !containsAny(p.Closed, func(l *ClosedLine) bool { return l.Billed && l.Reconciled == nil })
 	}
-	billed := f.billedOf(p)
-	if f.Connection.Statements && (len(billed) == 0 || !f.lastStands(p)) && containsAny(p.Closed, f.stated) {
+	billed := b.billedOf(p)
+	if b.Connection.Statements && (len(billed) == 0 || !b.lastStands(p)) && containsAny(p.Closed, b.stated) {
 		return false // also that there is nothing to bill is said once
 	}
-	open := containsAny(f.Reported, func(r *Reported) bool {
-		uncounted := r.Kind == QuantityReport && r.State == Accepted && f.here(r.Series) && !f.Connection.Invoices
+	open := containsAny(b.Reported, func(r *Reported) bool {
+		uncounted := r.Kind == QuantityReport && r.State == Accepted && b.here(r.Series) && !b.Connection.Invoices
 		return r.about(p) && !r.Late && (r.undecided() || uncounted)
-	}) || slices.ContainsFunc(f.Open, func(o Open) bool {
-		return o.Kind == StatementReport && o.Period.Equal(p.Start) && f.connectedTo(o.Connection)
+	}) || slices.ContainsFunc(b.Open, func(o Open) bool {
+		return o.Kind == StatementReport && o.Period.Equal(p.Start) && b.connectedTo(o.Connection)
 	})
 	return !open && !containsAny(p.Closed, func(l *ClosedLine) bool {
-		return l.Billed && l.Reconciled == nil && !(f.bills(l) && f.isAll(l, l.billedIn(billed)))
+		return l.Billed && l.Reconciled == nil && !(b.bills(l) && b.isAll(l, l.billedIn(billed)))
 	})
 }
 
 // complete are the closed periods that are complete by now.
-func (f *Facts) complete() (all []Period) {
-	for _, p := range f.Stored {
-		if p.pending() && f.isComplete(p) {
+func (b *Books) complete() (all []Period) {
+	for _, p := range b.Stored {
+		if p.pending() && b.isComplete(p) {
 			all = append(all, p)
 		}
 	}

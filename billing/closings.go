@@ -58,10 +58,9 @@ func (p *planner) lookAtClosed() {
 		return
 	}
 	f := p.Facts
-	f.MayClose, f.After, f.Stored, f.Reported, f.Reconciled, f.Resolved = false, math.MaxInt64, p.periods, slices.Clone(f.Reported), nil, nil
-	f.Reconcile()
-	next := f.Plan()
-	p.plan.Reconciled, p.plan.Complete, p.plan.PartlyKnown = append(p.plan.Reconciled, f.Reconciled...), next.Complete, next.PartlyKnown
+	f.MayClose, f.After, f.Stored = false, math.MaxInt64, p.periods
+	next := NewBooks(f).Plan()
+	p.plan.Reconciled, p.plan.Complete, p.plan.PartlyKnown = append(p.plan.Reconciled, next.Reconciled...), next.Complete, next.PartlyKnown
 	p.plan.Unreported = next.ReadFirst || len(next.Resume) > 0 || slices.ContainsFunc(next.Reports, p.isOfClosed)
 	if open, found := openPeriod(p.periods); p.plan.Unreported && found {
 		p.knows(open, Watermark{})

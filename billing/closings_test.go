@@ -15,7 +15,7 @@ import (
 // closes is what the plan of who may close periods does.
 func closes(f billing.Facts) billing.ReportPlan {
 	f.MayClose = true
-	return f.Plan()
+	return billing.NewBooks(f).Plan()
 }
 
 // A period closes when its end and grace are over, whatever an invoice says or
@@ -43,7 +43,7 @@ func TestWhenAPeriodCloses(t *testing.T) {
 
 	f.Now = february.End.Add(grace)
 	require.Len(t, closes(f).Closings, 2)
-	require.Empty(t, f.Plan().Closings, "usage may still come meanwhile")
+	require.Empty(t, billing.NewBooks(f).Plan().Closings, "usage may still come meanwhile")
 
 	f.Meters[0].Version.Status = metering.Backfilling
 	plan = closes(f)
@@ -68,7 +68,7 @@ func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 		f.Usage = []billing.Usage{used(january, "3")}
 		return f
 	}
-	lines := ready().Plan().Reports[0].Lines
+	lines := billing.NewBooks(ready()).Plan().Reports[0].Lines
 	sent := func(number int64, state billing.State, lines []billing.Line) billing.Sent {
 		return billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: number, State: state, Lines: lines}
 	}
@@ -113,12 +113,11 @@ func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 			require.Equal(t, c.stated != "" || name == "OneIsOnItsWay", plan.Unreported)
 
 			f.Stored, f.Open = plan.Periods, nil
-			f.Reconcile()
-			require.Empty(t, billing.Adjustments(f), "it is stated as its own")
-			next := f.Plan()
+			require.Empty(t, billing.NewBooks(f).Adjustments(), "it is stated as its own")
+			next := billing.NewBooks(f).Plan()
 			if name == "OneIsOnItsWay" {
 				f.Open = c.open
-				next = f.Plan()
+				next = billing.NewBooks(f).Plan()
 				require.Equal(t, []uuid.UUID{{2}}, next.Resume)
 			}
 			if c.stated == "" {
@@ -146,8 +145,7 @@ func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
 	inDoubt := stated(first, january, "2", "200")
 	inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = billing.Sums{}, true, billing.InDoubt
 	f.Reported = []billing.Reported{inDoubt}
-	f.Reconcile()
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, january.Start, reports[0].Period)
 	require.Equal(t, "1", reports[0].Lines[0].Quantity.String())
@@ -155,17 +153,15 @@ func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
 
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: reports[0].Lines}}
 	f.Reported = []billing.Reported{inDoubt, stated(second, january, "1", "100")}
-	f.Reconcile()
-	require.Empty(t, billing.Adjustments(f))
-	require.Empty(t, f.Plan().Complete, "nobody knows about the 2")
+	require.Empty(t, billing.NewBooks(f).Adjustments())
+	require.Empty(t, billing.NewBooks(f).Plan().Complete, "nobody knows about the 2")
 
 	f.Reported = f.Reported[1:]
-	f.Reconcile()
-	late := billing.Adjustments(f)
+	late := billing.NewBooks(f).Adjustments()
 	require.Len(t, late, 1)
 	require.Equal(t, "2", late[0].Quantity.String())
 	require.Equal(t, "200", late[0].Amount.String())
-	reports = f.Plan().Reports
+	reports = billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, february.Start, reports[0].Period)
 }
@@ -207,13 +203,12 @@ func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
 			require.Equal(t, c.carried != "0", plan.Unreported)
 
 			f.Stored = plan.Periods
-			f.Reconcile()
 			carried := metering.Decimal{}
-			for _, l := range billing.Adjustments(f) {
+			for _, l := range billing.NewBooks(f).Adjustments() {
 				carried = carried.Add(l.Amount)
 			}
 			require.Equal(t, c.carried, carried.String())
-			statement := billing.StatementOf(f, f.Stored[0])
+			statement := billing.NewBooks(f).StatementOf(f.Stored[0])
 			require.Equal(t, c.billedUnits, last(statement.Lines[0].Working, c.billedUnits))
 		})
 	}
@@ -259,8 +254,7 @@ func TestAMeterThatNobodyKnowsAPriceOfClosesUnbilled(t *testing.T) {
 			require.Equal(t, c.billed, plan.Closings[0].Lines[0].Billed)
 
 			f.Stored = plan.Periods
-			f.Reconcile()
-			reported := slices.ContainsFunc(f.Plan().Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
+			reported := slices.ContainsFunc(billing.NewBooks(f).Plan().Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
 			require.Equal(t, c.reported, reported)
 		})
 	}
@@ -289,8 +283,7 @@ func TestAClosedPeriodIsReportedUntilItsInvoiceIsFinal(t *testing.T) {
 	require.Empty(t, plan.Complete)
 	f.Stored = plan.Periods
 	f = withLate(f, january, "19", "7")
-	f.Reconcile()
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 2)
 	require.Equal(t, billing.ChargeReport, reports[0].Kind)
 	require.Equal(t, "700", reports[0].Quantity.String(), "what came late")
@@ -299,8 +292,7 @@ func TestAClosedPeriodIsReportedUntilItsInvoiceIsFinal(t *testing.T) {
 	require.Equal(t, january.Start, reports[1].Period)
 
 	f.Stored[0].Subscription.Invoiced = true
-	f.Reconcile()
-	reports = f.Plan().Reports
+	reports = billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, "900", reports[0].Quantity.String(), "and what the invoice lacks")
 }
@@ -314,7 +306,7 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 	f = atBasic(f)
 	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: billing.Terms{OverageRate: metering.Whole(9), Currency: "USD"}, EffectiveFrom: january.Start})
 	f = withLate(f, january, "152.4", "40")
-	s := billing.StatementOf(f, f.Stored[0])
+	s := billing.NewBooks(f).StatementOf(f.Stored[0])
 	require.Equal(t, january.End.Add(grace), s.ClosesAt)
 	require.Len(t, s.Lines, 1)
 	line := s.Lines[0]
@@ -328,7 +320,7 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 
 	whole := int32(0)
 	f.Stored[0].Closed[0].Scale = &whole
-	line = billing.StatementOf(f, f.Stored[0]).Lines[0]
+	line = billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0]
 	require.Equal(t, "112", of(line.Working, billing.StepUnits).Amount.String(), "what the provider was reported")
 }
 
@@ -338,12 +330,12 @@ func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 	f.Stored[0].Complete = false
-	lines := f.Plan().Reports[0].Lines
+	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	refused := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: f.After + 1, State: billing.Rejected, Lines: lines}
 	f.Statements = []billing.Sent{refused}
-	require.Empty(t, f.Plan().Reported, "somebody has to look at February")
+	require.Empty(t, billing.NewBooks(f).Plan().Reported, "somebody has to look at February")
 	f.Statements = append(f.Statements, billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines})
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reported, 1)
 	require.NotEmpty(t, plan.Reported[0].Configuration)
 }

@@ -17,13 +17,13 @@ func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
 	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "1020")}
 	f.Reported = []billing.Reported{stated(first, january, "1000", "100000")}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "1020", plan.Reports[0].Lines[0].Quantity.String())
 	require.Equal(t, "102000", plan.Reports[0].Lines[0].Amount.String())
 
 	f.Connection.ID = second
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "20", plan.Reports[0].Lines[0].Quantity.String())
 	require.Equal(t, "2000", plan.Reports[0].Lines[0].Amount.String())
@@ -37,18 +37,18 @@ func TestAReceiverIsReportedAnAdjustmentAgain(t *testing.T) {
 	f = withLate(f, january, "105", "5")
 	f.Usage = append(f.Usage, used(february, "1"))
 	f.Reported = []billing.Reported{adjusted(first, january, february, "5", "500")}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Len(t, plan.Reports[0].Lines, 2, "February's own, and January's adjustment")
-	lines := billing.Adjustments(f)
+	lines := billing.NewBooks(f).Adjustments()
 	require.Len(t, lines, 1)
 	require.Equal(t, "500", lines[0].Amount.String())
 
 	f.Connection.ID = second
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Len(t, plan.Reports[0].Lines, 1, "only February's own")
-	require.Empty(t, billing.Adjustments(f))
+	require.Empty(t, billing.NewBooks(f).Adjustments())
 }
 
 // replaced has the customer billed live in place of the first connection, which
@@ -65,19 +65,19 @@ func TestWhatWasReportedInTestModeIsBilledLive(t *testing.T) {
 	f.Side.Customer, f.Side.Destinations[0].Target = "cus_live", "mtr_live"
 	f.Usage = []billing.Usage{used(january, "10")}
 	f.Reported = []billing.Reported{counted(january, "10")} // of cus_1 at mtr_1, which only tests know
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "10", plan.Reports[0].Quantity.String())
 	require.Equal(t, "1000", plan.Reports[0].Lines[0].Amount.String())
 
 	f.InTest = nil
-	require.Empty(t, f.Plan().Reports, "where the first connection was live, too")
+	require.Empty(t, billing.NewBooks(f).Plan().Reports, "where the first connection was live, too")
 
 	f.Connection.ID, f.InTest = first, nil
 	f.Side.Customer, f.Side.Destinations[0].Target = "cus_1", "mtr_1"
-	require.Empty(t, f.Plan().Reports)
+	require.Empty(t, billing.NewBooks(f).Plan().Reports)
 	f.Reported[0].Connection, f.InTest = second, append(f.InTest, first)
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1, "what is billed live is reported in test mode")
 	require.Equal(t, "10", plan.Reports[0].Quantity.String())
 }
@@ -88,11 +88,11 @@ func TestWhatWasReportedInTestModeIsOnAReceiversStatements(t *testing.T) {
 	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "10")}
 	f.Reported = []billing.Reported{counted(january, "7")}
-	require.Equal(t, "3", f.Plan().Reports[0].Lines[0].Quantity.String())
+	require.Equal(t, "3", billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String())
 	f.InTest = append(f.InTest, first)
-	require.Equal(t, "10", f.Plan().Reports[0].Lines[0].Quantity.String())
+	require.Equal(t, "10", billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String())
 	f.Connection = nil
-	require.Equal(t, "1000", billing.StatementOf(f, f.Stored[0]).Lines[0].Amount.String(), "nor is it billed where nobody is")
+	require.Equal(t, "1000", billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0].Amount.String(), "nor is it billed where nobody is")
 }
 
 // A period that closed in test mode is one that closed without a provider: it is
@@ -108,13 +108,13 @@ func TestAPeriodThatClosedInTestModeIsNotBilledLive(t *testing.T) {
 	require.True(t, line.Test)
 
 	f = withLate(f, january, "13", "3")
-	require.Len(t, billing.Adjustments(f), 1, "in test mode it is adjusted")
-	require.True(t, billing.StatementOf(f, f.Stored[0]).Lines[0].Billed)
+	require.Len(t, billing.NewBooks(f).Adjustments(), 1, "in test mode it is adjusted")
+	require.True(t, billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0].Billed)
 
 	f = replaced(f)
-	require.Empty(t, billing.Adjustments(f))
-	require.Empty(t, f.Plan().Reports)
-	shown := billing.StatementOf(f, f.Stored[0]).Lines[0]
+	require.Empty(t, billing.NewBooks(f).Adjustments())
+	require.Empty(t, billing.NewBooks(f).Plan().Reports)
+	shown := billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0]
 	require.False(t, shown.Billed)
 	require.Equal(t, "3", shown.LateUsage.String())
 }
@@ -125,9 +125,9 @@ func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "105", "5")
-	require.Len(t, billing.Adjustments(f), 1)
+	require.Len(t, billing.NewBooks(f).Adjustments(), 1)
 	f.Connection, f.InTest = &billing.Connection{ID: second, Statements: true}, append(f.InTest, second)
-	require.Empty(t, billing.Adjustments(f))
+	require.Empty(t, billing.NewBooks(f).Adjustments())
 }
 
 // What is in doubt at a former connection counts as billed there once the period
@@ -141,14 +141,14 @@ func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 	f.Reported = []billing.Reported{inDoubt}
 	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.StatementReport, Connection: first, State: billing.InDoubt}}
 	live, _ := afterClosing(t, f)
-	plan := live.Plan()
+	plan := billing.NewBooks(live).Plan()
 	require.Empty(t, plan.Complete, "nobody knows yet")
 	require.Equal(t, february.Start, plan.Reports[0].Period, "there is nothing left of January")
 
 	f.InTest = append(f.InTest, first)
 	live, _ = afterClosing(t, f)
-	require.Equal(t, january.Start, live.Plan().Reports[0].Period)
-	require.Equal(t, "10", live.Plan().Reports[0].Lines[0].Quantity.String())
+	require.Equal(t, january.Start, billing.NewBooks(live).Plan().Reports[0].Period)
+	require.Equal(t, "10", billing.NewBooks(live).Plan().Reports[0].Lines[0].Quantity.String())
 }
 
 // A receiver of statements takes credits, also in a period that an earlier connection began to
@@ -157,8 +157,7 @@ func TestAStatementCreditsWhatWasBilledInAmountsBefore(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february, Bills: metering.BillsAmounts}))
 	f = withLate(f, january, "1", "-2")
-	f.Reconcile()
-	late := billing.Adjustments(f)
+	late := billing.NewBooks(f).Adjustments()
 	require.Len(t, late, 1)
 	require.Equal(t, "-200", late[0].Amount.String())
 }

@@ -81,7 +81,7 @@ func TestBookedLateUsageKeepsItsDimensions(t *testing.T) {
 		Dimensions: []billing.DimensionUsage{byGroup("large", "5", 4), byGroup("small", "4", 4)},
 	}}
 	f.Usage = []billing.Usage{usedLate(january, "6", "1")} // retention has deleted the other late events
-	l, _ := billing.StatementOf(f, closed).Line(1)
+	l, _ := billing.NewBooks(f).StatementOf(closed).Line(1)
 	require.Equal(t, []string{"4", "8"}, []string{l.LateUsage.String(), l.LateCharge.String()})
 }
 
@@ -151,7 +151,7 @@ func TestABreakdownHasSoManyDimensions(t *testing.T) {
 			usage.Dimensions = append(usage.Dimensions, byGroup(fmt.Sprintf("model-%03d", n), strconv.Itoa(n+1), 1))
 		}
 		f.Usage = []billing.Usage{usage}
-		charge := of(billing.Explain(f, billing.Period{Range: february}, 1), billing.StepDefaultCharge)
+		charge := of(billing.NewBooks(f).Explain(billing.Period{Range: february}, 1), billing.StepDefaultCharge)
 		parts := charge.Of[0].Of
 		require.Len(t, parts, want.steps)
 		require.Equal(t, want.last, parts[len(parts)-1].Amount.String(), groups)

@@ -101,8 +101,8 @@ const (
 // Explain is the working of what a meter comes to in a period of
 // ExpectedPeriods, to its last step: the amount of StatementOf. There is none of
 // a meter that is still counting its past, or that a closed period has not known.
-func Explain(f Facts, period Period, meter metering.MeterID) []Step {
-	l, _ := StatementOf(f, period).Line(meter)
+func (b *Books) Explain(period Period, meter metering.MeterID) []Step {
+	l, _ := b.StatementOf(period).Line(meter)
 	return l.Working
 }
 

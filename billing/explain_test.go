@@ -40,11 +40,11 @@ func (w workings) look(l *life) {
 	f := l.facts(l.now, l.number)
 	statements := make(map[int64]billing.Statement)
 	for _, p := range billing.ExpectedPeriods(f) {
-		s := billing.StatementOf(f, p)
+		s := billing.NewBooks(f).StatementOf(p)
 		statements[p.Start.UnixMicro()] = s
 		w.stated(l, f, s)
 	}
-	for _, r := range f.Plan().Reports {
+	for _, r := range billing.NewBooks(f).Plan().Reports {
 		if r.Destination.Window == "" {
 			w.planned(l, r, statements)
 		}
@@ -80,7 +80,7 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 		if (line.PriceVersion > 0 || line.Price != nil) && rational(line.Charge).Cmp(oracle) != 0 {
 			l.failf("%+v is charged; the oracle says %s", line, oracle.FloatString(4))
 		}
-		if !reflect.DeepEqual(billing.Explain(f, s.Period, line.MeterID), line.Working) {
+		if !reflect.DeepEqual(billing.NewBooks(f).Explain(s.Period, line.MeterID), line.Working) {
 			l.failf("the working of meter %d is another by itself", line.MeterID)
 		}
 	}
@@ -150,7 +150,7 @@ func (w workings) verified(l *life, r billing.Report) {
 
 func (w workings) previewed(l *life, f billing.Facts, statements map[int64]billing.Statement) {
 	current := statements[billing.CurrentPeriod(f).Start.UnixMicro()]
-	for _, line := range billing.Preview(f) {
+	for _, line := range billing.NewBooks(f).Preview() {
 		if line.Excluded == billing.ExcludedBackfilling {
 			continue
 		}
@@ -413,7 +413,7 @@ func TestTheWorkingOfALine(t *testing.T) {
 		Connection: &billing.Connection{ID: second, Statements: true},
 		Prices:     map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 3, Terms: terms}}},
 		Stored: []billing.Period{
-			{ID: 1, Range: january, ClosedAt: &closedAt, Closed: []billing.ClosedLine{{
+			{ID: 1, Range: january, ClosedAt: &closedAt, Complete: true, Closed: []billing.ClosedLine{{
 				MeterID: 1, Usage: decimal(t, "100"), Events: 1, PriceVersion: 3, Terms: terms, Charge: decimal(t, "10"), Currency: "USD", Billed: true,
 			}}},
 			{ID: 2, Range: february},
@@ -431,7 +431,7 @@ func TestTheWorkingOfALine(t *testing.T) {
 		"included_units 100 units", "overage_units 242.27 units", "overage_rate 0.005 USD", "overage_charge 1.21135 USD", "base_price 10 USD",
 		"exact_charge 11.21135 USD", "charge 11.21 USD",
 	}
-	stated := billing.StatementOf(facts, billing.Periods(facts)[1]).Lines[0]
+	stated := billing.NewBooks(facts).StatementOf(billing.Periods(facts)[1]).Lines[0]
 	require.Equal(t, slices.Concat([]string{"usage 342.27 units"}, charged, []string{
 		"elsewhere_units 102.02 units", "billed_elsewhere 10.01 USD", "quantity 240.25 units", "amount 1.2 USD",
 		"adjustment 0.06 USD", "amount_with_adjustments 1.26 USD",
@@ -449,11 +449,11 @@ func TestTheWorkingOfALine(t *testing.T) {
 		"exact_charge 10.055 USD", "charge 10.06 USD", "closed_units 100 units", "closed_charge 10 USD", "quantity 11 units", "amount 0.06 USD",
 	}, text(adjustment.Of))
 	require.Equal(t, "1.26", stated.Amount.String())
-	preview := billing.Preview(facts)
+	preview := billing.NewBooks(facts).Preview()
 	require.Equal(t, "11.21135", preview[0].Amount.String())
 	require.Equal(t, "0.06", preview[1].Amount.String())
 	open := billing.OpenPeriods(facts)
-	charges := billing.OpenCharges(facts, open[len(open)-1])
+	charges := billing.NewBooks(facts).OpenCharges(open[len(open)-1])
 	require.Equal(t, of(stated.Working, billing.StepCharge).Amount.String(), charges[0].Charge.String())
 
 	// Where a destination takes tenths, it charges tenths, and so does the statement.
@@ -463,14 +463,14 @@ func TestTheWorkingOfALine(t *testing.T) {
 		Destinations: []billing.Destination{{MeterID: 1, Target: "calls", Method: "delta", Counting: billing.Adds}},
 	}
 	facts.Now = instant(t, "2026-02-20T00:00:00Z")
-	stated = billing.StatementOf(facts, billing.Periods(facts)[1]).Lines[0]
+	stated = billing.NewBooks(facts).StatementOf(billing.Periods(facts)[1]).Lines[0]
 	require.Equal(t, []string{
 		"usage 342.27 units", "reported_units 342.3 units",
 		"included_units 100 units", "overage_units 242.3 units", "overage_rate 0.005 USD", "overage_charge 1.2115 USD", "base_price 10 USD",
 		"exact_charge 11.2115 USD", "charge 11.21 USD", "elsewhere_units 102 units", "billed_elsewhere 10.01 USD",
 		"quantity 240.3 units", "amount 1.2 USD", "adjustment 0.06 USD", "amount_with_adjustments 1.26 USD",
 	}, text(stated.Working))
-	require.Equal(t, "11.2115", billing.Preview(facts)[0].Amount.String())
+	require.Equal(t, "11.2115", billing.NewBooks(facts).Preview()[0].Amount.String())
 }
 
 // What final invoices lack of a closed period stands in its working.
@@ -480,5 +480,5 @@ func TestTheWorkingOfWhatAClosedPeriodIsNotBilledWith(t *testing.T) {
 	billedWith(&closed, "7")
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closed, subscribed(february)))
 	require.Equal(t, []string{"unbilled_units 3 units", "unbilled_charge 300 USD", "quantity 7 units", "amount 700 USD"},
-		text(billing.Explain(f, closed, 1))[9:])
+		text(billing.NewBooks(f).Explain(closed, 1))[9:])
 }

@@ -36,8 +36,6 @@ type Facts struct {
 	Stored     []Period         // the stream's periods as they are stored, oldest first
 	Invoices   []Invoice        // final ones of periods that are not complete, and of others that are not reconciled with all of theirs
 	LateMonths []metering.Range // in which anything came for a closed period
-	Resolved   []Resolved       // reports whose outcome final invoices show; Reconcile finds them
-	Reconciled []Reconciliation // that are not written down yet; Reconcile finds them
 	Booked     []Booked         // of closed periods
 	Usage      []Usage          // of the periods of UsageRanges
 	Hours      []HourUsage      // of the meters of WindowedMeters, in periods that are not complete: what came late is not in it

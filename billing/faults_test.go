@@ -133,11 +133,10 @@ func afterClosing(t *testing.T, f billing.Facts) (after billing.Facts, line bill
 		f.Now = due
 	}
 	f.MayClose = true
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Closings, 1)
 	require.Len(t, plan.Closings[0].Lines, 1)
 	f.MayClose, f.Stored = false, plan.Periods
-	f.Reconcile()
 	return f, plan.Closings[0].Lines[0]
 }
 
@@ -163,10 +162,9 @@ func TestWhatWasTakenAfterTheInvoiceWasFinalIsCarried(t *testing.T) {
 	f.Usage = []billing.Usage{used(january, "17")}
 	f.Reported = []billing.Reported{counted(january, "17")} // the last 7 of it once its invoice was final
 	f.Invoices = []billing.Invoice{renewal("10")}
-	f.Reconcile()
 	f, line := afterClosing(t, f)
 	require.Equal(t, "1700", line.Charge.String(), "what it came to")
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, billing.ChargeReport, reports[0].Kind)
 	require.Equal(t, "700", reports[0].Quantity.String())
@@ -179,7 +177,7 @@ func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 	f.Usage = []billing.Usage{used(january, "13")}
 	f.Reported = []billing.Reported{counted(january, "10")} // at the price before
 	f.Side.Destinations[0].Address = map[string]string{"item": "si_2"}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "3", plan.Reports[0].Quantity.String(), "all that the invoice will have")
 
@@ -187,9 +185,8 @@ func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 	f.Usage = []billing.Usage{used(january, "13")}
 	f.Reported = []billing.Reported{counted(january, "13")}
 	f.Invoices = []billing.Invoice{renewal("3")}
-	f.Reconcile()
 	f, _ = afterClosing(t, f)
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, "1000", reports[0].Quantity.String())
 }
@@ -201,7 +198,7 @@ func TestTheLastInvoiceOfACancelledSubscriptionTakesUsage(t *testing.T) {
 	f.Usage = []billing.Usage{used(january, "17")}
 	f.Reported = []billing.Reported{counted(january, "10")}
 	f.Side.Ended = true
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, billing.QuantityReport, reports[0].Kind)
 	require.Equal(t, "7", reports[0].Quantity.String())
@@ -210,15 +207,14 @@ func TestTheLastInvoiceOfACancelledSubscriptionTakesUsage(t *testing.T) {
 	f, line := afterClosing(t, f)
 	require.Equal(t, "17", line.Usage.String())
 	f = withLate(f, january, "20", "3")
-	require.Empty(t, f.Plan().Reports, "the subscription takes no charges any more")
+	require.Empty(t, billing.NewBooks(f).Plan().Reports, "the subscription takes no charges any more")
 
 	f.Side = &billing.Side{Customer: "cus_1", Destinations: []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}}
 	f.Invoices = []billing.Invoice{renewal("17")}
-	f.Reconcile()
-	require.Equal(t, billing.ReconciliationAgreed, f.Reconciled[0].State)
-	require.Empty(t, f.Plan().Reports, "nor is there another one")
+	require.Equal(t, billing.ReconciliationAgreed, billing.NewBooks(f).Reconciled[0].State)
+	require.Empty(t, billing.NewBooks(f).Plan().Reports, "nor is there another one")
 	f.Side = atMeters(february, f).Side
-	reports = f.Plan().Reports
+	reports = billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, []string{"charge", "300"}, []string{string(reports[0].Kind), reports[0].Quantity.String()}, "what came late")
 }
@@ -251,7 +247,7 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 	f.Reported = []billing.Reported{inDoubt}
 	f.Open = []billing.Open{{ID: inDoubt.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt}}
 	after, _ := afterClosing(t, f)
-	require.Empty(t, after.Plan().Reports, "it may have arrived")
+	require.Empty(t, billing.NewBooks(after).Plan().Reports, "it may have arrived")
 
 	for units, want := range map[string]struct {
 		state   billing.State
@@ -259,10 +255,9 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 	}{"10": {billing.Accepted, 0}, "0": {billing.Rejected, 1}} {
 		known := f
 		known.Reported, known.Invoices = slices.Clone(f.Reported), []billing.Invoice{renewal(units)}
-		known.Reconcile()
-		require.Equal(t, []billing.Resolved{{ID: inDoubt.Last, State: want.state}}, known.Plan().Resolved)
+		require.Equal(t, []billing.Resolved{{ID: inDoubt.Last, State: want.state}}, billing.NewBooks(known).Plan().Resolved)
 		known, _ = afterClosing(t, known)
-		require.Len(t, known.Plan().Reports, want.charges)
+		require.Len(t, billing.NewBooks(known).Plan().Reports, want.charges)
 	}
 }
 
@@ -280,7 +275,7 @@ func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
 	require.Equal(t, then, line.Price)
 	require.Equal(t, 0, rational(line.Charge).Cmp(then.oracle(rational(metering.Whole(10)))))
 	f = withLate(f, january, "1000010", "1000000")
-	lines := f.Plan().Reports[0].Lines
+	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, lines, 1)
 	require.Equal(t, "1000000", lines[0].Quantity.String())
 	want := then.oracle(rational(metering.Whole(1000010)))
@@ -296,7 +291,7 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	f := atReceiver(first, knownOf(decided.Add(-time.Microsecond)))
 	f.Customer.EarlyEvents = []billing.EarlyEvents{{At: december.End.Add(-time.Hour), IngestedAt: january.Start.Add(25 * time.Hour)}}
 	f.Usage = []billing.Usage{used(december, "500"), used(january, "1")}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Periods, 1)
 	require.Equal(t, "1", plan.Reports[0].Lines[0].Quantity.String(), "of January alone")
 	require.Equal(t, decided, *plan.HeadOpenUntil)
@@ -308,14 +303,14 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 		if synced {
 			later.Stored, later.Customer.HeadOpenUntil = []billing.Period{{Range: january}}, plan.HeadOpenUntil
 		}
-		again := later.Plan()
+		again := billing.NewBooks(later).Plan()
 		require.Len(t, again.Periods, 2, name)
 		require.Equal(t, december, again.Periods[0].Range, name)
 		require.Equal(t, "500", again.Reports[0].Lines[0].Quantity.String(), name)
 		require.Nil(t, again.HeadOpenUntil, name)
 
 		later.Stored, later.Customer.HeadOpenUntil = []billing.Period{{Range: january}}, nil
-		require.Len(t, later.Plan().Periods, 1, "it was decided")
+		require.Len(t, billing.NewBooks(later).Plan().Periods, 1, "it was decided")
 	}
 }
 
@@ -326,7 +321,7 @@ func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f = atBasic(f)
 	f = withLate(f, january, "1100", "1000")
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Equal(t, []billing.Booking{{
 		Period: january.Start, MeterID: 1, Events: 2, UnitsBefore: metering.Whole(100), Units: metering.Whole(1100),
 		ChargeBefore: metering.Whole(10), Charge: metering.Whole(15), Currency: "USD", Billed: true,
@@ -339,12 +334,12 @@ func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	f.Settings.LatePolicy = metering.ReportLate
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
 	f.Reported = []billing.Reported{stated(first, february, "0", "10"), adjusted(first, january, february, "1000", "5")}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Bookings)
 	require.Empty(t, plan.Reports, "February's statement keeps it")
 
 	f = withLate(f, january, "1300", "1200")
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.False(t, plan.Bookings[0].Billed)
 	require.Equal(t, "1", plan.Bookings[0].Charge.Sub(plan.Bookings[0].ChargeBefore).String())
 	require.Equal(t, "5", plan.Reports[0].Lines[1].Amount.String())
@@ -356,12 +351,12 @@ func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	f.Now = march.Start.AddDate(0, 0, 20)
 	f.Stored = []billing.Period{f.Stored[0], closedAt(february, "0", "10"), {Range: march}}
 	f = atBasic(f)
-	require.Empty(t, billing.Adjustments(f), "5 USD are billed in February, and 1 USD never")
+	require.Empty(t, billing.NewBooks(f).Adjustments(), "5 USD are billed in February, and 1 USD never")
 	f.Reported = f.Reported[:1]
-	late := billing.Adjustments(f)
+	late := billing.NewBooks(f).Adjustments()
 	require.Len(t, late, 1)
 	require.Equal(t, "5", late[0].Amount.String())
-	working := billing.Explain(f, f.Stored[2], 1)
+	working := billing.NewBooks(f).Explain(f.Stored[2], 1)
 	adjustment := of(working, billing.StepAdjustment)
 	require.Equal(t, "1", of(adjustment.Of, billing.StepOnly).Amount.String())
 	require.Equal(t, "200", of(adjustment.Of, billing.StepOnlyUnits).Amount.String())
@@ -390,7 +385,7 @@ func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
 	reported.Window.Start = ofSubscription.Start
 	f.Usage = []billing.Usage{used(january, "55")}
 	f.Reported = []billing.Reported{reported}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, billing.QuantityReport, plan.Reports[0].Kind)
 	require.Equal(t, "50", plan.Reports[0].Quantity.String())
@@ -402,7 +397,7 @@ func TestAnAdjustmentStaysWhenRetentionIsCutShort(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
 	f = withLate(f, january, "140", "40")
-	lines := f.Plan().Reports[0].Lines
+	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, lines, 2)
 	require.Equal(t, "40", lines[1].Quantity.String())
 
@@ -410,7 +405,7 @@ func TestAnAdjustmentStaysWhenRetentionIsCutShort(t *testing.T) {
 	f.Reported = []billing.Reported{stated(first, february, "0", "0"), adjusted(first, january, february, "40", "4000")}
 	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(140), Charge: metering.Whole(14000)}}
 	f.LateMonths, f.Usage = nil, []billing.Usage{used(february, "1")} // the meter was regrouped: nothing counts January again
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Len(t, plan.Reports[0].Lines, 2)
 	require.Equal(t, "40", plan.Reports[0].Lines[1].Quantity.String())

@@ -7,8 +7,8 @@ import (
 // amountDiffers says whether invoices that bill the right units of a closed line
 // bill another amount than the provider's own price of them. Where they also bill
 // other periods, or at other prices, it cannot be told.
-func (f *Facts) amountDiffers(p Period, l *ClosedLine, r Reconciliation, invoices []invoiced) bool {
-	lines, alone := f.linesOfOne(p, l, invoices)
+func (b *Books) amountDiffers(p Period, l *ClosedLine, r Reconciliation, invoices []invoiced) bool {
+	lines, alone := b.linesOfOne(p, l, invoices)
 	if l.Price == nil || !alone || !r.Elsewhere.IsZero() {
 		return false
 	}

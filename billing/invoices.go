@@ -174,12 +174,12 @@ func (s Subscription) isAt(c metering.ConnectionID) bool {
 // was in doubt, or comes from somebody else. What the invoices of another
 // subscription were found to bill of the series is added. A void invoice bills
 // what was taken, from nobody.
-func (f *Facts) share(of invoiced, meter metering.MeterID) {
+func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal
 	units := of.units[meter]
-	for r := range f.quantities() {
-		if r.MeterID != meter || !f.says(of.Invoice, r) {
+	for r := range b.quantities() {
+		if r.MeterID != meter || !b.says(of.Invoice, r) {
 			continue
 		}
 		value := r.Taken.counted(r.Counting)
@@ -216,9 +216,9 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 
 // quantities are what the stream was reported, and what others were that may be on
 // the same invoices.
-func (f *Facts) quantities() iter.Seq[*Reported] {
+func (b *Books) quantities() iter.Seq[*Reported] {
 	return func(yield func(*Reported) bool) {
-		for _, all := range [][]Reported{f.Reported, f.Beside} {
+		for _, all := range [][]Reported{b.Reported, b.Beside} {
 			for n := range all {
 				if !yield(&all[n]) {
 					return

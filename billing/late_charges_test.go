@@ -33,7 +33,7 @@ func ofLateUsage(total, late string) billing.Facts {
 func TestLateUsageIsChargedOnceAsItComes(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	r := plan.Reports[0]
 	require.Equal(t, "700", r.Quantity.String())
@@ -45,26 +45,26 @@ func TestLateUsageIsChargedOnceAsItComes(t *testing.T) {
 	require.EqualValues(t, 2, r.Lines[0].Events)
 
 	f.Reported = []billing.Reported{lateCharge(f, "400", 1)}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "300", plan.Reports[0].Quantity.String(), "400 were charged before")
 
 	f.Reported = []billing.Reported{lateCharge(f, "700", 1)}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Equal(t, []uuid.UUID{{9}}, plan.UpToDate)
 
 	f = withLate(f, january, "15", "5")
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "-200", plan.Reports[0].Quantity.String(), "2 of it were taken back")
 
 	f.Excluded = []metering.MeterID{1}
-	require.Empty(t, f.Plan().Reports)
+	require.Empty(t, billing.NewBooks(f).Plan().Reports)
 
 	f = ofLateUsage("17", "7")
 	f.Side.Subscription = ""
-	require.Empty(t, f.Plan().Reports)
+	require.Empty(t, billing.NewBooks(f).Plan().Reports)
 }
 
 // A target period closes whether what it carries was charged or not: what was
@@ -83,8 +83,7 @@ func TestAChargeHoldsUpNoClosing(t *testing.T) {
 		require.Len(t, plan.Closings, 1, name)
 		after := f
 		after.Stored = plan.Periods
-		after.Reconcile()
-		charges := after.Plan().Reports
+		charges := billing.NewBooks(after).Plan().Reports
 		require.Len(t, charges, c.next, name)
 		if c.next > 0 {
 			require.Equal(t, march, charges[0].Window)
@@ -109,8 +108,8 @@ func TestWhatIsLate(t *testing.T) {
 			t.Parallel()
 			f := ofLateUsage("17", "7")
 			f.LateMonths = []metering.Range{c.month}
-			require.Len(t, f.Plan().Reports, c.want)
-			require.Len(t, billing.UsageRanges(f), 1+c.want)
+			require.Len(t, billing.NewBooks(f).Plan().Reports, c.want)
+			require.Len(t, billing.NewBooks(f).UsageRanges(), 1+c.want)
 		})
 	}
 
@@ -120,29 +119,29 @@ func TestWhatIsLate(t *testing.T) {
 		usage, events := metering.Whole(7), int64(1)
 		f.LateMonths, f.Usage = nil, nil
 		f.Stored[0].Closed[0].LateUsage, f.Stored[0].Closed[0].LateEvents = &usage, &events
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Len(t, plan.Reports, 1)
 		require.Equal(t, "700", plan.Reports[0].Quantity.String())
 
 		events = 0
-		require.Empty(t, f.Plan().Reports)
+		require.Empty(t, billing.NewBooks(f).Plan().Reports)
 
 		events, f.Stored[0].Closed[0].Billed = 1, false
-		require.Empty(t, f.Plan().Reports, "the period was billed to nobody")
+		require.Empty(t, billing.NewBooks(f).Plan().Reports, "the period was billed to nobody")
 	})
 
 	t.Run("OfAPeriodThatWasBilledToNobody", func(t *testing.T) {
 		t.Parallel()
 		f := ofLateUsage("17", "7")
 		f.Stored[0].Closed[0].Billed = false
-		require.Empty(t, f.Plan().Reports)
+		require.Empty(t, billing.NewBooks(f).Plan().Reports)
 	})
 
 	t.Run("WhileTheMeterIsBackfilled", func(t *testing.T) {
 		t.Parallel()
 		f := ofLateUsage("17", "7")
 		f.Meters[0].Version.Status = metering.Backfilling
-		require.Empty(t, f.Plan().Reports)
+		require.Empty(t, billing.NewBooks(f).Plan().Reports)
 	})
 }
 
@@ -151,10 +150,10 @@ func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("12.4", "2.4")
 	billedWith(&f.Stored[0], "10")
-	require.Equal(t, "200", f.Plan().Reports[0].Quantity.String())
+	require.Equal(t, "200", billing.NewBooks(f).Plan().Reports[0].Quantity.String())
 
 	billedWith(&f.Stored[0], "9")
-	require.Equal(t, "3", f.Plan().Reports[0].Lines[0].Quantity.String(), "one that it was not reported before is among them")
+	require.Equal(t, "3", billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String(), "one that it was not reported before is among them")
 }
 
 // What a provider was reported in whole units is all of it, whatever was used
@@ -164,13 +163,13 @@ func TestAFractionThatWasNotReportedIsNothingLate(t *testing.T) {
 	f := ofLateUsage("12.4", "0")
 	f.LateMonths, f.Stored[0].Closed[0].Usage = nil, metering.MustDecimal("12.4")
 	billedWith(&f.Stored[0], "12")
-	require.Equal(t, []metering.Range{february}, billing.UsageRanges(f))
+	require.Equal(t, []metering.Range{february}, billing.NewBooks(f).UsageRanges())
 
 	billedWith(&f.Stored[0], "11")
-	require.Equal(t, []metering.Range{january, february}, billing.UsageRanges(f))
+	require.Equal(t, []metering.Range{january, february}, billing.NewBooks(f).UsageRanges())
 
 	f.Stored[0].Closed[0].Billed = false
-	require.Equal(t, []metering.Range{february}, billing.UsageRanges(f))
+	require.Equal(t, []metering.Range{february}, billing.NewBooks(f).UsageRanges())
 }
 
 func TestTheDescriptionOfLateUsage(t *testing.T) {
@@ -189,8 +188,8 @@ func TestTheStatementThatCarriesLateUsage(t *testing.T) {
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
 		closedAt(january, "10", "1000"), billing.Period{Range: february}, billing.Period{Range: march}))
 	f = withLate(f, january, "17", "7")
-	require.Equal(t, "700", billing.StatementOf(f, f.Stored[1]).Lines[0].Amount.String())
-	require.Equal(t, "0", billing.StatementOf(f, f.Stored[2]).Lines[0].Amount.String())
+	require.Equal(t, "700", billing.NewBooks(f).StatementOf(f.Stored[1]).Lines[0].Amount.String())
+	require.Equal(t, "0", billing.NewBooks(f).StatementOf(f.Stored[2]).Lines[0].Amount.String())
 }
 
 // A receiver has half a call of January, which counters of whole calls would
@@ -201,13 +200,13 @@ func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
 	billedWith(&closed, "0.5")
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closed, closedAt(february, "0", "0"), billing.Period{Range: march}))
 	f.Usage = []billing.Usage{used(january, "0.5")}
-	require.Equal(t, "-0.5", billing.Adjustments(f)[0].Quantity.String())
+	require.Equal(t, "-0.5", billing.NewBooks(f).Adjustments()[0].Quantity.String())
 	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.5", "-50")}
-	require.Empty(t, billing.Adjustments(f))
+	require.Empty(t, billing.NewBooks(f).Adjustments())
 
 	f.Reported = []billing.Reported{adjusted(first, january, february, "-0.25", "-25")}
-	require.Equal(t, "-0.25", billing.Adjustments(f)[0].Quantity.String())
-	adjustment := of(billing.StatementOf(f, billing.Periods(f)[2]).Lines[0].Working, billing.StepAdjustment)
+	require.Equal(t, "-0.25", billing.NewBooks(f).Adjustments()[0].Quantity.String())
+	adjustment := of(billing.NewBooks(f).StatementOf(billing.Periods(f)[2]).Lines[0].Working, billing.StepAdjustment)
 	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepOtherUnits).Amount.String(), "its working says the same")
 	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepQuantity).Amount.String())
 }
@@ -223,12 +222,12 @@ func TestLateUsageOfATrialIsNotCharged(t *testing.T) {
 	require.True(t, line.Trial)
 	require.Equal(t, "0", line.Charge.String(), "as the invoice says")
 	f = withLate(f, january, "15", "3")
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Len(t, plan.Bookings, 1)
 	b := plan.Bookings[0]
 	require.Equal(t, []string{"12", "15", "0", "0"}, []string{b.UnitsBefore.String(), b.Units.String(), b.ChargeBefore.String(), b.Charge.String()})
-	late, known := billing.StatementOf(f, f.Stored[0]).Line(1)
+	late, known := billing.NewBooks(f).StatementOf(f.Stored[0]).Line(1)
 	require.True(t, known)
 	require.Equal(t, "0", late.LateCharge.String())
 	require.Equal(t, "1500", of(late.LateWorking, billing.StepTrial).Amount.String())
@@ -236,7 +235,7 @@ func TestLateUsageOfATrialIsNotCharged(t *testing.T) {
 
 	f.Stored[0].Closed[0].Trial = false
 	f.Stored[0].Closed[0].Charge = metering.Whole(1000)
-	require.Equal(t, "500", f.Plan().Reports[0].Quantity.String(), "had it not been a trial")
+	require.Equal(t, "500", billing.NewBooks(f).Plan().Reports[0].Quantity.String(), "had it not been a trial")
 }
 
 // A period is in trial as long as the provider says so, and for good once it is over.
@@ -247,11 +246,11 @@ func TestAPeriodIsInTrialAsTheProviderLastSaid(t *testing.T) {
 	f.Side.Trial = true
 	f.Stored = billing.Periods(f)
 	require.True(t, f.Stored[0].Subscription.Trial)
-	line, known := billing.StatementOf(f, f.Stored[0]).Line(1)
+	line, known := billing.NewBooks(f).StatementOf(f.Stored[0]).Line(1)
 	require.True(t, known)
 	require.Equal(t, "0", line.Amount.String())
-	require.Equal(t, "0", billing.Preview(f)[0].Amount.String())
-	require.Equal(t, "0", billing.OpenCharges(f, f.Stored[0])[0].Charge.String())
+	require.Equal(t, "0", billing.NewBooks(f).Preview()[0].Amount.String())
+	require.Equal(t, "0", billing.NewBooks(f).OpenCharges(f.Stored[0])[0].Charge.String())
 
 	f.Now, f.Side.Period, f.Side.Trial = february.Start.Add(time.Hour), february, false
 	periods := billing.Periods(f)
@@ -277,7 +276,7 @@ func TestAnEndedSubscriptionIsReportedUsageAndNoCharges(t *testing.T) {
 	f := inDollars(t)
 	f.Usage = append(f.Usage, used(february, "5"))
 	kinds := func() (kinds []billing.Kind) {
-		for _, r := range f.Plan().Reports {
+		for _, r := range billing.NewBooks(f).Plan().Reports {
 			kinds = append(kinds, r.Kind)
 		}
 		return kinds
@@ -294,28 +293,28 @@ func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 	t.Parallel()
 	f := inDollars(t)
 	f.Side.Currency = "EUR"
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedCurrency}}, plan.Excluded)
 	require.Len(t, plan.Bookings, 1)
 	require.Equal(t, "1100", plan.Bookings[0].Charge.String())
 	require.True(t, plan.Bookings[0].Billed)
 	require.Equal(t, february.Start, plan.Reported[0].Start, "the provider knows all of February")
-	require.Empty(t, billing.StatementOf(f, f.Stored[1]).Adjustments)
-	preview := billing.Preview(f)
+	require.Empty(t, billing.NewBooks(f).StatementOf(f.Stored[1]).Adjustments)
+	preview := billing.NewBooks(f).Preview()
 	require.Empty(t, preview[0].Excluded)
 	require.Equal(t, billing.ExcludedCurrency, preview[1].Excluded)
 
 	f.Usage = append(f.Usage, used(february, "5"))
-	require.Equal(t, "5", f.Plan().Reports[0].Quantity.String(), "its quantities are reported as ever")
+	require.Equal(t, "5", billing.NewBooks(f).Plan().Reports[0].Quantity.String(), "its quantities are reported as ever")
 	f.Usage = f.Usage[:1]
 
 	closing := f
 	closing.Now, closing.MayClose = february.End.Add(grace), true
-	require.Len(t, closing.Plan().Closings, 1)
+	require.Len(t, billing.NewBooks(closing).Plan().Closings, 1)
 
 	f.Side.Subscription, f.Side.Currency = "sub_2", "USD"
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Equal(t, "100", plan.Reports[0].Quantity.String())
 	require.Empty(t, plan.Excluded)
 }
@@ -326,25 +325,25 @@ func TestARefusedChargeIsLeftToTheNextTargetPeriod(t *testing.T) {
 	f := inDollars(t)
 	f.Stored = append(f.Stored, subscribed(march))
 	f.Side.Period = march
-	refused := f.Plan().Reports
+	refused := billing.NewBooks(f).Plan().Reports
 	require.Len(t, refused, 1)
 	f.Reported = append(f.Reported, billing.Reported{
 		Series: refused[0].Series, MeterID: 1, Last: uuid.UUID{2}, Number: 2, State: billing.Rejected, // "cannot combine currencies"
 	})
 	f.Now = february.End.Add(grace)
-	again := f.Plan().Reports
+	again := billing.NewBooks(f).Plan().Reports
 	require.Len(t, again, 1)
 	require.Equal(t, "100", again[0].Quantity.String())
 
 	f.Stored[2].Watermark = billing.Watermark{Configuration: "all is known of March"}
 	f.MayClose = true
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.False(t, plan.Waiting)
 	require.Len(t, plan.Closings, 1)
 	require.Equal(t, []billing.PeriodWatermark{{Start: march.Start}}, plan.Reported, "somebody has to look at March")
 
 	f.MayClose, f.Stored = false, plan.Periods
-	next := f.Plan().Reports
+	next := billing.NewBooks(f).Plan().Reports
 	require.Len(t, next, 1)
 	require.Equal(t, march, next[0].Window)
 	require.Equal(t, "100", next[0].Quantity.String())
@@ -366,7 +365,7 @@ func TestWhatIsCarriedKeepsAClosedPeriodsUsageRead(t *testing.T) {
 	} {
 		f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "10", "1000"), billing.Period{Range: march}))
 		f.Reported = []billing.Reported{c.reported}
-		require.Equal(t, c.want, billing.UsageRanges(f), name)
+		require.Equal(t, c.want, billing.NewBooks(f).UsageRanges(), name)
 	}
 }
 
@@ -375,7 +374,7 @@ func TestTheEventsOfWhatIsBookedStayItsOwn(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("10", "0")
 	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 4, Units: metering.Whole(17), Charge: metering.Whole(1700)}}
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, "17", reports[0].Lines[0].Usage.String())
 	require.EqualValues(t, 4, reports[0].Lines[0].Events)
@@ -387,7 +386,7 @@ func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) 
 	f := atBasic(atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1), closedAt(january, "50", "10"), billing.Period{Range: march})))
 	f = withLate(f, january, "60", "10")
 	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 1, Units: metering.Whole(54), Charge: metering.Whole(10), OnlyReported: metering.Whole(4)}}
-	late := billing.Preview(f)[1]
+	late := billing.NewBooks(f).Preview()[1]
 	require.Equal(t, "6", late.Usage.String())
 	require.Equal(t, "4", of(late.Working, billing.StepOnlyUnits).Amount.String())
 	require.Equal(t, "0", of(late.Working, billing.StepOnly).Amount.String())
@@ -398,7 +397,7 @@ func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "50", "10")
 	billedWith(&closed, "40")
-	lines := billing.Adjustments(atBasic(atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closed, billing.Period{Range: february}))))
+	lines := billing.NewBooks(atBasic(atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closed, billing.Period{Range: february})))).Adjustments()
 	require.Len(t, lines, 1)
 	require.Equal(t, [2]string{"10", "0"}, [2]string{lines[0].Quantity.String(), lines[0].Amount.String()})
 }
@@ -424,7 +423,7 @@ func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
 			f.Reported = []billing.Reported{inDoubtElsewhere(f, c.units, c.amount)}
 		}
 		var charges []string
-		for _, r := range f.Plan().Reports {
+		for _, r := range billing.NewBooks(f).Plan().Reports {
 			if r.Kind == billing.ChargeReport {
 				charges = append(charges, r.Quantity.String()+" for "+r.Lines[0].Quantity.String())
 			}
@@ -453,7 +452,7 @@ func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
 		f.Reported = []billing.Reported{charged, inDoubtElsewhere(f, "7", "700")}
 		var made []string
 		note := func() {
-			for _, r := range f.Plan().Reports {
+			for _, r := range billing.NewBooks(f).Plan().Reports {
 				made = append(made, r.Quantity.String())
 			}
 		}

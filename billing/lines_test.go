@@ -51,7 +51,7 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 		f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 		f.Usage = []billing.Usage{used(february, "77"), used(january, "10")}
 		f.Reported = []billing.Reported{c.reported}
-		line := f.Plan().Reports[0].Lines[0]
+		line := billing.NewBooks(f).Plan().Reports[0].Lines[0]
 		require.Equal(t, c.quantity, line.Quantity.String(), name)
 		require.Equal(t, c.amount, line.Amount.String(), name)
 		require.Equal(t, "10", line.Usage.String(), name)
@@ -82,7 +82,7 @@ func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
 		f.Prices[1][0].Terms = billing.Terms{Model: billing.ModelVolume, Currency: "USD", Tiers: []billing.Tier{upTo("9", "10", "0"), upTo("", "5", "0")}}
 		f.Usage = []billing.Usage{used(january, "12")}
 		f.Reported = []billing.Reported{r}
-		require.Equal(t, c.amount, f.Plan().Reports[0].Lines[0].Amount.String(), name)
+		require.Equal(t, c.amount, billing.NewBooks(f).Plan().Reports[0].Lines[0].Amount.String(), name)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	f = withLate(f, january, "12", "2")
 	f.Usage = append(f.Usage, used(february, "3"))
 	f.Excluded = []metering.MeterID{1}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Equal(t, []billing.Exclusion{
 		{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedByOperator}, {MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedBackfilling},
 	}, plan.Excluded)
@@ -105,7 +105,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	require.EqualValues(t, 3, plan.Reports[0].Lines[0].MeterID)
 
 	f.Excluded = nil
-	taken := f.Plan().Reports[0].Lines
+	taken := billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, taken, 3)
 	refused := []billing.Line{taken[0], taken[1], taken[2]}
 	refused[0].Usage = metering.Whole(100)
@@ -117,7 +117,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	f.Usage[1] = used(february, "5")
 	f.Usage[0] = usedLate(january, "19", "9")
 	f.Excluded = []metering.MeterID{1}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	lines := plan.Reports[0].Lines
 	require.Len(t, lines, 3)
 	require.Equal(t, "3", lines[0].Usage.String())
@@ -132,27 +132,27 @@ func TestAStatementRepeatsLateUsage(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
 	f = withLate(f, january, "10", "0")
-	require.Len(t, f.Plan().Reports[0].Lines, 1)
+	require.Len(t, billing.NewBooks(f).Plan().Reports[0].Lines, 1)
 
 	f = withLate(f, january, "12", "2")
-	lines := f.Plan().Reports[0].Lines
+	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, lines, 2)
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
 	f = withLate(f, january, "10", "0")
-	again := f.Plan().Reports[0].Lines
+	again := billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, again, 2)
 	require.Equal(t, "0", again[1].Quantity.String())
 
 	f.Stored[0].Closed[0].Terms.OverageRate = metering.Whole(50)
 	f.Statements = nil
-	lines = f.Plan().Reports[0].Lines
+	lines = billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, lines, 2, "its charge was not that of its terms")
 	require.Equal(t, "-500", lines[1].Amount.String())
 
 	f.Stored[0].Closed[0].Terms.OverageRate = metering.Whole(0)
 	f.Stored[0].Closed[0].Charge = metering.Whole(0)
 	f = withLate(f, january, "12", "2")
-	lines = f.Plan().Reports[0].Lines
+	lines = billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, lines, 2, "units that cost nothing")
 	require.Equal(t, "2", lines[1].Quantity.String())
 }
@@ -182,12 +182,12 @@ func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 		metering.Meter{ID: 3, Version: metering.MeterVersion{Status: metering.Complete}})
 	f.Prices[1][0].Currency = "EUR"
 	f.Prices[2] = []billing.Price{{MeterID: 2, Version: 1, Terms: billing.Terms{Currency: "JPY"}}}
-	lines := f.Plan().Reports[0].Lines
+	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	require.Len(t, lines, 2)
 	require.Equal(t, "EUR", lines[1].Currency, "what is left out has no say")
 
 	f.Meters[1].Version.Status = metering.Complete
-	require.Equal(t, "USD", f.Plan().Reports[0].Lines[2].Currency)
+	require.Equal(t, "USD", billing.NewBooks(f).Plan().Reports[0].Lines[2].Currency)
 }
 
 // Whatever a period's charges depend on changes the configuration's hash.
@@ -243,11 +243,11 @@ func TestAStatementBillsWhatTheInvoicesOfOthersLack(t *testing.T) {
 	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "12")}
 	left := func(amount, invoiced int64) [3]string {
-		r, units := counted(january, "10"), metering.Whole(invoiced)
-		r.Taken.Amount, r.Taken.Currency, r.Invoiced = metering.Whole(amount), "USD", &units
+		r := counted(january, "10")
+		r.Taken.Amount, r.Taken.Currency = metering.Whole(amount), "USD"
 		r.Standing = r.Taken
-		f.Reported = []billing.Reported{r}
-		working := billing.StatementOf(f, f.Stored[0]).Lines[0].Working
+		f.Reported, f.Invoices = []billing.Reported{r}, []billing.Invoice{renewal(metering.Whole(invoiced).String())}
+		working := billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0].Working
 		return [3]string{
 			of(working, billing.StepQuantity).Amount.String(), of(working, billing.StepOther).Amount.String(), of(working, billing.StepAmount).Amount.String(),
 		}

@@ -102,7 +102,7 @@ func TestTheBreakdownOfEachModel(t *testing.T) {
 			Prices: map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 3, Terms: terms}}},
 			Usage:  []billing.Usage{{Period: february.Start, MeterID: 1, Total: d("220"), Events: 4}},
 		}
-		steps := billing.Preview(facts)[0].Working
+		steps := billing.NewBooks(facts).Preview()[0].Working
 		require.Equal(t, want, nested(steps[1:len(steps)-1]))
 		for _, s := range steps {
 			require.NotEmpty(t, s.Sentence())

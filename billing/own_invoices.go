@@ -50,8 +50,8 @@ func (f *Facts) finalization(p Period) (last Sent) {
 }
 
 // finalizes says whether the period's invoice is, or may be, final.
-func (f *Facts) finalizes(p Period) bool {
-	s := f.finalization(p).State
+func (b *Books) finalizes(p Period) bool {
+	s := b.finalization(p).State
 	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
 }
 
@@ -75,44 +75,44 @@ func (f *Facts) hasLines(p Period, is func(Series, Period) bool) bool {
 
 // isToInvoice says whether a closed period is to have, or has, an invoice of
 // ours: it comes to something, or what came late for earlier ones does.
-func (f *Facts) isToInvoice(p Period) bool {
-	return f.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(f.lateOnOwn(p), func(l Line) bool {
-		return !l.Amount.IsZero() && f.excludedIn(l.Currency, OwnInvoice, p) == ""
+func (b *Books) isToInvoice(p Period) bool {
+	return b.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(b.lateOnOwn(p), func(l Line) bool {
+		return !l.Amount.IsZero() && b.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }
 
 // isCharged says whether what the closed period itself came to is to be put on an
 // invoice of ours, or is on one that is not final.
-func (f *Facts) isCharged(p Period) bool {
-	if f.finalizes(p) || f.hasLines(p, f.isOwnLine) {
+func (b *Books) isCharged(p Period) bool {
+	if b.finalizes(p) || b.hasLines(p, b.isOwnLine) {
 		return !p.Subscription.Invoiced
 	}
-	billed := f.billedOf(p)
+	billed := b.billedOf(p)
 	return containsAny(p.Closed, func(l *ClosedLine) bool {
-		return f.stated(l) && !f.isCarried(p, l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0 && f.excludedIn(l.Currency, OwnInvoice, p) == ""
+		return b.stated(l) && !b.isCarried(p, l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0 && b.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }
 
 // lateOnOwn are the lines of what came late for earlier periods that go onto the
 // period's own invoice.
-func (f *Facts) lateOnOwn(p Period) []Line {
-	at, takes := f.lateTarget(f.Stored, p)
+func (b *Books) lateOnOwn(p Period) []Line {
+	at, takes := b.lateTarget(b.Stored, p)
 	if !takes {
 		return nil
 	}
-	return f.adjustments(f.Stored, at, nil)
+	return b.adjustments(b.Stored, at, nil)
 }
 
 // takesLate says whether what came late goes onto the own invoice of a closed
 // period: it is the last one that is not final.
-func (f *Facts) takesLate(periods []Period, target Period) bool {
-	takes := func(p Period) bool { return p.Own() && p.pending() && !f.finalizes(p) }
+func (b *Books) takesLate(periods []Period, target Period) bool {
+	takes := func(p Period) bool { return p.Own() && p.pending() && !b.finalizes(p) }
 	return takes(target) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(target.Start) && takes(p) })
 }
 
 // ownCurrency is that of the period's own invoice: the one of all that it comes
 // to, or, where that is nothing, of what comes late; the tenant's where these differ.
-func (f *Facts) ownCurrency(p Period) string {
+func (b *Books) ownCurrency(p Period) string {
 	var charged []string
 	for _, l := range p.Closed {
 		if !l.Charge.IsZero() {
@@ -120,7 +120,7 @@ func (f *Facts) ownCurrency(p Period) string {
 		}
 	}
 	if p.ClosedAt == nil {
-		all, _ := f.calculations(p)
+		all, _ := b.calculations(p)
 		for i := range all {
 			if !all[i].charge().IsZero() {
 				charged = append(charged, all[i].currency)
@@ -128,15 +128,15 @@ func (f *Facts) ownCurrency(p Period) string {
 		}
 	}
 	if len(charged) == 0 {
-		at := Series{Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: OwnInvoice, Window: p.Range}
-		for _, l := range f.adjustments(Periods(*f), at, nil) {
+		at := Series{Kind: ChargeReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: OwnInvoice, Window: p.Range}
+		for _, l := range b.adjustments(Periods(b.Facts), at, nil) {
 			if !l.Amount.IsZero() {
 				charged = append(charged, l.Currency)
 			}
 		}
 	}
 	slices.Sort(charged)
-	return f.inCommon(charged)
+	return b.inCommon(charged)
 }
 
 // overOwn says why a line of an own invoice is not set any more, if it is not.

@@ -35,8 +35,7 @@ func TestAPeriodDoesNotWaitForAnInvoiceThatIsNotMade(t *testing.T) {
 		})
 		require.True(t, f.Stored[0].Closed[1].Billed, name)
 		f.Stored[0].Complete = false
-		f.Reconcile()
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Empty(t, plan.Reports, name)
 		require.Len(t, plan.Reconciled, 2, name)
 		require.Equal(t, c.state, plan.Reconciled[1].State, name)
@@ -62,13 +61,13 @@ func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T
 		f.LateMonths, f.Now = []metering.Range{january.Range}, subscribed.Start.Add(time.Hour)
 		f.Side.Subscription, f.Side.Period, f.Side.Currency = "sub_1", subscribed, currency
 		var late []billing.Report
-		for _, r := range f.Plan().Reports {
+		for _, r := range billing.NewBooks(f).Plan().Reports {
 			if r.Late {
 				late = append(late, r)
 			}
 		}
 		require.Len(t, late, want, currency)
-		require.Len(t, billing.StatementOf(f, f.Stored[1]).Adjustments, want, currency)
+		require.Len(t, billing.NewBooks(f).StatementOf(f.Stored[1]).Adjustments, want, currency)
 	}
 }
 
@@ -89,7 +88,7 @@ func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
 	f.LateMonths, f.Now = []metering.Range{january.Range}, instant(t, "2026-02-20T00:00:00Z")
 	f.Side.Subscription, f.Side.Period, f.Side.Currency = "sub_1", subscribed, "USD"
 	late := map[metering.Range]string{}
-	for _, r := range f.Plan().Reports {
+	for _, r := range billing.NewBooks(f).Plan().Reports {
 		if r.Late {
 			late[r.Window] = r.Quantity.String()
 		}
@@ -120,7 +119,7 @@ func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
 		f := unsubscribedFacts(t)
 		c.change(&f)
 		f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
-		require.Equal(t, c.billed, f.Plan().Closings[0].Lines[0].Billed, name)
+		require.Equal(t, c.billed, billing.NewBooks(f).Plan().Closings[0].Lines[0].Billed, name)
 	}
 }
 
@@ -157,11 +156,10 @@ func TestWhatAFormerSubscriptionLacksIsBilledWithTheNextOne(t *testing.T) {
 		f.Stored[0].Bills, f.Stored[0].Subscription.ID = metering.BillsAmounts, of
 		f.Side.Subscription, f.Side.Period = "sub_1", february
 		f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
-		f.Stored, f.MayClose = f.Plan().Periods, false
-		f.Reconcile()
-		require.Empty(t, f.Reconciled, "no invoice of it was read")
+		f.Stored, f.MayClose = billing.NewBooks(f).Plan().Periods, false
+		require.Empty(t, billing.NewBooks(f).Reconciled, "no invoice of it was read")
 		var late []string
-		for _, r := range f.Plan().Reports {
+		for _, r := range billing.NewBooks(f).Plan().Reports {
 			if r.Late {
 				late = append(late, r.Quantity.String()+" on "+r.Target)
 			}
@@ -180,8 +178,8 @@ func TestAStatementOfWhoWasNotReadYet(t *testing.T) {
 	f := ownJanuary(t)
 	require.True(t, f.Stored[1].Own())
 	f.Side = nil
-	require.NotEmpty(t, billing.StatementOf(f, f.Stored[1]).Totals())
-	require.Empty(t, billing.Adjustments(f))
+	require.NotEmpty(t, billing.NewBooks(f).StatementOf(f.Stored[1]).Totals())
+	require.Empty(t, billing.NewBooks(f).Adjustments())
 }
 
 // A draft with lines is made final by whoever the customer is there again, however
@@ -192,11 +190,10 @@ func TestADraftWaitsForWhoItIsOf(t *testing.T) {
 	f.Reported = []billing.Reported{onOwn(t, f, "3")}
 	charges := f.Side.Charges
 	f.Side.Customer, f.Side.Charges = "", []billing.Destination{{MeterID: 1, Excluded: "the customer is linked to none"}}
-	f.Reconcile()
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Empty(t, plan.Reconciled)
 	require.Empty(t, plan.Complete)
 	f.Side.Customer, f.Side.Charges = "cus_1", charges
-	require.Equal(t, billing.ActionReport, f.Plan().Reports[0].Kind)
+	require.Equal(t, billing.ActionReport, billing.NewBooks(f).Plan().Reports[0].Kind)
 }

@@ -29,7 +29,7 @@ func ownJanuary(t *testing.T, more ...func(*billing.Facts)) billing.Facts {
 		change(&f)
 	}
 	f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.True(t, plan.Unreported || len(plan.Complete) > 0, "there is something to report, or nothing ever will be")
 	f.Stored, f.MayClose = plan.Periods, false
 	return f
@@ -46,7 +46,7 @@ func onOwn(t *testing.T, f billing.Facts, amount string) billing.Reported {
 func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.True(t, plan.Periods[0].Own())
 	require.Equal(t, f.Stored[0].Range, plan.Periods[0].Subscription.Range)
 	require.Empty(t, plan.Reports)
@@ -54,9 +54,9 @@ func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
 	require.NotEmpty(t, plan.Reported[0].Configuration, "nobody has to look again before its end")
 	counting := unsubscribedFacts(t)
 	counting.Meters[0].Version.Status = metering.Backfilling
-	require.Len(t, counting.Plan().Reported, 1, "nor while its meter counts its past")
+	require.Len(t, billing.NewBooks(counting).Plan().Reported, 1, "nor while its meter counts its past")
 	f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}
-	shown := billing.Preview(f)[0]
+	shown := billing.NewBooks(f).Preview()[0]
 	require.Equal(t, "3", shown.Amount.String())
 	require.Empty(t, shown.Excluded)
 }
@@ -82,7 +82,7 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 	} {
 		f := unsubscribedFacts(t)
 		c.change(&f)
-		require.Equal(t, c.own, f.Plan().Periods[0].Own(), name)
+		require.Equal(t, c.own, billing.NewBooks(f).Plan().Periods[0].Own(), name)
 	}
 }
 
@@ -90,9 +90,9 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 func TestASubscriptionCutsAPeriodOfOurs(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
-	f.Stored = f.Plan().Periods
+	f.Stored = billing.NewBooks(f).Plan().Periods
 	f.Side.Subscription, f.Side.Period = "sub_1", span(t, "2026-01-15T00:00:00Z", "2026-02-15T00:00:00Z")
-	periods := f.Plan().Periods
+	periods := billing.NewBooks(f).Plan().Periods
 	require.Len(t, periods, 2)
 	require.Equal(t, []string{billing.OwnInvoice, "sub_1"}, []string{periods[0].Subscription.ID, periods[1].Subscription.ID})
 	require.Equal(t, span(t, "2026-01-01T00:00:00Z", "2026-01-15T00:00:00Z"), periods[0].Range)
@@ -103,7 +103,7 @@ func TestAClosedPeriodBecomesOneInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	require.True(t, f.Stored[0].Closed[0].Billed)
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	line := plan.Reports[0]
 	require.Equal(t, []any{billing.ChargeReport, billing.OwnInvoice, "3"}, []any{line.Kind, line.Target, line.Quantity.String()})
@@ -141,7 +141,7 @@ func TestAClosedPeriodBecomesOneInvoice(t *testing.T) {
 		f.Reported = []billing.Reported{taken}
 		c.change(&f)
 		var kinds []billing.Kind
-		for _, r := range f.Plan().Reports {
+		for _, r := range billing.NewBooks(f).Plan().Reports {
 			kinds = append(kinds, r.Kind)
 		}
 		require.Equal(t, c.plans, kinds, name)
@@ -151,7 +151,7 @@ func TestAClosedPeriodBecomesOneInvoice(t *testing.T) {
 func TestNothingIsNoInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) { f.Usage = nil })
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Len(t, plan.Complete, 1)
 
@@ -159,7 +159,7 @@ func TestNothingIsNoInvoice(t *testing.T) {
 	elsewhere := onOwn(t, f, "3")
 	elsewhere.Connection = 9
 	f.Reported = []billing.Reported{elsewhere}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports, "it is billed elsewhere")
 	require.Len(t, plan.Complete, 1)
 
@@ -173,7 +173,7 @@ func TestNothingIsNoInvoice(t *testing.T) {
 		other := onOwn(t, f, "3")
 		change(&other)
 		f.Reported = []billing.Reported{other}
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Empty(t, plan.Reports, name)
 		require.Len(t, plan.Complete, 1, name)
 	}
@@ -188,7 +188,7 @@ func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 	})
 	require.Equal(t, "3", f.Stored[0].Closed[1].Charge.String())
 	require.False(t, f.Stored[0].Closed[1].Billed)
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Len(t, plan.Complete, 1)
 }
@@ -205,13 +205,13 @@ func TestACorrectionMakesNoInvoice(t *testing.T) {
 	f.LateMonths = []metering.Range{january.Range}
 	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "5"), Events: 9, Late: decimal(t, "-2"), LateEvents: 2}}
 	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
-	f.Stored, f.MayClose = f.Plan().Periods, false
-	plan := f.Plan()
+	f.Stored, f.MayClose = billing.NewBooks(f).Plan().Periods, false
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Len(t, plan.Complete, 1, "February waits for no invoice")
 
 	f.Usage[0].Total, f.Usage[0].Late = decimal(t, "9"), decimal(t, "2")
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Empty(t, plan.Complete)
 }
@@ -229,14 +229,14 @@ func TestAnInvoiceOfOursIsMadeFinalWithinTheBound(t *testing.T) {
 			f.Usage[1+i].Period = f.Stored[1].Start
 		}
 		f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
-		f.Stored, f.MayClose = f.Plan().Periods, false
+		f.Stored, f.MayClose = billing.NewBooks(f).Plan().Periods, false
 		onItsWay := onOwn(t, f, "3")
 		onItsWay.MeterID, onItsWay.Period, onItsWay.Window = 2, f.Stored[1].Start, f.Stored[1].Range
 		onItsWay.Taken, onItsWay.Outstanding, onItsWay.State = billing.Sums{}, true, billing.Planned
 		f.Reported = []billing.Reported{onOwn(t, f, "3"), onItsWay}
 		f.Open = []billing.Open{{ID: onItsWay.Last, Kind: billing.ChargeReport, Connection: 1, Period: onItsWay.Period, State: billing.Planned}}
 		f.After = 3
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Len(t, plan.Resume, 1)
 		actions := slices.DeleteFunc(plan.Reports, func(r billing.Report) bool { return r.Kind != billing.ActionReport })
 		require.Equal(t, final, len(actions) == 1, lines)
@@ -251,15 +251,15 @@ func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
 	}
 	f := ownJanuary(t, euros)
 	require.Equal(t, []bool{true, false}, []bool{f.Stored[0].Closed[0].Billed, f.Stored[0].Closed[1].Billed}, "the tenant's is USD")
-	require.Len(t, f.Plan().Reports, 1)
+	require.Len(t, billing.NewBooks(f).Plan().Reports, 1)
 
 	f = ownJanuary(t, euros, func(f *billing.Facts) { f.Usage = f.Usage[1:] })
 	require.True(t, f.Stored[0].Closed[1].Billed, "nothing is in another one")
-	require.Equal(t, "EUR", f.Plan().Reports[0].Currency)
+	require.Equal(t, "EUR", billing.NewBooks(f).Plan().Reports[0].Currency)
 
 	f = unsubscribedFacts(t)
 	euros(&f)
-	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", Reason: billing.ExcludedOtherPrice}}, f.Plan().Excluded)
+	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", Reason: billing.ExcludedOtherPrice}}, billing.NewBooks(f).Plan().Excluded)
 }
 
 // What comes late for a period goes onto the next invoice of ours, also if nothing
@@ -275,33 +275,33 @@ func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
 	f.LateMonths = []metering.Range{january.Range}
 	f.Now = instant(t, "2026-02-20T00:00:00Z")
-	require.Empty(t, f.Plan().Reports)
-	statement := billing.StatementOf(f, f.Plan().Periods[1])
+	require.Empty(t, billing.NewBooks(f).Plan().Reports)
+	statement := billing.NewBooks(f).StatementOf(billing.NewBooks(f).Plan().Periods[1])
 	require.Equal(t, "1", statement.Totals()[0].Amount.String(), "the open period's statement has it")
 
 	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.True(t, plan.Unreported)
 	require.Empty(t, plan.Complete)
 	f.Stored, f.MayClose = plan.Periods, false
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	late := plan.Reports[0]
 	require.Equal(t, []any{true, billing.OwnInvoice, "1"}, []any{late.Late, late.Target, late.Quantity.String()})
 	require.Equal(t, f.Stored[1].Range, late.Window)
-	require.Empty(t, billing.Adjustments(f), "March does not have it as well")
-	require.Empty(t, billing.StatementOf(f, f.Stored[2]).Adjustments)
+	require.Empty(t, billing.NewBooks(f).Adjustments(), "March does not have it as well")
+	require.Empty(t, billing.NewBooks(f).StatementOf(f.Stored[2]).Adjustments)
 
 	sums := billing.Sums{Any: true, Amount: decimal(t, "1"), Currency: "USD"}
 	f.Reported = []billing.Reported{{Series: late.Series, MeterID: 1, State: billing.Accepted, Taken: sums, Standing: sums, Number: 7}}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind)
-	require.Equal(t, "1", billing.StatementOf(f, f.Stored[1]).Totals()[0].Amount.String(), "the closed period's statement has it still")
+	require.Equal(t, "1", billing.NewBooks(f).StatementOf(f.Stored[1]).Totals()[0].Amount.String(), "the closed period's statement has it still")
 	f.Finalized = []billing.Sent{{Period: f.Stored[1].Start, Number: 8, State: billing.Accepted}}
 	f.Usage[0].Total, f.Usage[0].Late, f.Usage[0].Events, f.Usage[0].LateEvents = decimal(t, "11"), decimal(t, "4"), 11, 4
-	require.Empty(t, f.Plan().Reports, "it is final: the rest goes onto the next one")
-	require.Equal(t, "1", billing.Adjustments(f)[0].Amount.String())
+	require.Empty(t, billing.NewBooks(f).Plan().Reports, "it is final: the rest goes onto the next one")
+	require.Equal(t, "1", billing.NewBooks(f).Adjustments()[0].Amount.String())
 }
 
 // What comes late for a period whose own invoice is not final yet is late all the
@@ -312,43 +312,37 @@ func TestWhatComesLateForAPeriodIsNotOnItsOwnInvoice(t *testing.T) {
 	january := f.Stored[0]
 	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
 	f.LateMonths = []metering.Range{january.Range}
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, []any{false, "3"}, []any{reports[0].Late, reports[0].Quantity.String()})
-	late := billing.Adjustments(f)
+	late := billing.NewBooks(f).Adjustments()
 	require.Len(t, late, 1)
 	require.Equal(t, "1", late[0].Amount.String())
-	require.Empty(t, billing.StatementOf(f, january).Adjustments)
-	require.Len(t, billing.StatementOf(f, f.Stored[1]).Adjustments, 1)
+	require.Empty(t, billing.NewBooks(f).StatementOf(january).Adjustments)
+	require.Len(t, billing.NewBooks(f).StatementOf(f.Stored[1]).Adjustments, 1)
 }
 
 func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
 	f.Reported, f.Finalized = []billing.Reported{onOwn(t, f, "3")}, []billing.Sent{{Period: f.Stored[0].Start, Number: 4, State: billing.Accepted}}
-	f.Reconcile()
-	require.Empty(t, f.Reconciled, "nobody has read it")
-	require.Empty(t, f.Plan().Complete)
+	require.Empty(t, billing.NewBooks(f).Reconciled, "nobody has read it")
+	require.Empty(t, billing.NewBooks(f).Plan().Complete)
 
 	f.Stored[0].Subscription.Invoiced = true
 	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "3"), Set: decimal(t, "3"), Currency: "USD"}
 	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: billing.OwnInvoice, Period: f.Stored[0].Range, Renewal: true}}
-	f.Reconcile()
-	require.Len(t, f.Reconciled, 1)
-	require.Equal(t, billing.ReconciliationAgreed, f.Reconciled[0].State)
-	require.Len(t, f.Plan().Complete, 1)
+	require.Len(t, billing.NewBooks(f).Reconciled, 1)
+	require.Equal(t, billing.ReconciliationAgreed, billing.NewBooks(f).Reconciled[0].State)
+	require.Len(t, billing.NewBooks(f).Plan().Complete, 1)
 
 	for amount, state := range map[string]billing.ReconciliationState{"3.005": billing.ReconciliationAgreed, "3.006": billing.ReconciliationDisputed} {
-		f.Stored[0].Closed[0].Reconciled, f.Reconciled = nil, nil
 		f.Reported[0].Line.Amount = decimal(t, amount)
-		f.Reconcile()
-		require.Equal(t, state, f.Reconciled[0].State, "half a cent is no difference")
+		require.Equal(t, state, billing.NewBooks(f).Reconciled[0].State, "half a cent is no difference")
 	}
 
-	f.Stored[0].Closed[0].Reconciled, f.Reconciled = nil, nil
 	f.Reported[0].Line.Void, f.Invoices[0].Void = true, true
-	f.Reconcile()
-	require.Equal(t, []any{billing.ReconciliationWaived, billing.ReasonVoid}, []any{f.Reconciled[0].State, f.Reconciled[0].Reason})
+	require.Equal(t, []any{billing.ReconciliationWaived, billing.ReasonVoid}, []any{billing.NewBooks(f).Reconciled[0].State, billing.NewBooks(f).Reconciled[0].Reason})
 }
 
 // What the subscription of a period has not been charged with when it ended goes
@@ -361,15 +355,13 @@ func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
 	f.Side.Subscription, f.Side.Period, f.Side.Currency = "", metering.Range{}, ""
 	f.Reported = []billing.Reported{set(t, f, "2")}
 	f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
-	f.Stored, f.MayClose = f.Plan().Periods, false
+	f.Stored, f.MayClose = billing.NewBooks(f).Plan().Periods, false
 	require.Equal(t, "sub_1", f.Stored[0].Subscription.ID)
-	require.Empty(t, f.Plan().Reports, "February is open")
+	require.Empty(t, billing.NewBooks(f).Plan().Reports, "February is open")
 
 	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
-	f.Reconcile()
-	f.Stored, f.MayClose = f.Plan().Periods, false
-	f.Reconcile()
-	reports := f.Plan().Reports
+	f.Stored, f.MayClose = billing.NewBooks(f).Plan().Periods, false
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 2)
 	require.Equal(t, []string{"1", "3"}, []string{reports[0].Quantity.String(), reports[1].Quantity.String()}, "3 less the 2 that are pending, and all of the other")
 	require.Equal(t, f.Stored[1].Range, reports[0].Window)
@@ -410,7 +402,7 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 		}
 		f.LateMonths, f.Now = []metering.Range{f.Stored[0].Range}, instant(t, "2026-03-05T00:00:00Z")
 		var currencies []string
-		for _, r := range f.Plan().Reports {
+		for _, r := range billing.NewBooks(f).Plan().Reports {
 			currencies = append(currencies, r.Currency)
 		}
 		require.Equal(t, c.want, currencies, name)
@@ -437,14 +429,14 @@ func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T
 	f.Stored = billing.Periods(f)
 	february := f.Stored[1]
 	require.True(t, february.Own() && february.ClosedAt == nil)
-	preview := billing.Preview(f)
+	preview := billing.NewBooks(f).Preview()
 	require.Len(t, preview, 3)
 	require.Equal(t, []string{"USD", billing.ExcludedCurrency}, []string{preview[2].Currency, preview[2].Excluded})
-	require.Empty(t, billing.StatementOf(f, february).Adjustments)
+	require.Empty(t, billing.NewBooks(f).StatementOf(february).Adjustments)
 
 	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
-	f.Stored, f.MayClose = f.Plan().Periods, false
-	plan := f.Plan()
+	f.Stored, f.MayClose = billing.NewBooks(f).Plan().Periods, false
+	plan := billing.NewBooks(f).Plan()
 	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", Reason: billing.ExcludedCurrency}}, plan.Excluded, "February's invoice is in EUR")
 }
 
@@ -460,7 +452,7 @@ func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {
 		r.MeterID = id
 		f.Reported = append(f.Reported, r)
 	}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind, "the rest is a difference")
 }
@@ -481,7 +473,7 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	f.LateMonths = []metering.Range{january.Range}
 	for _, closing := range []string{"2026-03-05T00:00:00Z", "2026-04-05T00:00:00Z"} {
 		f.Now, f.MayClose = instant(t, closing), true
-		f.Stored = f.Plan().Periods
+		f.Stored = billing.NewBooks(f).Plan().Periods
 	}
 	february, march := f.Stored[1], f.Stored[2]
 	f.MayClose = false
@@ -496,9 +488,9 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	f.After = 7
 	lateReport := func(why string) billing.Report {
 		t.Helper()
-		i := slices.IndexFunc(f.Plan().Reports, func(r billing.Report) bool { return r.Late })
+		i := slices.IndexFunc(billing.NewBooks(f).Plan().Reports, func(r billing.Report) bool { return r.Late })
 		require.GreaterOrEqual(t, i, 0, why)
-		return f.Plan().Reports[i]
+		return billing.NewBooks(f).Plan().Reports[i]
 	}
 	f.Reported = []billing.Reported{line(own, "1", 0)}
 	require.Equal(t, march.Range, lateReport("it goes onto the last one").Window)
@@ -512,11 +504,11 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	f.Epoch, f.Epochs = 1, []int64{1}
 	f.Reported = []billing.Reported{line(own, "1", 1), line(late, "1", 0)}
 
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.NotEmpty(t, plan.Reports)
 	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind)
 	f.Finalized = []billing.Sent{{Period: march.Start, Number: 8, State: billing.Planned}}
-	require.Equal(t, f.Plan().Reports, plan.Reports[1:])
+	require.Equal(t, billing.NewBooks(f).Plan().Reports, plan.Reports[1:])
 	require.Len(t, plan.Reports, 2)
 	require.True(t, plan.Reports[1].Late)
 	require.Equal(t, february.Range, plan.Reports[1].Window)
@@ -527,13 +519,13 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 func TestADraftWaitsForItsPeriodToClose(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
-	f.Stored = f.Plan().Periods
+	f.Stored = billing.NewBooks(f).Plan().Periods
 	f.Reported = []billing.Reported{onOwn(t, f, "3")}
-	require.Empty(t, f.Plan().Reports)
+	require.Empty(t, billing.NewBooks(f).Plan().Reports)
 
 	f.Now, f.MayClose = instant(t, "2026-02-05T00:00:00Z"), true
-	f.Stored, f.MayClose, f.After = f.Plan().Periods, false, 3
-	reports := f.Plan().Reports
+	f.Stored, f.MayClose, f.After = billing.NewBooks(f).Plan().Periods, false, 3
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, billing.ActionReport, reports[0].Kind)
 }
@@ -543,14 +535,13 @@ func TestADraftWaitsForItsPeriodToClose(t *testing.T) {
 func TestAnInvoiceOfOursMayBeFinalBeforeItsPeriodCloses(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
-	f.Stored = f.Plan().Periods
+	f.Stored = billing.NewBooks(f).Plan().Periods
 	f.Stored[0].Subscription.Invoiced = true
 	f.Reported = []billing.Reported{onOwn(t, f, "3")}
 	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "3"), Set: decimal(t, "3"), Currency: "USD"}
 	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: billing.OwnInvoice, Period: f.Stored[0].Range, Renewal: true}}
 	f.Now, f.MayClose = instant(t, "2026-02-05T00:00:00Z"), true
-	f.Reconcile()
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.True(t, plan.Periods[0].Subscription.Invoiced)
 	require.Len(t, plan.Reconciled, 1)
 	require.Equal(t, billing.ReconciliationAgreed, plan.Reconciled[0].State)

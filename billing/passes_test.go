@@ -17,7 +17,7 @@ func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
-	lines := f.Plan().Reports[0].Lines
+	lines := billing.NewBooks(f).Plan().Reports[0].Lines
 	f.Usage = []billing.Usage{used(january, "12")}
 	for name, c := range map[string]struct {
 		number           int64
@@ -33,7 +33,7 @@ func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 		"StillOnItsWayFromBefore": {100, billing.Planned, 1, 0},
 	} {
 		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: c.number, State: c.state, Lines: lines}}
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Len(t, plan.Reports, c.reports, name)
 		require.Len(t, plan.UpToDate, c.holding, name)
 	}
@@ -45,7 +45,7 @@ func TestTheLastStatementCounts(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
 	f.Usage = []billing.Usage{used(january, "10"), used(february, "1")}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1, "the oldest period first")
 	require.Equal(t, january.Start, plan.Reports[0].Period)
 	require.True(t, plan.More)
@@ -56,7 +56,7 @@ func TestTheLastStatementCounts(t *testing.T) {
 		{ID: uuid.UUID{2}, Period: january.Start, Number: 2, State: billing.Accepted, Lines: now},
 		{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: before},
 	}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Equal(t, []uuid.UUID{{2}}, plan.UpToDate)
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, february.Start, plan.Reports[0].Period)
@@ -68,7 +68,7 @@ func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Usage = []billing.Usage{used(january, "10")}
-	line := f.Plan().Reports[0].Lines[0]
+	line := billing.NewBooks(f).Plan().Reports[0].Lines[0]
 	for name, change := range map[string]func(*billing.Line){
 		"events":  func(l *billing.Line) { l.Events++ },
 		"version": func(l *billing.Line) { l.PriceVersion++ },
@@ -85,7 +85,7 @@ func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
 		stated := line
 		change(&stated)
 		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: []billing.Line{stated}}}
-		require.Equal(t, name == "nothing", len(f.Plan().Reports) == 0, name)
+		require.Equal(t, name == "nothing", len(billing.NewBooks(f).Plan().Reports) == 0, name)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestWhatAPassReportsOfASeries(t *testing.T) {
 		r := counted(january, "10")
 		r.Number, r.State, r.Outstanding = c.number, c.state, c.outstanding
 		f.Reported = []billing.Reported{r}
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Equal(t, c.reported != "", len(plan.Reports) == 1, name)
 		if c.reported != "" {
 			require.Equal(t, c.reported, plan.Reports[0].Quantity.String(), name)
@@ -135,12 +135,12 @@ func TestAPlanIsBounded(t *testing.T) {
 		f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: id + 1, Target: id.String(), Counting: billing.Adds})
 		f.Usage = append(f.Usage, billing.Usage{Period: january.Start, MeterID: id + 1, Total: metering.Whole(1)})
 	}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, reportsAtOnce)
 	require.False(t, plan.More)
 
 	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Connection: first, State: billing.Sending}}
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Equal(t, []uuid.UUID{{1}}, plan.Resume)
 	require.Len(t, plan.Reports, reportsAtOnce-1)
 	require.True(t, plan.More)
@@ -183,7 +183,7 @@ func TestWhatIsOnItsWay(t *testing.T) {
 			if c.open.ID = ids[0]; name != "Nothing" {
 				f.Open = []billing.Open{c.open}
 			}
-			plan := f.Plan()
+			plan := billing.NewBooks(f).Plan()
 			require.Equal(t, c.withdraw, plan.Withdraw)
 			require.Equal(t, c.doubt, plan.Doubt)
 			require.Equal(t, c.resume, plan.Resume)
@@ -196,7 +196,7 @@ func TestWhatIsOnItsWay(t *testing.T) {
 
 	f := knownOf(now, billing.Period{Range: january})
 	f.Open = []billing.Open{{ID: ids[0], Connection: second, State: billing.Planned}}
-	require.True(t, f.Plan().Empty(), "without a connection nothing is withdrawn")
+	require.True(t, billing.NewBooks(f).Plan().Empty(), "without a connection nothing is withdrawn")
 }
 
 // A quantity that was never sent to a subscription which another one has followed is
@@ -242,8 +242,7 @@ func TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn(t *testing.T) {
 			r.Standing = billing.Sums{Any: true, Value: now, Added: now, Quantity: now.Sub(r.Taken.Added)}
 			f.Reported = []billing.Reported{r}
 			f.Open = []billing.Open{{ID: ids[0], Kind: billing.QuantityReport, Connection: first, State: c.state, Epoch: c.epoch}}
-			f.Reconcile()
-			plan := f.Plan()
+			plan := billing.NewBooks(f).Plan()
 			require.Equal(t, c.withdraw, plan.Withdraw)
 			require.Equal(t, c.resume, plan.Resume)
 			if c.rest == "" {
@@ -269,20 +268,20 @@ func TestWhoWithdrawsAReportClearsTheMarks(t *testing.T) {
 	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Connection: second, State: billing.Planned}}
 	cleared := billing.PeriodWatermark{Start: january.Start}
 
-	reported := f.Plan().Reported
+	reported := billing.NewBooks(f).Plan().Reported
 	require.Len(t, reported, 2)
 	require.Equal(t, cleared, reported[0])
 	require.NotEmpty(t, reported[1].Configuration, "the present connection knows of all with this plan, which counts")
 
 	f.MayClose, f.Side = true, nil
-	require.Equal(t, []billing.PeriodWatermark{cleared}, f.Plan().Reported, "a closing withdraws it, and reports nothing")
+	require.Equal(t, []billing.PeriodWatermark{cleared}, billing.NewBooks(f).Plan().Reported, "a closing withdraws it, and reports nothing")
 
 	f.Open[0].State = billing.Sending
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.NotEmpty(t, plan.Doubt)
 	require.Empty(t, plan.Reported, "what is in doubt has somebody look by itself")
 	f.Open[0].Connection, f.Open[0].State = first, billing.Planned
-	require.Empty(t, f.Plan().Reported, "what goes to the present connection is sent")
+	require.Empty(t, billing.NewBooks(f).Plan().Reported, "what goes to the present connection is sent")
 }
 
 // Somebody looks again when a period ends and when its grace is over, and where
@@ -335,13 +334,13 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 			last := c.periods[len(c.periods)-1].Subscription.Range
 			f := atMeters(last, knownOf(c.now, c.periods...))
 			f.Reported = c.reported
-			require.Equal(t, c.want, f.Plan().LookAgain)
+			require.Equal(t, c.want, billing.NewBooks(f).Plan().LookAgain)
 		})
 	}
 
 	f := knownOf(january.Start)
 	f.Customer.BillingStartsAt = &march.Start
-	require.Equal(t, march.Start, f.Plan().LookAgain, "when its first period begins")
+	require.Equal(t, march.Start, billing.NewBooks(f).Plan().LookAgain, "when its first period begins")
 }
 
 // What a customer is at its provider is read before quantities are planned.
@@ -349,11 +348,11 @@ func TestACustomerIsReadFirst(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
 	f.Side = nil
-	require.True(t, f.Plan().ReadFirst)
+	require.True(t, billing.NewBooks(f).Plan().ReadFirst)
 	f.Connection.Statements = true
-	require.False(t, f.Plan().ReadFirst)
+	require.False(t, billing.NewBooks(f).Plan().ReadFirst)
 	f.Connection = nil
-	require.False(t, f.Plan().ReadFirst)
+	require.False(t, billing.NewBooks(f).Plan().ReadFirst)
 }
 
 func TestAPlanIsEmpty(t *testing.T) {
@@ -409,7 +408,7 @@ func TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed(t *testing.T) {
 		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), subscribed(february)))
 		c.open.ID, c.open.Connection = id, first
 		f.Open = []billing.Open{c.open}
-		require.Len(t, f.Plan().Resume, c.resume, name)
+		require.Len(t, billing.NewBooks(f).Plan().Resume, c.resume, name)
 	}
 }
 
@@ -433,6 +432,6 @@ func TestWhatIsOnItsWayElsewhereLeavesAPeriodUnknown(t *testing.T) {
 		other.Target, other.Taken, other.Standing, other.Outstanding, other.State = "mtr_0", billing.Sums{}, billing.Sums{}, true, billing.Sending
 		c.change(&other)
 		f.Reported = []billing.Reported{counted(january, "10"), other}
-		require.Len(t, f.Plan().Reported, c.known, name)
+		require.Len(t, billing.NewBooks(f).Plan().Reported, c.known, name)
 	}
 }

@@ -26,11 +26,11 @@ type PreviewLine struct {
 
 // PreviewAll is the Preview of all of a customer's streams: meter by meter, and
 // then what late usage adds.
-func PreviewAll(streams []Facts) (lines []PreviewLine) {
-	for _, f := range streams {
-		lines = append(lines, Preview(f)...)
+func PreviewAll(schedules []*Books) (lines []PreviewLine) {
+	for _, b := range schedules {
+		lines = append(lines, b.Preview()...)
 	}
-	if len(streams) > 1 {
+	if len(schedules) > 1 {
 		now := slices.DeleteFunc(slices.Clone(lines), func(l PreviewLine) bool { return l.LateFor != nil })
 		slices.SortStableFunc(now, func(a, b PreviewLine) int { return cmp.Compare(a.MeterID, b.MeterID) })
 		late := slices.DeleteFunc(lines, func(l PreviewLine) bool { return l.LateFor == nil })
@@ -41,27 +41,27 @@ func PreviewAll(streams []Facts) (lines []PreviewLine) {
 
 // Preview is the bill of CurrentPeriod as if that ended now, meter by meter,
 // and then what late usage adds to closed periods.
-func Preview(f Facts) (lines []PreviewLine) {
-	period := f.running()
-	shown := f.shown(period)
-	for _, m := range f.metersIn(period) {
-		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: f.Settings.Currency, Excluded: f.excluded(m, period)}
+func (b *Books) Preview() (lines []PreviewLine) {
+	period := b.running()
+	shown := b.shown(period)
+	for _, m := range b.metersIn(period) {
+		l := PreviewLine{MeterID: m.ID, MeterSlug: m.Slug, Currency: b.Settings.Currency, Excluded: b.excluded(m, period)}
 		if i := slices.IndexFunc(shown, func(c calculation) bool { return c.meter.ID == m.ID }); i >= 0 {
 			c := shown[i]
 			l.Usage, l.UnitPrice, l.Currency, l.Source, l.Price, l.Working = c.usage, c.unitPrice(), c.currency, c.source(), c.theirs, c.steps()
 			if !c.trial {
 				l.Amount = c.exact()
 			}
-			l.Differs = f.difference(m, period, c.theirs)
+			l.Differs = b.difference(m, period, c.theirs)
 		}
 		lines = append(lines, l)
 	}
-	open, _ := openPeriod(ExpectedPeriods(f))
-	for _, c := range f.carried() {
+	open, _ := openPeriod(ExpectedPeriods(b.Facts))
+	for _, c := range b.carried() {
 		l := c.line()
 		lines = append(lines, PreviewLine{
 			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Source: c.source(), Price: l.Price,
-			Excluded: f.excludedLate(c.currency, open), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
+			Excluded: b.excludedLate(c.currency, open), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}
 	return lines

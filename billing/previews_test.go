@@ -52,7 +52,7 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 	f.Usage = []billing.Usage{used(january, "1000"), used(february, "101.1"), {Period: february.Start, MeterID: 2, Total: metering.Whole(7)}}
 
 	f.Meters[0].UsageScale = 1
-	lines := billing.Preview(f)
+	lines := billing.NewBooks(f).Preview()
 	require.Len(t, lines, 4)
 	lines[0].Working = nil
 	require.Equal(t, billing.PreviewLine{
@@ -65,8 +65,8 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 	require.Empty(t, lines[3].Excluded, "nothing is known of it")
 
 	f.Side = nil
-	require.Empty(t, billing.Preview(f)[1].Excluded, "the customer's items have not been read")
-	require.Equal(t, billing.ExcludedBackfilling, billing.Preview(f)[2].Excluded)
+	require.Empty(t, billing.NewBooks(f).Preview()[1].Excluded, "the customer's items have not been read")
+	require.Equal(t, billing.ExcludedBackfilling, billing.NewBooks(f).Preview()[2].Excluded)
 }
 
 // A preview is in the currency of whoever's price is charged, and what has no price
@@ -81,7 +81,7 @@ func TestTheCurrencyOfAPreview(t *testing.T) {
 		if f.Side.Destinations[0].Price = nil; theirs != "" {
 			f.Side.Destinations[0].Price = &tariff{"price_1", theirs, tariffOf(1, 1, 0)}
 		}
-		lines := billing.Preview(f)
+		lines := billing.NewBooks(f).Preview()
 		require.Equal(t, want, []string{lines[0].Currency, lines[1].Currency}, theirs)
 	}
 }
@@ -94,7 +94,7 @@ func TestAPreviewHasWhatIsLate(t *testing.T) {
 		closedAt(january, "50", "10"), closedAt(february, "100", "10"), billing.Period{Range: march}))
 	f = atBasic(f)
 	f = withLate(f, february, "110", "10")
-	lines := billing.Preview(f)
+	lines := billing.NewBooks(f).Preview()
 	require.Len(t, lines, 2)
 	require.Nil(t, lines[0].LateFor)
 	lines[1].Working = nil
@@ -117,7 +117,7 @@ func TestThePreviewOfSeveralStreams(t *testing.T) {
 		late  bool
 	}
 	var all []line
-	for _, l := range billing.PreviewAll([]billing.Facts{f, other}) {
+	for _, l := range billing.PreviewAll([]*billing.Books{billing.NewBooks(f), billing.NewBooks(other)}) {
 		all = append(all, line{l.MeterID, l.LateFor != nil})
 	}
 	require.Equal(t, []line{{1, false}, {2, false}, {1, true}}, all)
@@ -140,27 +140,27 @@ func TestAdjustments(t *testing.T) {
 	}
 	f := late(closedAt(january, "10", "1000"), closedAt(february, "0", "0"), subscribed(march))
 	f.Reported = []billing.Reported{charged(february, "4", "400")}
-	lines := billing.Adjustments(f)
+	lines := billing.NewBooks(f).Adjustments()
 	require.Len(t, lines, 1)
 	require.Equal(t, "3", lines[0].Quantity.String())
 	require.Equal(t, "300", lines[0].Amount.String())
 
 	f.Reported = append(f.Reported, charged(march, "3", "300"))
-	lines = billing.Adjustments(f)
+	lines = billing.NewBooks(f).Adjustments()
 	require.Len(t, lines, 1, "the target period itself has it")
 	require.Equal(t, "300", lines[0].Amount.String())
 
 	f.Side.Subscription = ""
-	require.Empty(t, billing.Adjustments(f), "all was charged with a subscription that is no more")
+	require.Empty(t, billing.NewBooks(f).Adjustments(), "all was charged with a subscription that is no more")
 
 	f = late(closedAt(january, "10", "1000"), closedAt(february, "0", "0"), closedAt(march, "0", "0"))
-	require.Empty(t, billing.Adjustments(f), "no period is open")
+	require.Empty(t, billing.NewBooks(f).Adjustments(), "no period is open")
 
 	f = late(closedAt(january, "10", "1000"), subscribed(march))
 	f.Settings.LatePolicy = metering.ReportLate
-	require.Empty(t, billing.Adjustments(f))
+	require.Empty(t, billing.NewBooks(f).Adjustments())
 
 	f = late(closedAt(january, "10", "1000"), subscribed(march))
 	f.Connection, f.Side = nil, nil
-	require.Empty(t, billing.Adjustments(f), "nobody bills")
+	require.Empty(t, billing.NewBooks(f).Adjustments(), "nobody bills")
 }

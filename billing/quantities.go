@@ -100,7 +100,7 @@ func (m *quantityPlanner) excluded(taken bool) string {
 		return m.destination.Excluded
 	case taken:
 		return ExcludedShared
-	case slices.Contains(m.Facts.Excluded, m.meter.ID):
+	case slices.Contains(m.leaves, m.meter.ID):
 		return ExcludedByOperator
 	}
 	return ""

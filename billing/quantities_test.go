@@ -89,14 +89,14 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 		},
 		Reported: []billing.Reported{reported(january, "4", "4"), reported(february, "7", "7")},
 	}
-	plan := facts.Plan()
+	plan := billing.NewBooks(facts).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, february.Start, plan.Reports[0].Period)
 	require.Equal(t, "7", plan.Reports[0].Quantity.String())
 	require.Equal(t, "3", plan.Reports[0].Lines[0].Quantity.String())
 
 	facts.Reported[1].Taken.Value = decimal(t, "3")
-	require.Empty(t, facts.Plan().Reports)
+	require.Empty(t, billing.NewBooks(facts).Plan().Reports)
 }
 
 // Where only the last quantity counts, an earlier period that came to something
@@ -110,16 +110,16 @@ func TestALastQuantityIsReportedAgainWhenAnEarlierPeriodChanged(t *testing.T) {
 	before := counted(january, "6")
 	before.Counting, before.Window.Start = billing.Latest, ofSubscription.Start
 	f.Reported = []billing.Reported{before}
-	require.Empty(t, f.Plan().Reports, "nothing was used, and nothing reported")
+	require.Empty(t, billing.NewBooks(f).Plan().Reports, "nothing was used, and nothing reported")
 
 	f.Usage = []billing.Usage{used(february, "3")}
 	last := counted(february, "3")
 	last.Counting, last.Taken.Quantity = billing.Latest, metering.Whole(7)
 	f.Reported = append(f.Reported, last)
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, "9", reports[0].Quantity.String())
 
 	f.Reported[1].Taken.Quantity = metering.Whole(9)
-	require.Empty(t, f.Plan().Reports)
+	require.Empty(t, billing.NewBooks(f).Plan().Reports)
 }

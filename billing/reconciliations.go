@@ -59,33 +59,15 @@ type Reconciliation struct {
 	Reason string // one of the Reason constants
 }
 
-// Reconcile compares what was reported with what final invoices bill. It notes
-// in each series what of it is on them, what that shows of reports that are on
-// their way, and what the closed lines come to that they are about. Whoever reads
-// facts calls it once, before it is asked which usage a plan depends on.
-func (f *Facts) Reconcile() {
-	f.Reported, f.Beside, f.Stored = slices.Clone(f.Reported), slices.Clone(f.Beside), slices.Clone(f.Stored)
-	f.leaveSubscriptions()
-	invoices := f.shareInvoices()
-	for f.resolve() { // what came of one report may show what came of another
-		invoices = f.shareInvoices()
-	}
-	for n := range f.Stored {
-		f.Stored[n].Subscription.Invoiced = f.Stored[n].Subscription.Invoiced || f.hasEnded(f.Stored[n].Subscription)
-		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)
-		f.account(&f.Stored[n])
-	}
-}
-
 // leaveSubscriptions notes that what a plan withdraws, since its subscription is not
 // the customer's any more, counts for nothing.
-func (f *Facts) leaveSubscriptions() {
-	for _, o := range f.Open {
-		if !f.leavesSubscription(o) {
+func (b *Books) leaveSubscriptions() {
+	for _, o := range b.Open {
+		if !b.leavesSubscription(o) {
 			continue
 		}
-		for i := range f.Reported {
-			if r := &f.Reported[i]; r.Last == o.ID {
+		for i := range b.Reported {
+			if r := &b.Reported[i]; r.Last == o.ID {
 				r.Outstanding, r.State, r.Standing = false, Rejected, r.Taken
 			}
 		}
@@ -106,15 +88,15 @@ func (f *Facts) leavesSubscription(o Open) bool {
 }
 
 // shareInvoices notes in each series what of it is on final invoices, which it returns.
-func (f *Facts) shareInvoices() (invoices []invoiced) {
-	invoices = f.invoicedPeriods()
-	for r := range f.quantities() {
+func (b *Books) shareInvoices() (invoices []invoiced) {
+	invoices = b.invoicedPeriods()
+	for r := range b.quantities() {
 		r.Invoiced = nil
 	}
 	for _, i := range invoices {
-		for _, m := range f.Meters {
-			if f.whose(i, m.ID, i.Period, invoices) {
-				f.share(i, m.ID)
+		for _, m := range b.Meters {
+			if b.whose(i, m.ID, i.Period, invoices) {
+				b.share(i, m.ID)
 			}
 		}
 	}
@@ -124,18 +106,18 @@ func (f *Facts) shareInvoices() (invoices []invoiced) {
 // resolve notes what invoices show of reports that are on their way, and that
 // nobody is sending at this moment; found says that it was anything. Those that were
 // never sent go first: what they would have added is no part of what invoices bill.
-func (f *Facts) resolve() (found bool) {
-	return f.resolveThose(true) || f.resolveThose(false)
+func (b *Books) resolve() (found bool) {
+	return b.resolveThose(true) || b.resolveThose(false)
 }
 
-func (f *Facts) resolveThose(planned bool) (found bool) {
-	f.Open = slices.DeleteFunc(slices.Clone(f.Open), func(o Open) bool {
+func (b *Books) resolveThose(planned bool) (found bool) {
+	b.Open = slices.DeleteFunc(slices.Clone(b.Open), func(o Open) bool {
 		shown := State("")
-		if (o.State == Planned) == planned && (o.LeaseUntil == nil || !o.LeaseUntil.After(f.Now)) {
-			shown = f.outcome(o)
+		if (o.State == Planned) == planned && (o.LeaseUntil == nil || !o.LeaseUntil.After(b.Now)) {
+			shown = b.outcome(o)
 		}
 		if shown != "" {
-			f.Resolved, found = append(f.Resolved, Resolved{o.ID, shown}), true
+			b.Resolved, found = append(b.Resolved, Resolved{o.ID, shown}), true
 		}
 		return shown != ""
 	})
@@ -144,12 +126,12 @@ func (f *Facts) resolveThose(planned bool) (found bool) {
 
 // outcome is what final invoices show of a report: they bill what was taken with
 // it, or without it. What was never sent is on none. "": nothing.
-func (f *Facts) outcome(o Open) State {
-	for i := range f.Reported {
-		if r := &f.Reported[i]; r.Last == o.ID && r.Line != nil {
+func (b *Books) outcome(o Open) State {
+	for i := range b.Reported {
+		if r := &b.Reported[i]; r.Last == o.ID && r.Line != nil {
 			return r.outcomeOnInvoice(o.State)
 		}
-		switch r := &f.Reported[i]; {
+		switch r := &b.Reported[i]; {
 		case r.Last != o.ID || r.Invoiced == nil:
 		case o.State == Planned, r.Invoiced.Equal(r.Taken.counted(r.Counting)):
 			r.Outstanding, r.State, r.Standing = false, Rejected, r.Taken
@@ -164,11 +146,11 @@ func (f *Facts) outcome(o Open) State {
 
 // reconcile compares the lines of a period, if it is closed, with the invoices
 // that bill it. What they say as before is not written down again.
-func (f *Facts) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
+func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
 	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
 		l := &p.Closed[n]
-		r, known := f.reconciliation(*p, l, invoices)
+		r, known := b.reconciliation(*p, l, invoices)
 		if known && !r.says(l.Reconciled) {
 			l.Reconciled, changed = &r, append(changed, r)
 		}
@@ -185,18 +167,18 @@ func (r Reconciliation) says(before *Reconciliation) bool {
 // reconciliation is what the invoices bill of a closed period's meter; it is
 // known once all that the present connection was reported of it is invoiced, and
 // nothing is on its way elsewhere.
-func (f *Facts) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
+func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
-	if f.Connection == nil || !f.bills(l) || f.reportedOn(p, l) {
+	if b.Connection == nil || !b.bills(l) || b.reportedOn(p, l) {
 		return r, false
 	}
 	if l.inAmounts() {
-		return f.reconciledAmount(p, l, invoices)
+		return b.reconciledAmount(p, l, invoices)
 	}
 	void, ended := false, false
-	for s := range f.ownOf(p, l.MeterID) {
-		invoiceToCome := s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any
-		if s.Invoiced == nil && (f.isOnItsWay(s) || invoiceToCome) {
+	for s := range b.ownOf(p, l.MeterID) {
+		invoiceToCome := s.Kind == QuantityReport && b.here(s.Series) && s.Taken.Any
+		if s.Invoiced == nil && (b.isOnItsWay(s) || invoiceToCome) {
 			return r, false
 		}
 		r.Reported = r.Reported.Add(s.Taken.counted(s.Counting))
@@ -208,16 +190,16 @@ func (f *Facts) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 		}
 	}
 	for _, i := range invoices {
-		if i.Period.Intersect(p.Range).Empty() || !f.whose(i, l.MeterID, p.Range, invoices) || !f.isAbout(i.Invoice, p) {
+		if i.Period.Intersect(p.Range).Empty() || !b.whose(i, l.MeterID, p.Range, invoices) || !b.isAbout(i.Invoice, p) {
 			continue
 		}
 		known, void, ended = true, void || i.Void, ended || i.Ended
-		if !f.answersFor(i.Invoice, l.MeterID) {
+		if !b.answersFor(i.Invoice, l.MeterID) {
 			continue
 		}
-		mine := smaller(f.missing(i.Invoice, p, r), notNegative(i.more[l.MeterID])) // it arrived after all
+		mine := smaller(b.missing(i.Invoice, p, r), notNegative(i.more[l.MeterID])) // it arrived after all
 		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
-		if f.isLastOf(i.Invoice, p, l.MeterID) {
+		if b.isLastOf(i.Invoice, p, l.MeterID) {
 			r.Unexplained = r.Unexplained.Add(i.more[l.MeterID])
 		}
 	}
@@ -228,7 +210,7 @@ func (f *Facts) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 	switch {
 	case ended && r.Reason == ReasonNotBilled:
 		r.Reason = ReasonEnded
-	case r.State == ReconciliationAgreed && f.amountDiffers(p, l, r, invoices):
+	case r.State == ReconciliationAgreed && b.amountDiffers(p, l, r, invoices):
 		r.State, r.Reason = ReconciliationDisputed, ReasonAmount
 	}
 	return r, known
@@ -248,9 +230,9 @@ func (f *Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[*Reported] {
 
 // missing is what of a reconciliation's units, billed nowhere so far, the invoice may
 // bill: not what others have accepted, and their own invoices lack.
-func (f *Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
+func (b *Books) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
 	missing := r.Units.Sub(r.Billed)
-	for s := range f.ownOf(p, r.MeterID) {
+	for s := range b.ownOf(p, r.MeterID) {
 		if s.Connection != i.Connection && s.Invoiced != nil {
 			missing = missing.Sub(notNegative(s.Taken.counted(s.Counting).Sub(*s.Invoiced)))
 		}
@@ -260,9 +242,9 @@ func (f *Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal 
 
 // partlyKnown are the starts of the closed periods that final invoices are to be
 // compared with again.
-func (f *Facts) partlyKnown() (starts []time.Time) {
-	for _, p := range f.Stored {
-		if containsAny(p.Closed, func(l *ClosedLine) bool { return f.isPartlyKnown(p, l) }) {
+func (b *Books) partlyKnown() (starts []time.Time) {
+	for _, p := range b.Stored {
+		if containsAny(p.Closed, func(l *ClosedLine) bool { return b.isPartlyKnown(p, l) }) {
 			starts = append(starts, p.Start)
 		}
 	}
@@ -273,17 +255,17 @@ func (f *Facts) partlyKnown() (starts []time.Time) {
 // reported of a closed line, and not of all that may be on one, or nobody can tell:
 // there is no connection, or one of the other mode. What they show is looked at again,
 // also if no other invoice follows: whoever replaces the connection awaits none.
-func (f *Facts) isPartlyKnown(p Period, l *ClosedLine) bool {
-	if l.Billed && l.Test != f.inTest() {
+func (b *Books) isPartlyKnown(p Period, l *ClosedLine) bool {
+	if l.Billed && l.Test != b.inTest() {
 		return true
 	}
 	is := func(shown bool) bool {
-		return containsAny(f.Reported, func(r *Reported) bool {
+		return containsAny(b.Reported, func(r *Reported) bool {
 			may := !r.Late && r.MeterID == l.MeterID && r.about(p) && r.Standing.Any && (r.Invoiced != nil || r.Line != nil) == shown
-			return may && (shown || f.here(r.Series))
+			return may && (shown || b.here(r.Series))
 		})
 	}
-	return is(true) && (f.Connection == nil || is(false))
+	return is(true) && (b.Connection == nil || is(false))
 }
 
 // isOnItsWay says whether a report of the series is. What was never sent to a

@@ -12,9 +12,10 @@ const reportsAtOnce = 200
 
 // planner makes a plan.
 type planner struct {
-	Facts
+	*Books
 	periods []Period
 	plan    ReportPlan
+	leaves  []metering.MeterID // meters that an operator excludes from this plan
 
 	open  bool // the provider does not know all of the period, or was not seen to
 	lines int  // of ours, that the period's invoice gets
@@ -22,24 +23,24 @@ type planner struct {
 
 // Plan decides what is to be reported next, and which periods are to close. It
 // is empty where the provider knows everything.
-func (f Facts) Plan() ReportPlan {
-	p := planner{Facts: f, periods: Periods(f)}
-	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), f.Resolved, p.bookings()
-	p.plan.Complete, p.plan.PartlyKnown = f.complete(), f.partlyKnown()
+func (b Books) Plan() ReportPlan {
+	p := planner{Books: &b, periods: Periods(b.Facts), leaves: b.Excluded}
+	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), b.Resolved, p.bookings()
+	p.plan.Complete, p.plan.PartlyKnown = b.complete(), b.partlyKnown()
 	switch {
-	case f.MayClose:
+	case b.MayClose:
 		p.close()
-	case f.Connection == nil:
-	case f.Connection.Statements:
+	case b.Connection == nil:
+	case b.Connection.Statements:
 		p.leaveFormer()
 		p.statements()
-	case f.Side == nil, p.lacksCharges():
+	case b.Side == nil, p.lacksCharges():
 		p.plan.ReadFirst = true
 	default:
 		p.leaveFormer()
 		p.quantities()
 	}
-	p.plan.Reconciled = slices.Concat(p.Facts.Reconciled, p.plan.Reconciled)
+	p.plan.Reconciled = slices.Concat(b.Reconciled, p.plan.Reconciled)
 	p.lookAtBorders()
 	return p.plan
 }
@@ -124,10 +125,10 @@ func (p *planner) lookFrom(t time.Time) {
 
 // UsageRanges returns the periods with usage that a plan depends on: the incomplete ones, and the
 // closed ones that late usage can adjust.
-func UsageRanges(f Facts) []metering.Range {
+func (b *Books) UsageRanges() []metering.Range {
 	var ranges []metering.Range
-	for _, p := range ExpectedPeriods(f) {
-		if !p.Complete || f.adjustable(p) {
+	for _, p := range ExpectedPeriods(b.Facts) {
+		if !p.Complete || b.adjustable(p) {
 			ranges = append(ranges, p.Range)
 		}
 	}
@@ -190,8 +191,8 @@ func (p *planner) isOver(start time.Time) bool {
 
 // isInvoiced says whether final invoices show what is billed of the report's series,
 // although not what came of the report.
-func (f *Facts) isInvoiced(o Open) bool {
-	return containsAny(f.Reported, func(r *Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
+func (b *Books) isInvoiced(o Open) bool {
+	return containsAny(b.Reported, func(r *Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
 }
 
 // statements plans the next statement, one at a time: of the oldest period that
@@ -255,7 +256,7 @@ func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 		target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
 		late = p.adjustments(p.periods, target, latest.Lines)
 	}
-	if len(p.Facts.Excluded) > 0 {
+	if len(p.leaves) > 0 {
 		taken := p.lastStatement(period, State.Taken).Lines
 		var more []Exclusion
 		lines, more = p.leaveAsTaken(lines, taken)
@@ -273,7 +274,7 @@ func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
 // one that was never reported is left out.
 func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exclusion) {
 	for _, l := range lines {
-		if !slices.Contains(p.Facts.Excluded, l.MeterID) {
+		if !slices.Contains(p.leaves, l.MeterID) {
 			kept = append(kept, l)
 			continue
 		}

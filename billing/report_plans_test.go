@@ -30,20 +30,20 @@ func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 		}},
 		Open: []billing.Open{{ID: id, Kind: billing.StatementReport, Connection: 1, State: billing.Planned}},
 	}
-	plan := facts.Plan()
+	plan := billing.NewBooks(facts).Plan()
 	require.Equal(t, []uuid.UUID{id}, plan.Withdraw)
 	require.Len(t, plan.Periods, 2)
 	require.Equal(t, subscribed.Start, plan.Periods[0].End)
 	require.Equal(t, subscribed, plan.Periods[1].Range)
 
 	facts.Open[0].State, facts.Reported[0].State, facts.Reported[0].Standing.Any = billing.Sending, billing.Sending, true
-	plan = facts.Plan()
+	plan = billing.NewBooks(facts).Plan()
 	require.Equal(t, month, plan.Periods[0].Range, "it may have arrived")
 	require.Equal(t, []uuid.UUID{id}, plan.Doubt)
 
 	lease := facts.Now.Add(1)
 	facts.Open[0].LeaseUntil = &lease
-	plan = facts.Plan()
+	plan = billing.NewBooks(facts).Plan()
 	require.Empty(t, plan.Doubt, "somebody is sending it")
 	require.Equal(t, lease, plan.LookAgain)
 }
@@ -69,12 +69,12 @@ func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 		},
 		Usage: []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "3"), Events: 3}},
 	}
-	plan := facts.Plan()
+	plan := billing.NewBooks(facts).Plan()
 	require.Len(t, plan.Closings, 1)
 	require.Equal(t, []billing.PeriodWatermark{{Start: february.Start}}, plan.Reported)
 
 	facts.Usage = nil
-	require.Empty(t, facts.Plan().Reported, "nothing is left to adjust")
+	require.Empty(t, billing.NewBooks(facts).Plan().Reported, "nothing is left to adjust")
 }
 
 // A closed period is charged at the provider's price as it was noted while the

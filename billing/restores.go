@@ -78,25 +78,25 @@ type AddedUp struct {
 
 // AddedUp are the places that the far side adds up of the periods that are
 // reported, while they have to be read.
-func (f Facts) AddedUp() (all []AddedUp) {
-	if !f.Unread || f.Side == nil {
+func (b *Books) AddedUp() (all []AddedUp) {
+	if !b.Unread || b.Side == nil {
 		return nil
 	}
-	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) { all = append(all, at) })
+	b.eachAddedUp(func(m *quantityPlanner, at AddedUp) { all = append(all, at) })
 	return all
 }
 
-func (f *Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
-	p := planner{Facts: *f, periods: Periods(*f)}
+func (b *Books) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
+	p := planner{Books: b, periods: Periods(b.Facts)}
 	for _, period := range p.periods {
-		for _, meter := range f.metersIn(period) {
+		for _, meter := range b.metersIn(period) {
 			m := p.quantityOf(period, meter)
-			elsewhere := m.part.Empty() || !period.Subscription.isAt(f.Connection.ID)
+			elsewhere := m.part.Empty() || !period.Subscription.isAt(b.Connection.ID)
 			if period.Bills == metering.BillsAmounts || !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || elsewhere {
 				continue
 			}
 			do(m, AddedUp{meter.ID, Series{
-				Kind: QuantityReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: m.destination.Target,
+				Kind: QuantityReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: m.destination.Target,
 				Method: m.destination.Method, Counting: Adds, Period: period.Start, Window: m.part,
 			}})
 		}
@@ -105,9 +105,9 @@ func (f *Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 
 // takenAt is what is known to have been taken in a place, with whatever part of a
 // subscription's period it was reported for.
-func (f *Facts) takenAt(at AddedUp) (taken metering.Decimal) {
-	for n := range f.Reported {
-		r := &f.Reported[n]
+func (b *Books) takenAt(at AddedUp) (taken metering.Decimal) {
+	for n := range b.Reported {
+		r := &b.Reported[n]
 		there := r.Kind == QuantityReport && r.Connection == at.Connection && r.Customer == at.Customer && r.Target == at.Target && r.Method == at.Method
 		if there && r.MeterID == at.MeterID && at.Window.Contains(r.Window.Start) {
 			taken = taken.Add(r.surelyTaken())
@@ -136,17 +136,17 @@ func (m *quantityPlanner) surelyHere() (taken metering.Decimal) {
 // Forgotten are the reports of a former epoch that were on their way to the places
 // that were read: what arrived of them is in what was found there. Where that is
 // less than is known to have been taken, nobody can tell, and they stay in doubt.
-func (f Facts) Forgotten(found []Found) (reports []uuid.UUID) {
-	if !f.Unread || f.Side == nil {
+func (b *Books) Forgotten(found []Found) (reports []uuid.UUID) {
+	if !b.Unread || b.Side == nil {
 		return nil
 	}
-	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
-		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(f.takenAt(at)) >= 0 }) {
+	b.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
+		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(b.takenAt(at)) >= 0 }) {
 			return
 		}
 		for _, s := range m.own {
-			former := func(o Open) bool { return o.ID == s.Last && o.Epoch < f.Epoch }
-			if s.Outstanding && slices.ContainsFunc(f.Open, former) {
+			former := func(o Open) bool { return o.ID == s.Last && o.Epoch < b.Epoch }
+			if s.Outstanding && slices.ContainsFunc(b.Open, former) {
 				reports = append(reports, s.Last)
 			}
 		}
@@ -162,10 +162,10 @@ type Found struct {
 
 // Lost are the reports that the ledger lacks, where the far side has more than
 // it knows of: one for each place, of all that was reported there since the backup.
-func (f Facts) Lost(found []Found) (reports []Report) {
-	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
+func (b *Books) Lost(found []Found) (reports []Report) {
+	b.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
 		for _, there := range found {
-			more := there.Counted.Sub(f.takenAt(at))
+			more := there.Counted.Sub(b.takenAt(at))
 			if there.AddedUp != at || more.IsNegative() || more.IsZero() {
 				continue
 			}
@@ -207,10 +207,10 @@ type FoundCharge struct {
 // LostCharges are the reports that the ledger lacks of charges that it does not
 // know: one for each line of a target period. What is set has the name of the
 // report that has set it, by which invoices name it.
-func (f Facts) LostCharges(found []FoundCharge) (reports []Report) {
+func (b *Books) LostCharges(found []FoundCharge) (reports []Report) {
 	slices.SortFunc(found, func(a, b FoundCharge) int { return cmp.Compare(a.ReportID.String(), b.ReportID.String()) })
 	for _, charge := range found {
-		r, known := f.lostCharge(charge)
+		r, known := b.lostCharge(charge)
 		if !known {
 			continue
 		}
@@ -227,10 +227,10 @@ func (f Facts) LostCharges(found []FoundCharge) (reports []Report) {
 	return reports
 }
 
-func (f *Facts) lostCharge(c FoundCharge) (r Report, known bool) {
-	periods := Periods(*f)
+func (b *Books) lostCharge(c FoundCharge) (r Report, known bool) {
+	periods := Periods(b.Facts)
 	closed, found := periodAt(periods, c.Closed)
-	if !found || !slices.ContainsFunc(f.metersIn(closed), func(m metering.Meter) bool { return m.ID == c.MeterID }) {
+	if !found || !slices.ContainsFunc(b.metersIn(closed), func(m metering.Meter) bool { return m.ID == c.MeterID }) {
 		return r, false
 	}
 	target, found := periodAt(periods, c.Target)
@@ -239,17 +239,17 @@ func (f *Facts) lostCharge(c FoundCharge) (r Report, known bool) {
 	}
 	r = Report{
 		Series: Series{
-			Kind: ChargeReport, Connection: f.Connection.ID, Customer: f.Side.Customer, Target: c.Subscription,
+			Kind: ChargeReport, Connection: b.Connection.ID, Customer: b.Side.Customer, Target: c.Subscription,
 			Counting: Adds, Period: closed.Start, Window: target.Range, Late: true,
 		},
-		Quantity: c.Amount, Currency: c.Currency, Of: closed.Range, Deadline: target.Deadline(f.Settings.Grace),
+		Quantity: c.Amount, Currency: c.Currency, Of: closed.Range, Deadline: target.Deadline(b.Settings.Grace),
 	}
 	line := Line{MeterID: c.MeterID, Closed: closed.Start, Quantity: c.Units, Amount: c.Amount, Charge: c.Amount, Currency: c.Currency}
 	if c.Object != "" {
 		return r.found(c, line, closed), true
 	}
-	for n := range f.Reported {
-		s := &f.Reported[n]
+	for n := range b.Reported {
+		s := &b.Reported[n]
 		if s.Late && s.MeterID == c.MeterID && s.about(closed) && s.sameTarget(r.Series) {
 			line.Amount = line.Amount.Add(s.Taken.Added)
 		}

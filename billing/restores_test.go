@@ -49,9 +49,9 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 	} {
 		f := restored()
 		c.change(&f)
-		require.Equal(t, c.want, f.AddedUp(), name)
+		require.Equal(t, c.want, billing.NewBooks(f).AddedUp(), name)
 	}
-	plan := restored().Plan()
+	plan := billing.NewBooks(restored()).Plan()
 	require.Empty(t, plan.Reports)
 	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "calls", Reason: billing.ExcludedRestored}}, plan.Excluded)
 	require.Equal(t, restored().Now.Add(time.Hour), plan.LookAgain)
@@ -61,13 +61,13 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
 	t.Parallel()
 	f := restored()
-	at := f.AddedUp()[0]
+	at := billing.NewBooks(f).AddedUp()[0]
 	other := at
 	other.Target = "mtr_2"
 	for _, counted := range []billing.Found{{AddedUp: at, Counted: metering.Whole(4)}, {AddedUp: at, Counted: metering.Whole(3)}, {AddedUp: other, Counted: metering.Whole(10)}} {
-		require.Empty(t, f.Lost([]billing.Found{counted}), "%s of %s", counted.Counted, counted.Target)
+		require.Empty(t, billing.NewBooks(f).Lost([]billing.Found{counted}), "%s of %s", counted.Counted, counted.Target)
 	}
-	reports := f.Lost([]billing.Found{{AddedUp: other, Counted: metering.Whole(9)}, {AddedUp: at, Counted: metering.Whole(10)}})
+	reports := billing.NewBooks(f).Lost([]billing.Found{{AddedUp: other, Counted: metering.Whole(9)}, {AddedUp: at, Counted: metering.Whole(10)}})
 	require.Len(t, reports, 1)
 	r := reports[0]
 	require.Equal(t, at.Series, r.Series)
@@ -79,7 +79,7 @@ func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
 	later := f.Reported[0]
 	later.Window.Start = later.Window.Start.AddDate(0, 0, 1)
 	f.Reported = append(f.Reported, later)
-	require.Empty(t, f.Lost([]billing.Found{{AddedUp: at, Counted: metering.Whole(8)}}), "what was reported for another part of the period is there too")
+	require.Empty(t, billing.NewBooks(f).Lost([]billing.Found{{AddedUp: at, Counted: metering.Whole(8)}}), "what was reported for another part of the period is there too")
 }
 
 // Charges that the ledger does not know become one report for each meter, closed
@@ -100,7 +100,7 @@ func TestChargesSinceTheBackupAreReportedInOne(t *testing.T) {
 	}
 	same := func(*billing.FoundCharge) {}
 	seats := func(c *billing.FoundCharge) { c.MeterID = 2 }
-	reports := f.LostCharges([]billing.FoundCharge{
+	reports := billing.NewBooks(f).LostCharges([]billing.FoundCharge{
 		charge(3, 400, same), charge(1, 100, same), charge(2, 200, same), charge(4, 1600, seats), charge(5, 3200, seats),
 		charge(6, 6400, func(c *billing.FoundCharge) { c.Target = march.Start }),
 		charge(7, 12800, func(c *billing.FoundCharge) { c.Target = march.End }),
@@ -130,12 +130,12 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 	for restored, want := range map[time.Duration]int{-time.Second: 1, 0: 1, time.Second: 0} {
 		f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
 		f.Stored[0].Complete = false
-		lines := f.Plan().Reports[0].Lines
+		lines := billing.NewBooks(f).Plan().Reports[0].Lines
 		f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines}}
 		f.Epoch = january.End.Add(grace).Add(restored).Unix()
 		f.Epochs = []int64{f.Epoch}
 		again := func() (n int) {
-			for _, r := range f.Plan().Reports {
+			for _, r := range billing.NewBooks(f).Plan().Reports {
 				if r.Period.Equal(january.Start) {
 					n++
 				}
@@ -144,7 +144,7 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 		}
 		require.Equal(t, want, again(), restored)
 		f.Statements[0].Epoch = f.Epoch
-		require.Len(t, f.Plan().Complete, 1, "it was made since")
+		require.Len(t, billing.NewBooks(f).Plan().Complete, 1, "it was made since")
 		f.Statements[0].Epoch = 0
 		f.Epoch = f.Now.Unix()
 		f.Epochs = append(f.Epochs, f.Epoch)
@@ -160,13 +160,13 @@ func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *test
 	f.Stored[0].Complete = false
 	f.Epoch = f.Stored[0].ClosedAt.Add(time.Second).Unix()
 	before := f
-	lines := before.Plan().Reports[0].Lines
+	lines := billing.NewBooks(before).Plan().Reports[0].Lines
 	f.Epochs = []int64{f.Epoch}
 	taken := billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines}
 	withdrawn := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: 2, State: billing.Rejected, Lines: lines}
 	isStated := func(sent ...billing.Sent) bool {
 		f.Statements = sent
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		stated := slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
 		require.Equal(t, stated, len(plan.Complete) == 0)
 		return stated
@@ -197,7 +197,7 @@ func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 		f.Reported = []billing.Reported{counted(january, "3")}
 		f.Epoch = restored.Unix()
 		f.Epochs = []int64{f.Epoch}
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Equal(t, want, len(plan.Complete) == 0, restored)
 		require.Equal(t, want, slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) }), restored)
 	}
@@ -215,7 +215,7 @@ func TestAClosedPeriodThatOnlyAWithdrawnStatementIsOfIsStatedOnceMore(t *testing
 	f.Epochs = []int64{f.Epoch}
 	isStated := func(sent ...billing.Sent) bool {
 		f.Statements = sent
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		stated := slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
 		require.Equal(t, stated, len(plan.Complete) == 0)
 		return stated
@@ -248,15 +248,15 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	f := restored()
 	of := []uuid.UUID{{7}}
 	f.Open = []billing.Open{{ID: of[0], Kind: billing.QuantityReport, Connection: first, State: billing.Planned, Epoch: f.Epoch - 1}}
-	require.Empty(t, f.Plan().Resume)
+	require.Empty(t, billing.NewBooks(f).Plan().Resume)
 	f.Reported[0].Last, f.Reported[0].Counting = of[0], billing.Replaces
-	require.Equal(t, of, f.Plan().Resume, "what overwrites may be sent again")
+	require.Equal(t, of, billing.NewBooks(f).Plan().Resume, "what overwrites may be sent again")
 	f.Reported[0].Counting, f.Reported[1].Counting = billing.Adds, billing.Replaces
-	require.Empty(t, f.Plan().Resume, "another series overwrites")
+	require.Empty(t, billing.NewBooks(f).Plan().Resume, "another series overwrites")
 	f.Open[0].Epoch = f.Epoch
-	require.Equal(t, of, f.Plan().Resume)
+	require.Equal(t, of, billing.NewBooks(f).Plan().Resume)
 	f.Open[0].Epoch, f.Unread = f.Epoch-1, false
-	require.Equal(t, of, f.Plan().Resume)
+	require.Equal(t, of, billing.NewBooks(f).Plan().Resume)
 }
 
 // What overwrites is put right by being reported again; what adds up is not.
@@ -272,7 +272,7 @@ func TestWhatOverwritesIsReportedAgainOnceALedgerWasRestored(t *testing.T) {
 		r := counted(january, "12")
 		r.Counting, r.Epoch = c.counting, f.Epoch+c.epoch
 		f.Reported = []billing.Reported{r}
-		require.Len(t, f.Plan().Reports, c.want, "%s %d", c.counting, c.epoch)
+		require.Len(t, billing.NewBooks(f).Plan().Reports, c.want, "%s %d", c.counting, c.epoch)
 	}
 }
 
@@ -289,18 +289,18 @@ func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
 	elsewhere := onItsWay(counted(january, "5"), former)
 	elsewhere.Target = "mtr_2"
 	f.Reported = []billing.Reported{elsewhere, onItsWay(counted(january, "4"), there)}
-	found := []billing.Found{{AddedUp: f.AddedUp()[0], Counted: metering.Whole(4)}}
-	require.Equal(t, []uuid.UUID{there}, f.Forgotten(found))
-	require.Empty(t, f.Forgotten(nil), "its place was not read")
+	found := []billing.Found{{AddedUp: billing.NewBooks(f).AddedUp()[0], Counted: metering.Whole(4)}}
+	require.Equal(t, []uuid.UUID{there}, billing.NewBooks(f).Forgotten(found))
+	require.Empty(t, billing.NewBooks(f).Forgotten(nil), "its place was not read")
 	f.Reported = append(f.Reported, counted(january, "4"))
-	require.Equal(t, []uuid.UUID{there}, f.Forgotten(found), "nothing of it arrived")
+	require.Equal(t, []uuid.UUID{there}, billing.NewBooks(f).Forgotten(found), "nothing of it arrived")
 	f.Reported[2] = counted(january, "5")
-	require.Empty(t, f.Forgotten(found), "less was found than was taken")
+	require.Empty(t, billing.NewBooks(f).Forgotten(found), "less was found than was taken")
 	f.Reported = f.Reported[:2]
 	f.Open[1].Epoch = f.Epoch
-	require.Empty(t, f.Forgotten(found), "it was made since")
+	require.Empty(t, billing.NewBooks(f).Forgotten(found), "it was made since")
 	f.Open[1].Epoch, f.Unread = 0, false
-	require.Empty(t, f.Forgotten(found))
+	require.Empty(t, billing.NewBooks(f).Forgotten(found))
 }
 
 // 4 units were taken, and 6 more are in doubt. What the final invoice bills shows
@@ -315,21 +315,19 @@ func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T)
 		inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = counted(january, "4").Taken, true, billing.InDoubt
 		f.Reported = []billing.Reported{inDoubt}
 		f.Open = []billing.Open{{ID: inDoubt.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt}}
-		f.Reconcile()
-		require.Empty(t, f.Resolved, there)
-		found := []billing.Found{{AddedUp: f.AddedUp()[0], Counted: metering.MustDecimal(there)}}
-		require.Equal(t, []uuid.UUID{inDoubt.Last}, f.Forgotten(found), there)
+		require.Empty(t, billing.NewBooks(f).Resolved, there)
+		found := []billing.Found{{AddedUp: billing.NewBooks(f).AddedUp()[0], Counted: metering.MustDecimal(there)}}
+		require.Equal(t, []uuid.UUID{inDoubt.Last}, billing.NewBooks(f).Forgotten(found), there)
 
 		known := counted(january, "4")
-		for _, lost := range f.Lost(found) {
+		for _, lost := range billing.NewBooks(f).Lost(found) {
 			require.Equal(t, want, lost.Quantity.String())
 			require.Equal(t, there, lost.Lines[0].Quantity.String(), "all that is there")
 			known, want = counted(january, there), ""
 		}
 		require.Empty(t, want, there)
 		f.Open, f.Reported, f.Unread = nil, []billing.Reported{known}, false // as it is written down
-		f.Reconcile()
 		f = atReceiver(second, f)
-		require.Equal(t, metering.Whole(12).Sub(metering.MustDecimal(there)).String(), f.Plan().Reports[0].Lines[0].Quantity.String(), there)
+		require.Equal(t, metering.Whole(12).Sub(metering.MustDecimal(there)).String(), billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String(), there)
 	}
 }

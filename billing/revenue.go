@@ -31,8 +31,8 @@ type OpenCharge struct {
 
 // OpenCharges are the charges of an open period's statement, of the meters that
 // have a price.
-func OpenCharges(f Facts, period Period) (charges []OpenCharge) {
-	for _, c := range f.shown(period) {
+func (b *Books) OpenCharges(period Period) (charges []OpenCharge) {
+	for _, c := range b.shown(period) {
 		if c.price.Version != 0 || c.theirs != nil {
 			charges = append(charges, OpenCharge{c.meter.ID, c.events, c.charge(), c.currency})
 		}

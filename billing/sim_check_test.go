@@ -99,7 +99,7 @@ func (l *life) eventsOf(line billing.ClosedLine, events int64) int64 {
 // check holds what is so after every step.
 func (l *life) check() {
 	f := l.facts(l.now, l.number)
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	if l.twofold && l.stream == 0 && l.plans%8 == 0 {
 		l.checkRegrouped()
 	}
@@ -110,7 +110,7 @@ func (l *life) check() {
 	if !left.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
 		l.failf("there is something to report, and nobody looks: %+v", plan)
 	}
-	if l.plans%32 == 0 && !reflect.DeepEqual(plan, f.Plan()) {
+	if l.plans%32 == 0 && !reflect.DeepEqual(plan, billing.NewBooks(f).Plan()) {
 		l.failf("the same facts gave another plan")
 	}
 	l.checkMost()
@@ -126,7 +126,7 @@ func (l *life) checkSynced(p *pass) {
 	if l.connection == nil || len(l.open()) > 0 || p.found {
 		return
 	}
-	for _, r := range l.facts(l.now, l.number).Plan().Reports {
+	for _, r := range billing.NewBooks(l.facts(l.now, l.number)).Plan().Reports {
 		first := func(o *storedReport) bool {
 			return p.tried[o.id] && o.number <= p.after && o.Series != r.Series && meterOf(o.Report) == meterOf(r)
 		}
@@ -279,7 +279,7 @@ func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.ReportPlan)
 	c.write(plan, l.now, written)
 	again := c.facts(l.now, f.After)
 	again.Excluded = f.Excluded
-	rest := again.Plan()
+	rest := billing.NewBooks(again).Plan()
 	if len(rest.Resume) != len(plan.Resume)+written {
 		l.failf("%d reports are resumed after %d of a plan that resumes %d", len(rest.Resume), written, len(plan.Resume))
 	}
@@ -405,7 +405,7 @@ func (l *life) end() {
 
 // checkEnd holds what is so in the end.
 func (l *life) checkEnd() {
-	if plan := l.facts(l.now, l.number).Plan(); !plan.Empty() && l.failure == "" {
+	if plan := billing.NewBooks(l.facts(l.now, l.number)).Plan(); !plan.Empty() && l.failure == "" {
 		l.failf("something is left to do: %+v", plan)
 	}
 	l.check()

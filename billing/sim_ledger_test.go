@@ -209,12 +209,11 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 			f.Beside = append(f.Beside, of.reported()...)
 		}
 	}
-	f.Reconcile()
 	periods := billing.Periods(f)
 	for _, p := range periods {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
 	}
-	f.Usage = l.usage(billing.UsageRanges(f), f.ByDimension())
+	f.Usage = l.usage(billing.NewBooks(f).UsageRanges(), f.ByDimension())
 	if windowed := billing.WindowedMeters(f); len(windowed) > 0 {
 		f.Hours = l.hours(periods, windowed)
 	}

@@ -505,7 +505,7 @@ func (l *life) closePeriods() int {
 	if l.neighbour != nil {
 		f := l.neighbour.facts(l.now, l.neighbour.number)
 		f.MayClose = true
-		l.neighbour.store(f.Plan(), l.now)
+		l.neighbour.store(billing.NewBooks(f).Plan(), l.now)
 	}
 	return closed
 }

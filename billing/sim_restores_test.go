@@ -174,7 +174,7 @@ func (p *pass) readAddedUp(l *ledger) {
 		return
 	}
 	f := l.facts(p.now, l.number)
-	places := f.AddedUp()
+	places := billing.NewBooks(f).AddedUp()
 	if len(places) > 0 && p.now.Before(time.Unix(l.epoch, 0).Add(certain)) {
 		return
 	}
@@ -189,12 +189,12 @@ func (p *pass) readAddedUp(l *ledger) {
 	}
 	all := l.farSide.charged(l.providerID, f.ChargedSince(l.knownUntil))
 	charges := slices.DeleteFunc(slices.Clone(all), l.knowsCharge)
-	lost := append(f.Lost(found), f.LostCharges(charges)...)
-	plan, through := f.Plan(), l.through
+	lost := append(billing.NewBooks(f).Lost(found), billing.NewBooks(f).LostCharges(charges)...)
+	plan, through := billing.NewBooks(f).Plan(), l.through
 	plan.Reconciled = nil // that is the next plan's
 	l.store(plan, p.now)
 	l.through = through
-	for _, id := range f.Forgotten(found) {
+	for _, id := range billing.NewBooks(f).Forgotten(found) {
 		r := l.report(id)
 		r.state, r.lease, r.settledAt = billing.Rejected, time.Time{}, p.now
 	}

@@ -146,7 +146,7 @@ func (l *ledger) plan(now time.Time, ask func(*billing.Facts)) (all []streamPlan
 	for i, of := range l.streams {
 		f := facts[i]
 		ask(&f)
-		p := streamPlan{of, f, f.Plan()}
+		p := streamPlan{of, f, billing.NewBooks(f).Plan()}
 		if sends := len(p.Reports)+len(p.Resume) > 0; sends && f.Connection != nil && f.Connection.Statements && busy {
 			p.Reports, p.Resume, p.Reported, p.More = nil, nil, nil, true
 		} else {

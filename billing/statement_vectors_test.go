@@ -86,8 +86,7 @@ func statementVector(t *testing.T, seed uint64) []byte {
 		}
 		addVector(rng, &f, metering.MeterID(n+1), terms)
 	}
-	f.Reconcile()
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.NotEmpty(t, plan.Reports)
 	report := plan.Reports[0]
 	if rng.IntN(8) == 0 { // as if an operator had excluded the first meter

@@ -73,13 +73,16 @@ type Total struct {
 	Adjustments metering.Decimal
 }
 
-// StatementOf is what one of the periods of ExpectedPeriods comes to.
-func StatementOf(f Facts, period Period) Statement {
-	s := Statement{Period: period, State: period.stateAt(f.Now), ClosesAt: period.Deadline(f.Settings.Grace), Adjustments: f.carriedBy(period)}
+// StatementOf returns what one of the periods of ExpectedPeriods comes to.
+func (b *Books) StatementOf(period Period) Statement {
+	if i := slices.IndexFunc(b.Stored, func(p Period) bool { return p.ClosedAt != nil && p.Start.Equal(period.Start) }); i >= 0 {
+		period = b.Stored[i]
+	}
+	s := Statement{Period: period, State: period.stateAt(b.Now), ClosesAt: period.Deadline(b.Settings.Grace), Adjustments: b.carriedBy(period)}
 	if period.ClosedAt == nil {
-		s.Lines = f.openLines(period)
+		s.Lines = b.openLines(period)
 	} else {
-		s.Lines = f.closedLines(period)
+		s.Lines = b.closedLines(period)
 	}
 	for i := range s.Lines {
 		l := &s.Lines[i]
@@ -129,21 +132,21 @@ func (s Statement) Totals() []Total {
 	return slices.SortedFunc(maps.Values(sums), func(a, b Total) int { return cmp.Compare(a.Currency, b.Currency) })
 }
 
-func (f *Facts) openLines(period Period) (lines []StatementLine) {
-	for _, c := range f.shown(period) {
+func (b *Books) openLines(period Period) (lines []StatementLine) {
+	for _, c := range b.shown(period) {
 		lines = append(lines, stated(c))
 	}
 	return lines
 }
 
-func (f *Facts) closedLines(period Period) (lines []StatementLine) {
-	for _, m := range f.Meters {
+func (b *Books) closedLines(period Period) (lines []StatementLine) {
+	for _, m := range b.Meters {
 		then := period.line(m.ID)
 		if then == nil {
 			continue // the meter was made later
 		}
-		l, late := stated(closedCalculation(m, then)), f.lateCalculation(period, m, then)
-		l.Charge, l.Billed = then.Charge, f.bills(then)
+		l, late := stated(closedCalculation(m, then)), b.lateCalculation(period, m, then)
+		l.Charge, l.Billed = then.Charge, b.bills(then)
 		l.LateUsage, l.LateCharge, l.LateWorking = late.late.usage, late.amount(), late.steps()
 		lines = append(lines, l)
 	}

@@ -26,7 +26,7 @@ func TestAStatementsCurrencyAndWorking(t *testing.T) {
 		Prices: map[metering.MeterID][]billing.Price{1: price(1, "EUR"), 2: price(2, "EUR")},
 		Usage:  []billing.Usage{{Period: month.Start, MeterID: 1, Total: decimal(t, "3"), Events: 1}},
 	}
-	s := billing.StatementOf(facts, month)
+	s := billing.NewBooks(facts).StatementOf(month)
 	require.Len(t, s.Lines, 3)
 	require.Equal(t, "EUR", s.Lines[2].Currency)
 	require.Equal(t, "0.04", s.Lines[0].Charge.String())
@@ -36,7 +36,7 @@ func TestAStatementsCurrencyAndWorking(t *testing.T) {
 	require.Equal(t, "0.04", working[len(working)-1].Amount.String())
 
 	facts.Prices[2] = price(2, "JPY")
-	require.Equal(t, "USD", billing.StatementOf(facts, month).Lines[2].Currency)
+	require.Equal(t, "USD", billing.NewBooks(facts).StatementOf(month).Lines[2].Currency)
 }
 
 func TestTheStateOfAPeriod(t *testing.T) {
@@ -45,10 +45,10 @@ func TestTheStateOfAPeriod(t *testing.T) {
 		"2026-01-31T23:59:59.999999Z": billing.PeriodOpen, "2026-02-01T00:00:00Z": billing.PeriodInGrace, "2026-06-01T00:00:00Z": billing.PeriodInGrace,
 	} {
 		f := knownOf(instant(t, now), billing.Period{Range: january})
-		require.Equal(t, want, billing.StatementOf(f, f.Stored[0]).State, now)
+		require.Equal(t, want, billing.NewBooks(f).StatementOf(f.Stored[0]).State, now)
 	}
 	f := knownOf(march.Start, closedAt(january, "10", "1000"))
-	require.Equal(t, billing.PeriodClosed, billing.StatementOf(f, f.Stored[0]).State)
+	require.Equal(t, billing.PeriodClosed, billing.NewBooks(f).StatementOf(f.Stored[0]).State)
 }
 
 // What a closed period was reported with while it was the target period stays
@@ -60,7 +60,7 @@ func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 	f.Reported = []billing.Reported{
 		adjusted(first, january, february, "5", "500"), adjusted(second, january, february, "2", "200"), adjusted(second, january, march, "1", "100"),
 	}
-	s := billing.StatementOf(f, f.Stored[1])
+	s := billing.NewBooks(f).StatementOf(f.Stored[1])
 	require.Len(t, s.Adjustments, 1)
 	a := s.Adjustments[0]
 	require.Equal(t, january, a.Closed)
@@ -69,9 +69,9 @@ func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 	require.Equal(t, "1000", s.Lines[0].Amount.String())
 	require.Equal(t, []string{"charge 300 USD", "adjustment 700 USD", "amount_with_adjustments 1000 USD"}, text(s.Lines[0].Working)[7:])
 
-	require.Empty(t, billing.StatementOf(f, f.Stored[0]).Adjustments)
-	require.Equal(t, "1000", billing.StatementOf(f, f.Stored[0]).Lines[0].Amount.String(), "what is late is not its own")
-	open := billing.StatementOf(f, f.Stored[2])
+	require.Empty(t, billing.NewBooks(f).StatementOf(f.Stored[0]).Adjustments)
+	require.Equal(t, "1000", billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0].Amount.String(), "what is late is not its own")
+	open := billing.NewBooks(f).StatementOf(f.Stored[2])
 	require.Equal(t, "100", open.Adjustments[0].Amount.String(), "800 less the 700 that February has billed")
 }
 
@@ -82,7 +82,7 @@ func TestTotalsAreByCurrency(t *testing.T) {
 	f = withLate(f, january, "17", "7")
 	f.Usage = append(f.Usage, used(february, "2"))
 	totals := func() (all []string) {
-		for _, t := range billing.StatementOf(f, f.Stored[1]).Totals() {
+		for _, t := range billing.NewBooks(f).StatementOf(f.Stored[1]).Totals() {
 			all = append(all, t.Amount.String()+" "+t.Currency+", of which "+t.Adjustments.String())
 		}
 		return all
@@ -90,6 +90,6 @@ func TestTotalsAreByCurrency(t *testing.T) {
 	require.Equal(t, []string{"900 USD, of which 700"}, totals())
 
 	f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, Terms: billing.Terms{OverageRate: metering.Whole(3), Currency: "EUR"}, EffectiveFrom: february.Start})
-	require.Equal(t, "6", billing.StatementOf(f, f.Stored[1]).Lines[0].Amount.String())
+	require.Equal(t, "6", billing.NewBooks(f).StatementOf(f.Stored[1]).Lines[0].Amount.String())
 	require.Equal(t, []string{"6 EUR, of which 0", "700 USD, of which 700"}, totals())
 }

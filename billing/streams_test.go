@@ -138,7 +138,7 @@ func TestWhoDecidesWhereTheFirstPeriodBegins(t *testing.T) {
 			} else if f.Stored != nil {
 				f.Customer.HeadOpenUntil = &decided
 			}
-			plan := f.Plan()
+			plan := billing.NewBooks(f).Plan()
 			require.Equal(t, c.begins, plan.Periods[0].Start, name)
 			require.Equal(t, c.open, plan.HeadOpenUntil != nil, name)
 		}
@@ -224,9 +224,9 @@ func TestASubscriptionDecidesWhereverItsPeriodLies(t *testing.T) {
 func TestAFirstPeriodThatIsDecidedStaysSo(t *testing.T) {
 	t.Parallel()
 	f := knownOf(january.Start.AddDate(0, 0, 2), billing.Period{Range: january})
-	require.Nil(t, f.Plan().HeadOpenUntil)
+	require.Nil(t, billing.NewBooks(f).Plan().HeadOpenUntil)
 	f.Stored = nil
-	require.Equal(t, january.Start.Add(grace), *f.Plan().HeadOpenUntil)
+	require.Equal(t, january.Start.Add(grace), *billing.NewBooks(f).Plan().HeadOpenUntil)
 }
 
 // twoStreams are the facts of a customer's stream 0, and of one that a second
@@ -280,7 +280,7 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 		require.True(t, billing.Regroup(twoStreams(second, day(37), change.Feeds...)).Empty(), name)
 	}
 	streams := twoStreams(second, day(17), billing.Feed{MeterID: 2, Stream: 1, From: day(20)})
-	require.Equal(t, day(20), streams[0].Plan().LookAgain, "it may be another stream's by then")
+	require.Equal(t, day(20), billing.NewBooks(streams[0]).Plan().LookAgain, "it may be another stream's by then")
 	streams = twoStreams(second, day(37))
 	streams[0].Side.Others[0].Destinations[0].Excluded = "nobody can say what it costs"
 	require.True(t, billing.Regroup(streams).Empty(), "nothing can be reported there")
@@ -399,7 +399,7 @@ func TestLateUsageOfAStreamThatNoMeterFeedsIsStated(t *testing.T) {
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
 	f = withLate(atBasic(f), january, "1100", "1000")
 	f.Feeds = []billing.Feed{{MeterID: 1, Stream: 1, From: february.Start}}
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Len(t, reports[0].Lines, 1)
 	require.Equal(t, january.Start, reports[0].Lines[0].Closed)

@@ -143,7 +143,8 @@ func (f UnratedFacts) FirstStart() time.Time {
 // Lines are the unrated lines of one of Periods. The facts have its usage.
 func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 	before := f.Stream == 0 && !period.End.After(f.FirstStart())
-	all, _ := f.calculations(period)
+	b := NewBooks(f.Facts)
+	all, _ := b.calculations(period)
 	for _, c := range all {
 		line := UnratedLine{
 			Period: period.Range, Stream: f.Stream, State: PeriodBefore, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Reason: BeforeFirstPeriod,

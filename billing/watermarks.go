@@ -58,7 +58,7 @@ func OwnVersions(own []Price, start time.Time) string {
 
 // watermark is what the reports of the period take into account.
 func (p *planner) watermark(period Period) Watermark {
-	if len(p.Facts.Excluded) > 0 {
+	if len(p.leaves) > 0 {
 		return Watermark{} // something is left unreported
 	}
 	var events int64

@@ -44,7 +44,7 @@ func TestWhatAProviderKnows(t *testing.T) {
 			f.Reported = []billing.Reported{counted(january, "6")}
 			c.change(&f)
 			marks := make(map[int]billing.Watermark)
-			for _, w := range f.Plan().Reported {
+			for _, w := range billing.NewBooks(f).Plan().Reported {
 				marks[int(w.Start.Month())] = w.Watermark
 			}
 			for i, events := range []int64{4, 7} {
@@ -70,17 +70,17 @@ func TestWhatAReceiverKnows(t *testing.T) {
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 1), billing.Period{Range: january}, billing.Period{Range: february}))
 	f.Usage = []billing.Usage{used(january, "10")}
 	f.Counted = []billing.EventCount{{Period: february.Start, Events: 7}, {Period: january.Start, Events: 4}}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reported, 1)
 	require.Equal(t, january.Start, plan.Reported[0].Start)
 	require.EqualValues(t, 4, plan.Reported[0].Events)
 
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: plan.Reports[0].Lines}}
 	f.Stored[0].Watermark = plan.Reported[0].Watermark
-	plan = f.Plan()
+	plan = billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reported, 1, "what it knows already is not noted again")
 	require.Equal(t, february.Start, plan.Reported[0].Start)
 
 	f.Meters = nil
-	require.Len(t, f.Plan().Reported, 2, "there is nothing to report")
+	require.Len(t, billing.NewBooks(f).Plan().Reported, 2, "there is nothing to report")
 }

@@ -93,7 +93,7 @@ func TestTheWindowsOfAPeriod(t *testing.T) {
 			f.Usage = []billing.Usage{used(period, total.String())}
 			var windows []metering.Range
 			var quantities []string
-			for _, r := range f.Plan().Reports {
+			for _, r := range billing.NewBooks(f).Plan().Reports {
 				windows, quantities = append(windows, r.Window), append(quantities, r.Quantity.String())
 			}
 			require.Equal(t, c.windows, windows)
@@ -114,7 +114,7 @@ func TestWindowsAddUp(t *testing.T) {
 	}
 	f.Usage = []billing.Usage{used(period, "201")}
 	f.Side.Destinations[0].WholeUnits = true
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 3)
 	for i, want := range []struct{ quantity, amount, charge string }{{"100", "10", "10"}, {"1", "0", "10"}, {"100", "0.5", "10.5"}} {
 		l := reports[i].Lines[0]
@@ -128,12 +128,12 @@ func TestWindowsAddUp(t *testing.T) {
 		taken.Series, taken.Last = r.Series, uuid.UUID{byte(i + 1)}
 		f.Reported = append(f.Reported, taken)
 	}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Empty(t, plan.Reports)
 	require.Len(t, plan.UpToDate, 3)
 
 	f.Hours[1].Total, f.Usage[0].Total = metering.MustDecimal("1.3"), metering.Whole(202)
-	reports = f.Plan().Reports
+	reports = billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 1)
 	require.Equal(t, "2", reports[0].Quantity.String())
 }
@@ -160,7 +160,7 @@ func TestWhatWindowsAreCharged(t *testing.T) {
 			}
 			f.Usage = []billing.Usage{used(period, total.String())}
 			var quantities, amounts []string
-			for _, r := range f.Plan().Reports {
+			for _, r := range billing.NewBooks(f).Plan().Reports {
 				quantities, amounts = append(quantities, r.Quantity.String()), append(amounts, r.Lines[0].Amount.String())
 			}
 			require.Equal(t, c.quantities, quantities)
@@ -180,7 +180,7 @@ func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
 	before := counted(period, "4")
 	before.Target, before.Standing.Amount, before.Standing.Currency = "mtr_0", metering.Whole(400), "USD"
 	f.Reported = []billing.Reported{before}
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 2)
 	require.Equal(t, "1", reports[0].Quantity.String())
 	require.Equal(t, "100", reports[0].Lines[0].Amount.String())
@@ -196,12 +196,12 @@ func TestWindowsAheadAreWaitedFor(t *testing.T) {
 	f := byWindow(metering.Hour, knownOf(period.Start.Add(90*time.Minute), subscribed(period)), period)
 	f.Hours = []billing.HourUsage{usedAt(period, period.Start, "5"), usedAt(period, period.Start.Add(2*time.Hour), "3")}
 	f.Usage = []billing.Usage{used(period, "8")}
-	plan := f.Plan()
+	plan := billing.NewBooks(f).Plan()
 	require.Equal(t, f.Now.Add(time.Hour), plan.LookAgain)
 	require.Equal(t, "5", plan.Reports[0].Quantity.String())
 
 	f.Hours, f.Usage = f.Hours[:1], []billing.Usage{used(period, "5")}
-	require.Equal(t, period.End, f.Plan().LookAgain)
+	require.Equal(t, period.End, billing.NewBooks(f).Plan().LookAgain)
 }
 
 func TestWindowedMeters(t *testing.T) {
@@ -223,7 +223,7 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	second := counted(period, "4")
 	second.Counting, second.Window = billing.Replaces, metering.Range{Start: at("02T00:00:00"), End: at("03T00:00:00")}
 	f.Reported = []billing.Reported{second}
-	reports := f.Plan().Reports
+	reports := billing.NewBooks(f).Plan().Reports
 	require.Len(t, reports, 2)
 	require.Equal(t, second.Window, reports[0].Window)
 	require.True(t, reports[0].Quantity.IsZero() && reports[0].Lines[0].Quantity.IsZero() && reports[0].Lines[0].Amount.IsZero())
@@ -231,7 +231,7 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 
 	second.Taken.Value = metering.Whole(0)
 	f.Reported = []billing.Reported{second}
-	require.Len(t, f.Plan().Reports, 1, "it is empty")
+	require.Len(t, billing.NewBooks(f).Plan().Reports, 1, "it is empty")
 }
 
 // Usage of a window that may have it, since a report is on its way, goes into
@@ -263,7 +263,7 @@ func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
 		sent.Counting, sent.Window, sent.Outstanding, sent.State, sent.Last = billing.Replaces, c.window, true, c.state, uuid.UUID{1}
 		sent.Taken = billing.Sums{}
 		f.Reported = []billing.Reported{sent}
-		require.Len(t, f.Plan().Reports, c.want, name)
+		require.Len(t, billing.NewBooks(f).Plan().Reports, c.want, name)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 		f := byWindow(metering.Day, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)), february)
 		f.Connection.Invoices = true
 		f.Hours = []billing.HourUsage{usedAt(january, january.Start, hour)}
-		reports := f.Plan().Reports
+		reports := billing.NewBooks(f).Plan().Reports
 		require.Len(t, reports, want, hour)
 		if want > 0 {
 			require.Equal(t, "10", reports[0].Quantity.String())
@@ -290,7 +290,7 @@ func TestAPeriodThatNoWindowEndsInIsCharged(t *testing.T) {
 	for window, want := range map[metering.Granularity]string{metering.Day: billing.ExcludedWindow, metering.Hour: ""} {
 		f := byWindow(window, knownOf(period.Start.Add(time.Hour), subscribed(period)), period)
 		f.Hours, f.Usage = []billing.HourUsage{usedAt(period, period.Start, "3")}, []billing.Usage{used(period, "3")}
-		plan := f.Plan()
+		plan := billing.NewBooks(f).Plan()
 		require.Equal(t, want == "", len(plan.Reports) == 1)
 		if want != "" {
 			require.Equal(t, want, plan.Excluded[0].Reason)

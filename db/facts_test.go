@@ -59,11 +59,11 @@ func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
 		return n, facts[0]
 	}
 	least, facts := statements(few)
-	require.Equal(t, [2]int{1, 1}, [2]int{len(facts.Meters), len(billing.UsageRanges(facts))})
+	require.Equal(t, [2]int{1, 1}, [2]int{len(facts.Meters), len(billing.NewBooks(facts).UsageRanges())})
 	require.Empty(t, facts.Hours)
 	most, facts := statements(many)
 	require.Len(t, facts.Meters, 50)
-	require.GreaterOrEqual(t, len(billing.UsageRanges(facts)), 12)
+	require.GreaterOrEqual(t, len(billing.NewBooks(facts).UsageRanges()), 12)
 	require.NotEmpty(t, facts.Hours)
 	require.Equal(t, least, most)
 	require.LessOrEqual(t, most, 15)

@@ -300,7 +300,7 @@ func (l Ledger) extend(ctx context.Context, tenant metering.TenantID, customer m
 		}
 		var lookAgain time.Time
 		for _, read := range slices.Backward(streams) {
-			plan := read.facts.Plan()
+			plan := read.books().Plan()
 			lookAgain = metering.Sooner(lookAgain, plan.LookAgain)
 			w := &planWriter{factReader: read, tx: tx}
 			w.periods(plan.Periods)

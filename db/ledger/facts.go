@@ -34,8 +34,8 @@ func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 		}
 	}
 	for _, r := range all {
-		r.facts.Reconcile()
-		if err := r.usageOf(billing.UsageRanges(r.facts)); err != nil {
+		r.planned = billing.NewBooks(r.facts).UsageRanges()
+		if err := r.usageOf(r.planned); err != nil {
 			return nil, err
 		}
 	}
@@ -117,9 +117,10 @@ type factReader struct {
 	readPrice ReadPrice
 	tenant    metering.TenantID
 	customer  metering.CustomerID
-	base      billing.Facts // shared by the customer's billing schedules
-	facts     billing.Facts // of this billing schedule
-	streams   int           // number of the customer's billing schedules
+	base      billing.Facts    // shared by the customer's billing schedules
+	facts     billing.Facts    // of this billing schedule
+	planned   []metering.Range // billing.Books.UsageRanges of the facts
+	streams   int              // number of the customer's billing schedules
 	kind      metering.ProviderKind
 	prices    providerPrices
 	by        billing.ByDimension // dimensions by which usage is read, in addition to those of the prices in facts
@@ -128,6 +129,9 @@ type factReader struct {
 	paused       bool  // an operator has paused reporting
 	lastInvoiced int64 // highest sequence of the invoices and ended subscriptions that were read
 }
+
+// books returns the books of the billing schedule with the facts that were read so far.
+func (r *factReader) books() *billing.Books { return billing.NewBooks(r.facts) }
 
 // catalogAndLedger reads the meters, the prices, and the customer's periods with their reports and invoices, in
 // one round trip.

@@ -32,7 +32,7 @@ func (l Ledger) planIn(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 	busy := false
 	for _, read := range streams {
 		ask(&read.facts)
-		p := streamPlan{&planWriter{factReader: read, tx: tx}, read.facts.Plan()}
+		p := streamPlan{&planWriter{factReader: read, tx: tx}, read.books().Plan()}
 		if sends := len(p.Reports)+len(p.Resume) > 0; sends && read.facts.Connection.Statements && busy { // a receiver of statements gets one at a time
 			p.Reports, p.Resume, p.Reported, p.More = nil, nil, nil, true
 		} else {

@@ -185,7 +185,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 			return err
 		}
 		for _, read := range streams {
-			r.Places, r.Since = append(r.Places, read.facts.AddedUp()...), metering.Sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
+			r.Places, r.Since = append(r.Places, read.books().AddedUp()...), metering.Sooner(r.Since, read.facts.ChargedSince(r.KnownAt))
 		}
 		return nil
 	})
@@ -210,7 +210,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		at := billing.Series{Connection: w.facts.Connection.ID, Customer: w.facts.Side.Customer}
 		w.destination(at)
 		for _, of := range streams {
-			w.batch.Queue(settleForgotten, tenant, of.facts.Forgotten(seen.Added), w.facts.Now)
+			w.batch.Queue(settleForgotten, tenant, of.books().Forgotten(seen.Added), w.facts.Now)
 		}
 		charges, err := unknownCharges(ctx, tx, tenant, seen.Charges)
 		if err != nil {
@@ -220,7 +220,8 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 			if i > 0 {
 				of.lastNumber = streams[i-1].lastNumber
 			}
-			if err := of.lost(append(of.facts.Lost(seen.Added), of.facts.LostCharges(charges)...), frame); err != nil {
+			books := of.books()
+			if err := of.lost(append(books.Lost(seen.Added), books.LostCharges(charges)...), frame); err != nil {
 				return err
 			}
 			if err := of.flush(); err != nil {

@@ -109,9 +109,13 @@ func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.St
 			return nil, err
 		}
 	}
+	books := make([]*billing.Books, len(streams))
+	for i, read := range streams {
+		books[i] = read.books()
+	}
 	statements := make([]billing.Statement, 0, len(periods))
 	for _, p := range periods {
-		statements = append(statements, billing.StatementOf(streams[p.Stream].facts, p))
+		statements = append(statements, books[p.Stream].StatementOf(p))
 	}
 	return statements, nil
 }
@@ -153,7 +157,7 @@ func statementOf(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 	if err := of.alsoTotalsOf(period.Range); err != nil {
 		return s, nil, err
 	}
-	return billing.StatementOf(of.facts, period), of, nil
+	return of.books().StatementOf(period), of, nil
 }
 
 // periodOf returns the schedule's oldest period p for which is(p) returns true.
@@ -231,16 +235,16 @@ func (l Ledger) Preview(ctx context.Context, tenant metering.TenantID, customer 
 		if err != nil {
 			return err
 		}
-		facts := make([]billing.Facts, len(streams))
+		books := make([]*billing.Books, len(streams))
 		for i, read := range streams {
 			// readStreams may not have read the usage of the current period, which may be closed or precede the
 			// first period.
 			if err := read.alsoTotalsOf(billing.CurrentPeriod(read.facts)); err != nil {
 				return err
 			}
-			facts[i] = read.facts
+			books[i] = read.books()
 		}
-		lines = billing.PreviewAll(facts)
+		lines = billing.PreviewAll(books)
 		return nil
 	})
 	if err != nil {

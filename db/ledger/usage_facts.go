@@ -91,11 +91,10 @@ func (r *factReader) closedAggregation(start time.Time, meter metering.MeterID) 
 	return ""
 }
 
-// alsoTotalsOf reads the usage in ranges to display. It skips the ranges of billing.UsageRanges, which
-// readStreams has already read for the plan.
+// alsoTotalsOf reads the usage in ranges to display. It skips the ranges that readStreams has already read for the
+// plan.
 func (r *factReader) alsoTotalsOf(ranges ...metering.Range) error {
-	planned := billing.UsageRanges(r.facts)
-	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(planned, shown) }))
+	return r.totalsOf(slices.DeleteFunc(ranges, func(shown metering.Range) bool { return slices.Contains(r.planned, shown) }))
 }
 
 func (r *factReader) countEvents() error {

@@ -13,11 +13,10 @@ const linesAtMost = 200
 
 // Why what a meter comes to is not charged as an amount.
 const (
-	ExcludedOnInvoice   = "the meter's line is already on an invoice; usage that arrived after it is billed with the next period"
-	ExcludedNoLine      = "the period is over, and its invoice has no line for the meter; the remaining usage is billed with the next period"
-	ExcludedLines       = "the invoice has its maximum number of lines; the remaining amount is billed with the next period"
-	ExcludedOtherPrice  = "the currency of the meter's price differs from the customer's subscription; set a price in the subscription's currency for later periods"
-	ExcludedFewerMeters = "the customer's charges were read without this meter; sync again"
+	ExcludedOnInvoice  = "the meter's line is already on an invoice; usage that arrived after it is billed with the next period"
+	ExcludedNoLine     = "the period is over, and its invoice has no line for the meter; the remaining usage is billed with the next period"
+	ExcludedLines      = "the invoice has its maximum number of lines; the remaining amount is billed with the next period"
+	ExcludedOtherPrice = "the currency of the meter's price differs from the customer's subscription; set a price in the subscription's currency for later periods"
 )
 
 // billsAt is in what a period that begins then is billed.
@@ -61,42 +60,6 @@ func (r *Reported) money() metering.Decimal {
 	return r.billed().Amount
 }
 
-// amountPlanner is one meter in one period that is billed in amounts: its charge
-// is one line of the period's invoice, which is set to what it comes to so far.
-type amountPlanner struct {
-	*planner
-	period      Period
-	part        metering.Range // of the period, in the subscription's
-	destination Destination
-	meter       metering.Meter
-	calculation
-	closed *ClosedLine // nil: the period is open
-	own    *Reported   // the line that is set; empty: there is none yet
-}
-
-// amountsOf plans the lines of one period.
-func (p *planner) amountsOf(period Period) {
-	p.lines = p.pendingLines(period)
-	all, _ := p.calculations(period)
-	for _, meter := range p.metersIn(period) {
-		m := p.amountOf(period, calculationOf(all, meter))
-		excluded, over := m.excluded(), m.over()
-		switch {
-		case !m.isReported():
-		case excluded != "":
-			m.leaveOut(excluded)
-			m.open = m.open || period.Own() && period.ClosedAt != nil && (excluded == ExcludedBackfilling || excluded == ExcludedFewerMeters)
-		case p.Unread:
-			p.waitForReading(meter)
-		case over != "":
-			m.leaveRest(over)
-		case period.Own() && period.ClosedAt == nil: // its invoice is made once it is closed
-		default:
-			m.report()
-		}
-	}
-}
-
 // pendingLines is how many lines the period's invoice gets as it stands.
 func (p *planner) pendingLines(period Period) (n int) {
 	for i := range p.Facts.Reported {
@@ -109,132 +72,21 @@ func (p *planner) pendingLines(period Period) (n int) {
 	return n
 }
 
-// amountOf parts the meter's line from what was billed in other series: of
-// another account, customer or subscription, or of a former period of it.
-// What the period comes to for it is what it closed at, once it is closed.
-func (p *planner) amountOf(period Period, c calculation) *amountPlanner {
-	meter := c.meter
-	m := &amountPlanner{
-		planner: p, period: period, part: period.Intersect(period.Subscription.Range), destination: p.chargeOf(meter.ID), meter: meter, calculation: c, own: &Reported{},
-	}
-	if l := period.line(meter.ID); l != nil {
-		m.closed, m.calculation = l, closedCalculation(meter, l)
-		m.calculation.closed = nil
-	} else {
-		m.calculation.trial = period.Subscription.Trial
-	}
-	m.calculation.others, m.calculation.noCredit = elsewhere{}, true
-	for n := range p.Reported {
-		s := &p.Reported[n]
-		switch {
-		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
-		case m.owns(s):
-			m.own = s
-		default:
-			m.calculation.others.add(s, p.priceIn(meter.ID, period))
-			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt
-		}
-	}
-	return m
-}
-
-// calculationOf is the meter's; one that is still counting its past has none.
-func calculationOf(all []calculation, meter metering.Meter) calculation {
-	i := slices.IndexFunc(all, func(c calculation) bool { return c.meter.ID == meter.ID })
-	if i < 0 {
-		return calculation{meter: meter}
-	}
-	return all[i]
-}
-
-// isReported says whether there is anything to set of the meter: of a closed
-// period only what that closed at, and as long as no invoices were compared with it.
-func (m *amountPlanner) isReported() bool {
-	return m.period.ClosedAt == nil || m.closed != nil && m.stated(m.closed)
-}
-
-// leaveOut says why the meter is left out, of open periods alone.
-func (m *amountPlanner) leaveOut(reason string) {
-	if m.period.ClosedAt == nil {
-		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
-	}
-}
-
-func (m *amountPlanner) owns(s *Reported) bool {
-	return s.Kind == ChargeReport && m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.target() && s.Counting == Replaces &&
-		s.Window.Start.Equal(m.part.Start)
-}
-
 // target is what the line goes onto the next invoice of.
-func (m *amountPlanner) target() string {
+func (m *position) target() string {
 	if m.period.Own() {
 		return OwnInvoice
 	}
 	return m.Side.Subscription
 }
 
-// chargeOf is where a meter's charge goes.
-func (p *planner) chargeOf(meter metering.MeterID) Destination {
-	i := slices.IndexFunc(p.Side.Charges, func(d Destination) bool { return d.MeterID == meter })
-	if i < 0 {
-		return Destination{MeterID: meter, Excluded: ExcludedFewerMeters}
-	}
-	return p.Side.Charges[i]
-}
-
-// excluded says why the meter is not charged, if it is not.
-func (m *amountPlanner) excluded() string {
-	amount := m.amount()
-	switch {
-	case m.meter.Version.Status == metering.Backfilling:
-		return ExcludedBackfilling
-	case m.destination.Excluded != "":
-		return m.destination.Excluded
-	case slices.Contains(m.leaves, m.meter.ID):
-		return ExcludedByOperator
-	case !amount.IsZero() && m.excludedIn(m.currency, m.target(), m.period) != "":
-		return ExcludedOtherPrice
-	}
-	return ""
-}
-
-// over says why the line is not set any more, if it is not.
-func (m *amountPlanner) over() string {
-	switch sub := m.period.Subscription; {
-	case m.closed != nil && m.isCarried(m.period, m.closed):
-		return ExcludedCarried
-	case m.period.Own():
-		return m.overOwn()
-	case sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty():
-		return ExcludedEarlier
-	case sub.Invoiced:
-		return ExcludedInvoiced
-	case m.own.Line != nil:
-		return ExcludedOnInvoice
-	case !m.own.Standing.Any && (m.Side.Ended || !m.part.End.After(m.Side.Period.Start)):
-		return ExcludedNoLine // it would go on the next invoice, if there is one
-	case !m.own.Standing.Any && m.lines >= linesAtMost:
-		return ExcludedLines
-	}
-	return ""
-}
-
-// leaveRest says what is left uncharged. Whether what is on its way was taken
-// has to be known first.
-func (m *amountPlanner) leaveRest(reason string) {
-	m.open = m.open || m.own.undecided()
-	if amount := m.amount(); !amount.Equal(m.own.money()) {
-		m.leaveOut(reason)
-	}
-}
-
-// report sets the line to what the meter comes to.
-func (m *amountPlanner) report() {
-	l := m.line()
-	if !m.next(m.own, !l.Amount.Equal(m.own.Taken.Amount) || m.forgotten(m.own)) {
+// setLine plans to set the line to the amount so far.
+func (m *position) setLine() {
+	l, own := m.line(), m.invoiceLine()
+	if !m.next(own, !l.Amount.Equal(own.Taken.Amount) || m.forgotten(own)) {
 		return
 	}
-	if !m.own.Standing.Any {
+	if !own.Standing.Any {
 		m.lines++
 	}
 	m.plan.Reports = append(m.plan.Reports, Report{
@@ -253,7 +105,7 @@ func (m *amountPlanner) report() {
 func (p *planner) lateAmounts(at Series, target Period) {
 	at.Counting = Replaces
 	for l, s := range p.lateLines(at) {
-		d := p.chargeOf(l.MeterID)
+		d := p.destinationIn(target, l.MeterID)
 		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
 		if reason := p.excludedAmount(d, l, s, at.Target, target); changed && reason != "" {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
@@ -282,14 +134,6 @@ func (p *planner) excludedAmount(d Destination, l Line, s *Reported, target stri
 		return ExcludedLines
 	}
 	return p.excludedIn(l.Currency, target, period)
-}
-
-// shownAmounts are the calculations of an open period as its lines are set.
-func (p *planner) shownAmounts(period Period, all []calculation) []calculation {
-	for i, c := range all {
-		all[i] = p.amountOf(period, c).calculation
-	}
-	return all
 }
 
 // outcomeOnInvoice is what the line on a final invoice shows of the last report

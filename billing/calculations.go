@@ -1,6 +1,10 @@
 package billing
 
-import "github.com/odometer-metering/odometer/metering"
+import (
+	"cmp"
+
+	"github.com/odometer-metering/odometer/metering"
+)
 
 // calculation is what one line is worked out from: of a period, or of what late
 // usage adds to a closed one. Whatever is reported, stated or shown of a meter
@@ -227,26 +231,29 @@ func (l *ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 // counted, and those that are left out with the reason.
 func (b *Books) calculations(period Period) (all []calculation, excluded []Exclusion) {
 	others := b.billed(period, func(r *Reported) bool { return !r.Late && !b.here(r.Series) })
-	common := b.inCommon(b.currencies(period)) // for what has no price
-	meters := b.metersIn(period)
+	common, meters := b.inCommon(b.currencies(period)), b.metersIn(period)
 	all = make([]calculation, 0, len(meters))
 	for _, m := range meters {
 		if m.Version.Status == metering.Backfilling {
 			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
 			continue
 		}
-		price, priced := b.price(m.ID, period)
-		currency := common
-		if priced {
-			currency = price.Currency
-		}
-		usage := b.usage(m.ID, period)
-		all = append(all, calculation{
-			meter: m, version: m.Version.ID, usage: usage.Total, events: usage.Events, dimensions: usage.Dimensions,
-			price: price, currency: currency, others: others[m.ID],
-		})
+		c := b.calculation(period, m, common)
+		c.others = others[m.ID]
+		all = append(all, c)
 	}
 	return all, excluded
+}
+
+// calculation returns what a meter comes to in an open period now, whoever has billed it. common is the currency of
+// meters without a price.
+func (b *Books) calculation(period Period, m metering.Meter, common string) calculation {
+	price, _ := b.price(m.ID, period)
+	usage := b.usage(m.ID, period)
+	return calculation{
+		meter: m, version: m.Version.ID, usage: usage.Total, events: usage.Events, dimensions: usage.Dimensions,
+		price: price, currency: cmp.Or(price.Currency, common),
+	}
 }
 
 // shown are the calculations of an open period as its provider bills it, which
@@ -257,17 +264,10 @@ func (b *Books) shown(period Period) []calculation {
 		return all
 	}
 	p := planner{Books: b}
-	if period.Bills == metering.BillsAmounts {
-		return p.shownAmounts(period, all)
-	}
 	for i, c := range all {
-		m := p.quantityOf(period, c.meter)
-		if m.excluded(false) == "" && m.over() != ExcludedEarlier {
-			all[i] = m.calculation(c.usage)
+		if m := p.positionOf(period, c.meter, c.currency); m.inMoney() || m.isBilledHere() {
+			all[i] = m.calculation
 			all[i].trial = period.Subscription.Trial
-			if all[i].theirs == nil {
-				all[i].currency = c.currency
-			}
 		}
 	}
 	return all

@@ -120,8 +120,9 @@ func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
 		return b.awaitsInvoice(p)
 	}
 	i := slices.IndexFunc(b.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
-	m := (&planner{Books: b}).quantityOf(p, b.Meters[i])
-	return m.excluded(false) == "" && m.over() == "" && !m.value(l.Usage).Equal(m.reportedHere())
+	m := (&planner{Books: b}).positionOf(p, b.Meters[i], l.Currency)
+	route, reason := m.route()
+	return (route == direct || reason == ExcludedRestored) && !m.isReported()
 }
 
 // isCarried says whether later periods carry something else of a closed line than

@@ -102,8 +102,9 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 	scale := meter.UsageScale
 	l.Billed = p.mayBill(period, l) // as long as nobody has looked what is there
 	if p.Side != nil {
-		m := p.quantityOf(period, meter)
-		l.Billed, scale = m.excluded(taken[m.destination.Target]) == "" && m.over() != ExcludedEarlier, m.scale()
+		m := p.positionOf(period, meter, l.Currency)
+		m.isShared = taken[m.destination.Target]
+		l.Billed, scale = m.isBilledHere(), *m.scale
 		taken[m.destination.Target] = true
 	}
 	if reported := p.billedOf(period)[meter.ID]; !l.Billed && reported.quantity.IsZero() && !p.wasCarried(period, meter.ID) {
@@ -127,9 +128,10 @@ func (p *planner) mayBill(period Period, l *ClosedLine) bool {
 // closeAmount notes whether a provider that is charged amounts bills the line.
 func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
 	l.Billed = period.Subscription.ID != "" // as long as nobody has looked where it goes
-	if p.Side != nil && p.chargeOf(c.meter.ID).Excluded != ExcludedFewerMeters {
-		m := p.amountOf(period, c)
-		l.Billed = m.excluded() == "" && (m.over() != ExcludedEarlier || p.leavesRest(period))
+	if p.Side != nil && p.destinationIn(period, c.meter.ID).Excluded != ExcludedUnread {
+		m := p.positionOf(period, c.meter, c.currency)
+		_, reason := m.route()
+		l.Billed = m.isBilledHere() || reason == ExcludedEarlier && p.leavesRest(period)
 	}
 	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {
 		return

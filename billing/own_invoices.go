@@ -139,19 +139,6 @@ func (b *Books) ownCurrency(p Period) string {
 	return b.inCommon(charged)
 }
 
-// overOwn says why a line of an own invoice is not set any more, if it is not.
-func (m *amountPlanner) overOwn() string {
-	switch {
-	case m.finalizes(m.period):
-		return ExcludedInvoiced
-	case m.own.Line != nil:
-		return ExcludedOnInvoice
-	case !m.own.Standing.Any && m.lines >= linesAtMost:
-		return ExcludedLines
-	}
-	return ""
-}
-
 // finalize plans that a closed period's own invoice becomes final, once nothing
 // is to be put on it any more. Without a line there is none.
 func (p *planner) finalize(period Period) {

@@ -1,7 +1,6 @@
 package billing
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -20,52 +19,10 @@ func UnitsBetween(from, to metering.Decimal, scale int32) metering.Decimal {
 	return Units(to, scale).Sub(Units(from, scale))
 }
 
-// quantityPlanner is one meter in one period.
-type quantityPlanner struct {
-	*planner
-	period      Period
-	part        metering.Range // of the period, in the subscription's
-	destination Destination
-	meter       metering.Meter
-	usage       Usage
-	closed      *ClosedLine // nil: the period is open
-	own         []*Reported // series of this destination
-	others      elsewhere   // billed at other ones
-}
-
-// quantityOf parts the meter's series from those of another account, customer,
-// destination, method or subscription period: those have ended. So has one that
-// is added up and began after this subscription's period did, which counts it.
-func (p *planner) quantityOf(period Period, meter metering.Meter) *quantityPlanner {
-	m := &quantityPlanner{
-		planner: p, period: period, part: period.Intersect(period.Subscription.Range), destination: p.destination(meter.ID),
-		meter: meter, usage: p.Facts.usage(meter.ID, period),
-	}
-	if l := period.line(meter.ID); l != nil {
-		m.closed, m.usage = l, Usage{Total: l.Usage, Events: l.Events, Dimensions: l.Dimensions}
-	}
-	for n := range p.Reported {
-		switch s := &p.Reported[n]; {
-		case s.Late || s.MeterID != meter.ID || !s.about(period) || !p.counts(s.Connection):
-		case m.owns(s):
-			m.own = append(m.own, s)
-		default:
-			m.others.add(s, p.priceIn(meter.ID, period))
-			m.open = m.open || s.undecided() && p.here(s.Series) && s.State != InDoubt // what it comes to changes what is left
-		}
-	}
-	return m
-}
-
 // undecided says whether a report is on its way of which neither an answer nor a
 // final invoice has shown what it comes to.
 func (r *Reported) undecided() bool {
 	return r.Outstanding && (r.State != InDoubt || r.Invoiced == nil)
-}
-
-func (m *quantityPlanner) owns(s *Reported) bool {
-	ended := s.Window.Start.Before(m.part.Start) || s.Counting == Adds && s.Window.Start.After(m.part.Start)
-	return m.here(s.Series) && s.Customer == m.Side.Customer && s.Target == m.destination.Target && s.Method == m.destination.Method && !ended
 }
 
 // taken is what the far side has of the series: what final invoices bill, else
@@ -77,107 +34,13 @@ func (r *Reported) taken() metering.Decimal {
 	return r.Taken.counted(r.Counting)
 }
 
-// isReported says whether there is anything to report of the meter: of a closed
-// period only what that closed at, and as long as no invoices were compared with it.
-func (m *quantityPlanner) isReported() bool {
-	return m.period.ClosedAt == nil || m.closed != nil && m.stated(m.closed)
-}
-
-// leaveOut says why the meter is left out, of open periods alone, and of one
-// that feeds another stream by now only if that leaves out usage.
-func (m *quantityPlanner) leaveOut(reason string) {
-	if m.period.ClosedAt == nil && (m.feeds(m.meter.ID) || !m.usage.Total.IsZero()) {
-		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
-	}
-}
-
-// excluded says why the meter is not reported, if it is not.
-func (m *quantityPlanner) excluded(taken bool) string {
-	switch {
-	case m.meter.Version.Status == metering.Backfilling:
-		return ExcludedBackfilling
-	case m.destination.Excluded != "":
-		return m.destination.Excluded
-	case taken:
-		return ExcludedShared
-	case slices.Contains(m.leaves, m.meter.ID):
-		return ExcludedByOperator
-	}
-	return ""
-}
-
-// over says why nothing more is reported of the period, if nothing is.
-func (m *quantityPlanner) over() string {
-	switch sub := m.period.Subscription; {
-	case sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty():
-		return ExcludedEarlier
-	case sub.Invoiced:
-		return ExcludedInvoiced
-	case m.closed != nil && m.isCarried(m.period, m.closed):
-		return ExcludedCarried
-	case m.isPricedSince():
-		return ExcludedUnpriced
-	case m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start):
-		return ExcludedOver
-	case m.destination.Window != "" && firstWindowEnd(m.part, m.destination.Window).After(m.part.End):
-		return ExcludedWindow
-	}
-	return ""
-}
-
-// isPricedSince says whether nobody knew a price of the closed line, and the provider
-// has one by now: at that nothing is billed that it was not reported before. What the
-// invoices lack of it would be carried at the price that the line closed at, for nothing.
-func (m *quantityPlanner) isPricedSince() bool {
-	l := m.closed
-	return l != nil && l.PriceVersion == 0 && l.Price == nil && m.Connection.Invoices && m.destination.Price != nil && len(m.own) == 0
-}
-
-// leaveRest says what is left unreported. Whether what is on its way was taken
-// in time has to be known first; what is in doubt waits for the final invoice, or
-// for people.
-func (m *quantityPlanner) leaveRest(reason string) {
-	for _, s := range m.own {
-		m.open = m.open || s.undecided()
-	}
-	if !m.value(m.usage.Total).Equal(m.reportedHere()) {
-		m.leaveOut(reason)
-	}
-}
-
-// reportedHere is what this destination has of the period.
-func (m *quantityPlanner) reportedHere() (reported metering.Decimal) {
-	for _, s := range m.own {
-		reported = reported.Add(s.taken())
-	}
-	return reported
-}
-
-// scale is how many decimals of the total this destination is reported. What
-// is invoiced keeps those that it had.
-func (m *quantityPlanner) scale() int32 {
-	switch {
-	case m.destination.WholeUnits:
-		return 0
-	case m.closed != nil && m.closed.Scale != nil:
-		return *m.closed.Scale
-	case m.period.Subscription.Scales != nil:
-		return m.period.Subscription.Scales[m.meter.ID]
-	}
-	return m.meter.UsageScale
-}
-
-// value is what this destination should have counted when the period's usage is total.
-func (m *quantityPlanner) value(total metering.Decimal) metering.Decimal {
-	c := m.calculation(total)
-	return c.quantity()
-}
-
-func (m *quantityPlanner) report() {
+// reportUnits plans the next reports of a quantity. A closed period is not reported by windows if its hours are counted
+// in another way since.
+func (m *position) reportUnits() {
 	switch {
 	case m.destination.Window == "":
-		m.reportOne(m.line(m.usage.Total), m.part)
-	case m.closed == nil || m.usage.Total.Equal(sum(m.hours())): // else it is counted in another way since
+		m.reportOne(m.line(), m.part)
+	case m.closed == nil || m.usage.Equal(sum(m.hours())):
 		m.reportWindows()
 	}
 }
@@ -192,7 +55,7 @@ func sum(hours []HourUsage) (total metering.Decimal) {
 // before is what this destination was reported with earlier periods of ours
 // that lie in the same one of the subscription's, where only what comes last
 // counts.
-func (m *quantityPlanner) before() (before metering.Decimal) {
+func (m *position) before() (before metering.Decimal) {
 	if m.destination.Counting != Latest {
 		return before
 	}
@@ -207,27 +70,9 @@ func (m *quantityPlanner) before() (before metering.Decimal) {
 	return before
 }
 
-// line is what this destination should have when the period's usage is total.
-func (m *quantityPlanner) line(total metering.Decimal) Line {
-	c := m.calculation(total)
-	return c.line()
-}
-
-// calculation charges what the provider can count.
-func (m *quantityPlanner) calculation(total metering.Decimal) calculation {
-	price := m.priceIn(m.meter.ID, m.period)
-	scale := m.scale()
-	c := calculation{
-		meter: m.meter, version: m.meter.Version.ID, usage: total, events: m.usage.Events, dimensions: m.usage.Dimensions, price: price, currency: cmp.Or(price.Currency, m.Settings.Currency),
-		others: m.others, scale: &scale, notNegative: m.destination.NotNegative,
-	}
-	c.priceAs(m.theirPrice(m.period, m.meter.ID))
-	return c
-}
-
 // reportOne plans the next report of the window's series, if it has none that
 // is outstanding or of this pass, and there is something new.
-func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
+func (m *position) reportOne(l Line, window metering.Range) {
 	s := &Reported{}
 	for _, own := range m.own {
 		if own.Window.Start.Equal(window.Start) {
@@ -261,7 +106,7 @@ func (m *quantityPlanner) reportOne(l Line, window metering.Range) {
 }
 
 // to is whose invoices bill what is reported now.
-func (m *quantityPlanner) to() InvoicedBy {
+func (m *position) to() InvoicedBy {
 	return InvoicedBy{m.period.Subscription.ID, m.period.Subscription.Start}
 }
 
@@ -271,7 +116,7 @@ func (m *quantityPlanner) to() InvoicedBy {
 // window in which it begins.
 // Where one of them may have more, since a report is on its way, that usage is
 // another window's by now: nothing is planned until it is known.
-func (m *quantityPlanner) reportWindows() {
+func (m *position) reportWindows() {
 	lines, left := m.windowLines()
 	if left {
 		m.open = true // the rest is for windows that have not begun
@@ -294,23 +139,23 @@ type windowLine struct {
 
 // mayHaveMore says whether a report is on its way with which the window has more
 // than it should.
-func (m *quantityPlanner) mayHaveMore(l windowLine) bool {
+func (m *position) mayHaveMore(l windowLine) bool {
 	return slices.ContainsFunc(m.own, func(s *Reported) bool {
 		return s.Window.Start.Equal(l.place.Start) && s.undecided() && s.Standing.counted(s.Counting).Cmp(l.Quantity) > 0
 	})
 }
 
 // windowLines are what the destination's windows should have; left says that it is not all usage.
-func (m *quantityPlanner) windowLines() (lines []windowLine, left bool) {
+func (m *position) windowLines() (lines []windowLine, left bool) {
 	var total metering.Decimal
 	var former Line
-	upTo, hours := m.line(total), m.hours()
+	upTo, hours := m.lineAt(total), m.hours()
 	windows := windowsOf(m.period.Range, m.part, m.destination.Window, m.Now)
 	lines = m.emptyWindows(windows)
 	for _, w := range windows {
 		if more := m.until(w.usage.End, &hours); !more.IsZero() {
 			total = total.Add(more)
-			upTo = m.line(total)
+			upTo = m.lineAt(total)
 		}
 		if upTo.Quantity.IsZero() {
 			upTo.Amount = metering.Decimal{} // so that the base price goes with the first units
@@ -320,15 +165,15 @@ func (m *quantityPlanner) windowLines() (lines []windowLine, left bool) {
 		lines = append(lines, windowLine{l, w.place})
 		former = upTo
 	}
-	return lines, !former.Quantity.Equal(m.value(m.usage.Total))
+	return lines, !former.Quantity.Equal(m.quantity())
 }
 
 // emptyWindows are those that were reported something, and that the period, since it
 // has become shorter, no longer has: their usage is in another now.
-func (m *quantityPlanner) emptyWindows(windows []window) (lines []windowLine) {
+func (m *position) emptyWindows(windows []window) (lines []windowLine) {
 	for _, s := range m.own {
 		if !slices.ContainsFunc(windows, func(w window) bool { return w.place.Start.Equal(s.Window.Start) }) {
-			nothing := m.line(metering.Decimal{})
+			nothing := m.lineAt(metering.Decimal{})
 			nothing.Quantity, nothing.Amount = metering.Decimal{}, metering.Decimal{}
 			lines = append(lines, windowLine{nothing, s.Window})
 		}
@@ -337,7 +182,7 @@ func (m *quantityPlanner) emptyWindows(windows []window) (lines []windowLine) {
 }
 
 // until takes what was used before end from the hours.
-func (m *quantityPlanner) until(end time.Time, hours *[]HourUsage) (usage metering.Decimal) {
+func (m *position) until(end time.Time, hours *[]HourUsage) (usage metering.Decimal) {
 	for len(*hours) > 0 && (*hours)[0].Start.Before(end) {
 		usage = usage.Add((*hours)[0].Total)
 		*hours = (*hours)[1:]
@@ -346,7 +191,7 @@ func (m *quantityPlanner) until(end time.Time, hours *[]HourUsage) (usage meteri
 }
 
 // hours is the meter's usage of the period by hour, oldest first.
-func (m *quantityPlanner) hours() (hours []HourUsage) {
+func (m *position) hours() (hours []HourUsage) {
 	for _, h := range m.Hours {
 		if h.MeterID == m.meter.ID && h.Period.Equal(m.period.Start) {
 			hours = append(hours, h)

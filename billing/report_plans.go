@@ -324,7 +324,10 @@ func (p *planner) quantities() {
 		}
 		reported++
 		p.open = false
-		p.quantitiesOf(period)
+		p.lines = p.pendingLines(period)
+		for _, m := range p.positionsOf(period) {
+			m.decide()
+		}
 		p.lateCharges(period)
 		p.finalize(period)
 		if !p.open && period.ClosedAt == nil {
@@ -349,31 +352,6 @@ func (p *planner) mayComeLast() bool {
 		containsAny(p.Reported, func(r *Reported) bool { return r.Counting == Latest && r.Outstanding && p.here(r.Series) })
 }
 
-// quantitiesOf plans the quantities of one period.
-func (p *planner) quantitiesOf(period Period) {
-	if period.Bills == metering.BillsAmounts {
-		p.amountsOf(period)
-		return
-	}
-	taken := make(map[string]bool)
-	for _, meter := range p.metersIn(period) {
-		m := p.quantityOf(period, meter)
-		excluded, over := m.excluded(taken[m.destination.Target]), m.over()
-		switch {
-		case !m.isReported():
-		case excluded != "":
-			m.leaveOut(excluded)
-		case p.Unread && m.destination.Counting == Adds:
-			p.waitForReading(meter)
-		case over != "":
-			m.leaveRest(over)
-		default:
-			m.report()
-		}
-		taken[m.destination.Target] = true
-	}
-}
-
 // next says whether a series' next report is to be made: there is something
 // new, and none is outstanding or of this pass.
 func (p *planner) next(s *Reported, changed bool) bool {
@@ -395,15 +373,6 @@ func (p *planner) next(s *Reported, changed bool) bool {
 	return true
 }
 
-func (p *planner) destination(meter metering.MeterID) Destination {
-	for _, d := range p.Side.Destinations {
-		if d.MeterID == meter {
-			return d
-		}
-	}
-	return Destination{MeterID: meter, Excluded: ExcludedUnread}
-}
-
 // theirPrice is the provider's own price of a meter's units in the period, where
 // it has one: as it was while the period ran, or, of a meter that was made later,
 // as it is now. Of what is billed in amounts the price is ours.
@@ -415,7 +384,7 @@ func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPric
 	if p.Side == nil {
 		return then // nobody has looked what is there
 	}
-	d := p.destination(meter)
+	d := p.destinationIn(period, meter)
 	switch {
 	case d.Excluded == "" && d.Price == nil:
 		return nil

@@ -82,17 +82,17 @@ func (b *Books) AddedUp() (all []AddedUp) {
 	if !b.Unread || b.Side == nil {
 		return nil
 	}
-	b.eachAddedUp(func(m *quantityPlanner, at AddedUp) { all = append(all, at) })
+	b.eachAddedUp(func(m *position, at AddedUp) { all = append(all, at) })
 	return all
 }
 
-func (b *Books) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
+func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 	p := planner{Books: b, periods: Periods(b.Facts)}
 	for _, period := range p.periods {
-		for _, meter := range b.metersIn(period) {
-			m := p.quantityOf(period, meter)
+		for _, m := range p.positionsOf(period) {
+			meter := m.meter
 			elsewhere := m.part.Empty() || !period.Subscription.isAt(b.Connection.ID)
-			if period.Bills == metering.BillsAmounts || !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || elsewhere {
+			if m.inMoney() || m.isCompared() || m.destination.Counting != Adds || m.destination.Excluded != "" || elsewhere {
 				continue
 			}
 			do(m, AddedUp{meter.ID, Series{
@@ -126,7 +126,7 @@ func (r *Reported) surelyTaken() metering.Decimal {
 }
 
 // surelyHere is what this destination is known to have taken of the period.
-func (m *quantityPlanner) surelyHere() (taken metering.Decimal) {
+func (m *position) surelyHere() (taken metering.Decimal) {
 	for _, s := range m.own {
 		taken = taken.Add(s.surelyTaken())
 	}
@@ -140,7 +140,7 @@ func (b *Books) Forgotten(found []Found) (reports []uuid.UUID) {
 	if !b.Unread || b.Side == nil {
 		return nil
 	}
-	b.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
+	b.eachAddedUp(func(m *position, at AddedUp) {
 		if !slices.ContainsFunc(found, func(there Found) bool { return there.AddedUp == at && there.Counted.Cmp(b.takenAt(at)) >= 0 }) {
 			return
 		}
@@ -163,14 +163,14 @@ type Found struct {
 // Lost are the reports that the ledger lacks, where the far side has more than
 // it knows of: one for each place, of all that was reported there since the backup.
 func (b *Books) Lost(found []Found) (reports []Report) {
-	b.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
+	b.eachAddedUp(func(m *position, at AddedUp) {
 		for _, there := range found {
 			more := there.Counted.Sub(b.takenAt(at))
 			if there.AddedUp != at || more.IsNegative() || more.IsZero() {
 				continue
 			}
 			reports = append(reports, Report{
-				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.line(m.others.quantity.Add(m.surelyHere()).Add(more))},
+				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.lineAt(m.others.quantity.Add(m.surelyHere()).Add(more))},
 				Quantity: more, Of: m.period.Range, Deadline: m.period.Deadline(m.Settings.Grace),
 			})
 		}

@@ -174,8 +174,9 @@ func (b *Books) lateTarget(periods []Period, target Period) (at Series, takes bo
 	return at, b.takesLate(periods, target)
 }
 
-// lateCharges plans what late usage adds to the closed periods as money on the
-// next invoice.
+// lateCharges plans the charges that the target period carries for late usage of closed periods, one for each closed
+// period and meter. In a target period that is billed in amounts, a line of the invoice is set to the charge. In others,
+// what the charge has changed by is added to the next invoice. A charge that cannot be reported stays booked.
 func (p *planner) lateCharges(target Period) {
 	at, takes := p.lateTarget(p.periods, target)
 	if !takes {
@@ -186,24 +187,48 @@ func (p *planner) lateCharges(target Period) {
 		return
 	}
 	if target.Bills == metering.BillsAmounts {
-		p.lateAmounts(at, target)
-		return
+		at.Counting = Replaces
 	}
 	for l, s := range p.lateLines(at) {
-		changed := !l.Amount.Equal(s.Taken.Added)
-		if reason := p.excludedIn(l.Currency, at.Target, target); reason != "" && changed {
+		r, changed := p.lateCharge(at, l, s, target)
+		if reason := p.excludedCharge(r, s, target); changed && reason != "" {
 			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
-			changed = false // it stays booked
+			changed = false
 		}
 		if !p.next(s, changed) {
 			continue
 		}
-		at.Period = l.Closed
-		p.plan.Reports = append(p.plan.Reports, Report{
-			Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
-			Deadline: target.Deadline(p.Settings.Grace),
-		})
+		if r.Counting == Replaces && !s.Standing.Any {
+			p.lines++
+		}
+		p.plan.Reports = append(p.plan.Reports, r)
 	}
+}
+
+// lateCharge returns the next report of a charge for late usage, and whether it says anything new.
+func (p *planner) lateCharge(at Series, l Line, s *Reported, target Period) (r Report, changed bool) {
+	r = Report{
+		Series: at, Lines: []Line{l}, Quantity: l.Amount.Sub(s.Taken.Added), Currency: l.Currency, Of: p.period(l.Closed).Range,
+		Deadline: target.Deadline(p.Settings.Grace),
+	}
+	r.Period = l.Closed
+	if r.Counting == Adds {
+		return r, !r.Quantity.IsZero()
+	}
+	r.Quantity, r.Destination = l.Amount, p.destinationIn(target, l.MeterID)
+	r.Method = r.Destination.Method
+	return r, s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
+}
+
+// excludedCharge returns why a charge for late usage is not reported in the target period. "": it is.
+func (p *planner) excludedCharge(r Report, s *Reported, target Period) string {
+	switch {
+	case r.Destination.Excluded != "":
+		return r.Destination.Excluded
+	case r.Counting == Replaces && !s.Standing.Any && p.lines >= linesAtMost:
+		return ExcludedLines
+	}
+	return p.excludedIn(r.Currency, r.Target, target)
 }
 
 // lateLines returns what late usage adds to the closed periods, each with the series that the target

@@ -99,43 +99,6 @@ func (m *position) setLine() {
 	})
 }
 
-// lateAmounts sets the lines of what late usage adds to the closed periods, one
-// for each of them and meter. None is ever below zero: what would lower a final
-// invoice stays booked.
-func (p *planner) lateAmounts(at Series, target Period) {
-	at.Counting = Replaces
-	for l, s := range p.lateLines(at) {
-		d := p.destinationIn(target, l.MeterID)
-		changed := s.Line == nil && (!l.Amount.Equal(s.Taken.Amount) || p.forgotten(s))
-		if reason := p.excludedAmount(d, l, s, at.Target, target); changed && reason != "" {
-			p.exclude(Exclusion{l.MeterID, l.MeterSlug, reason})
-			changed = false // it stays booked
-		}
-		if !p.next(s, changed) {
-			continue
-		}
-		if !s.Standing.Any {
-			p.lines++
-		}
-		at.Period, at.Method = l.Closed, d.Method
-		p.plan.Reports = append(p.plan.Reports, Report{
-			Series: at, Destination: d, Lines: []Line{l}, Quantity: l.Amount, Currency: l.Currency, Of: p.period(l.Closed).Range,
-			Deadline: target.Deadline(p.Settings.Grace),
-		})
-	}
-}
-
-// excludedAmount says why a line of late usage is not set now, if it is not.
-func (p *planner) excludedAmount(d Destination, l Line, s *Reported, target string, period Period) string {
-	switch {
-	case d.Excluded != "":
-		return d.Excluded
-	case !s.Standing.Any && p.lines >= linesAtMost:
-		return ExcludedLines
-	}
-	return p.excludedIn(l.Currency, target, period)
-}
-
 // outcomeOnInvoice is what the line on a final invoice shows of the last report
 // of its series: whether it was set by that, or by the one before. "": nothing.
 func (r *Reported) outcomeOnInvoice(s State) State {
@@ -150,57 +113,67 @@ func (r *Reported) outcomeOnInvoice(s State) State {
 	return ""
 }
 
-// reconciledAmount is what the invoices bill of a closed period's meter that was
-// charged as amounts; it is known once each of them is on a final invoice, and the
-// last invoice of the period is final, or there will be none; not where nothing was
-// charged, nor is to be.
-// Half a minor unit is no difference.
+// reconciledAmount compares a closed line that was charged as an amount with the final invoices. known is false while a
+// line of the period is on no final invoice, or the period's last invoice is not final and another one may follow. It is
+// also false if nothing was charged, and nothing is to be. Half a minor unit is no difference.
 func (b *Books) reconciledAmount(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.Charge}
 	if b.Unread {
-		return r, false // a line may be set by a report that is not known
+		return r, false // a report that the ledger lacks may have set a line
 	}
 	var others elsewhere
-	charged, lines, void, edited := !l.Charge.IsZero(), false, false, false
-	for n := range b.Reported {
-		s := &b.Reported[n]
-		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !b.counts(s.Connection) {
+	var lines []*ChargeLine
+	charged := !l.Charge.IsZero()
+	for s := range b.ownOf(p, l.MeterID) {
+		if s.Line != nil {
+			lines = append(lines, s.Line)
 			continue
 		}
-		pending := s.Kind == ChargeReport && b.here(s.Series) && s.Taken.Any
-		if s.Line == nil && (b.isOnItsWay(s) || pending) {
+		if b.awaitsLine(s) {
 			return r, false
 		}
-		charged = charged || s.Line != nil || s.Standing.Any
-		if s.Line == nil {
-			others.add(s, b.priceIn(l.MeterID, p))
-			continue
-		}
-		r.Reported, r.Invoiced = r.Reported.Add(s.Line.Set), r.Invoiced.Add(s.Line.Amount)
-		lines, void = true, void || s.Line.Void
-		if agree(s.Line.Amount, s.Line.Set, l.Currency) {
-			continue
-		}
-		r.Unexplained = r.Unexplained.Add(notNegative(s.Line.Amount.Sub(s.Line.Set)))
-		edited = true
+		charged = charged || s.Standing.Any
+		others.add(s, b.priceIn(l.MeterID, p))
 	}
 	r.Elsewhere = l.billedIn(map[metering.MeterID]elsewhere{l.MeterID: others}).amount
-	r.Billed, r.Reported = r.Reported.Add(r.Elsewhere), r.Reported.Add(r.Elsewhere)
+	r.compareAmounts(lines, l.Currency)
+	final := slices.ContainsFunc(invoices, p.isBilledIn) || len(lines) > 0 && p.Subscription.Invoiced
+	none := p.Own() && p.pending() && !p.Subscription.Invoiced // no line of it is on an own invoice
+	return r, (charged || len(lines) > 0) && (final || none)
+}
+
+// awaitsLine reports whether a series of charges that is on no final invoice may still get on one.
+func (b *Books) awaitsLine(s *Reported) bool {
+	return b.isOnItsWay(s) || s.Kind == ChargeReport && b.here(s.Series) && s.Taken.Any
+}
+
+// isBilledIn reports whether the invoices are those of the period's subscription, and bill a part of the period.
+func (p Period) isBilledIn(i invoiced) bool {
+	return i.Subscription == p.Subscription.ID && !i.Period.Intersect(p.Range).Empty()
+}
+
+// compareAmounts completes a reconciliation with the lines of final invoices. A line that somebody lowered at the
+// provider counts as billed at the amount that it was set to.
+func (r *Reconciliation) compareAmounts(lines []*ChargeLine, currency string) {
+	void, edited := false, false
+	for _, line := range lines {
+		r.Reported, r.Invoiced, void = r.Reported.Add(line.Set), r.Invoiced.Add(line.Amount), void || line.Void
+		if !agree(line.Amount, line.Set, currency) {
+			r.Unexplained, edited = r.Unexplained.Add(notNegative(line.Amount.Sub(line.Set))), true
+		}
+	}
+	r.Reported = r.Reported.Add(r.Elsewhere)
+	r.Billed = r.Reported
 	if void {
 		r.Invoiced = metering.Decimal{}
 	}
-	if agree(r.Billed, r.Units, l.Currency) {
+	if agree(r.Billed, r.Units, currency) {
 		r.Billed = r.Units
 	}
 	r.State, r.Reason = r.judged(void)
 	if edited && !void && r.Unexplained.IsZero() {
 		r.State, r.Reason = ReconciliationWaived, ReasonEdited
 	}
-	touched := slices.ContainsFunc(invoices, func(i invoiced) bool {
-		return i.Subscription == p.Subscription.ID && !i.Period.Intersect(p.Range).Empty()
-	})
-	none := p.Own() && p.pending() && !p.Subscription.Invoiced // nothing of it goes onto an invoice of ours
-	return r, charged && (touched || lines && p.Subscription.Invoiced || none)
 }
 
 // agree says whether two amounts differ by half a minor unit at the most.

@@ -180,9 +180,8 @@ func (l *ClosedLine) isSaidBy(said Line) bool {
 		said.Usage.Equal(l.Usage) && said.Charge.Equal(l.Charge)
 }
 
-// lastLines are what the last statement of a closed period says; none where
-// all of it is billed, or was said already. What it adjusted while it was the
-// target period stays as it was taken.
+// lastLines returns the lines of the last statement of a closed period, and the adjustments that the receiver has
+// accepted with the period's last statement. It returns none if all of the period is billed, or was stated already.
 func (p *planner) lastLines(period Period) (lines, late []Line) {
 	if !period.pending() || p.saidAll(period) {
 		return nil, nil
@@ -203,12 +202,12 @@ func (p *planner) lastLines(period Period) (lines, late []Line) {
 	if !lacking || len(lines) == 0 {
 		return nil, nil
 	}
-	for _, l := range p.lastStatement(period, State.Taken).Lines {
-		if l.Component() == AdjustmentComponent {
-			late = append(late, l)
-		}
-	}
-	return lines, late
+	return lines, adjustmentsIn(p.lastStatement(period, State.Taken).Lines)
+}
+
+// adjustmentsIn returns the lines that adjust other periods.
+func adjustmentsIn(lines []Line) []Line {
+	return slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.Component() != AdjustmentComponent })
 }
 
 // addCarried adds to what others have billed of a closed line what they were
@@ -227,28 +226,47 @@ func (p *planner) addCarried(c *calculation, period Period, l *ClosedLine) {
 	c.others.parts = append(slices.Clone(c.others.parts), elsewherePart{series: carried.parts[0].series, quantity: units, amount: amount, currency: l.Currency})
 }
 
-// isComplete says whether nothing of a closed period is to be reported any
-// more, on its way, or to be seen on an invoice.
+// isComplete reports whether a closed period needs nothing more: each line is settled, no report has an unknown outcome,
+// and no invoice or statement is missing. While nobody knows what the provider has, only final invoices settle a line.
 func (b *Books) isComplete(p Period) bool {
-	own := p.Own() && b.Connection != nil && b.Connection.Invoices && b.Side != nil && !p.Subscription.Invoiced
-	if own && b.isToInvoice(p) {
+	own := b.mayInvoice(p)
+	switch {
+	case own && b.isToInvoice(p):
+		return false
+	case b.Connection == nil, !b.Connection.Statements && (b.Side == nil || !own && b.awaitsInvoice(p)):
+		return !containsAny(p.Closed, (*ClosedLine).isOpen)
+	case b.lacksStatement(p), b.hasOpenReport(p):
 		return false
 	}
-	if b.Connection == nil || !b.Connection.Statements && (b.Side == nil || b.awaitsInvoice(p) && !own) {
-		return !containsAny(p.Closed, func(l *ClosedLine) bool { return l.Billed && l.Reconciled == nil })
-	}
 	billed := b.billedOf(p)
-	if b.Connection.Statements && (len(billed) == 0 || !b.lastStands(p)) && containsAny(p.Closed, b.stated) {
-		return false // also that there is nothing to bill is said once
-	}
-	open := containsAny(b.Reported, func(r *Reported) bool {
-		uncounted := r.Kind == QuantityReport && r.State == Accepted && b.here(r.Series) && !b.Connection.Invoices
-		return r.about(p) && !r.Late && (r.undecided() || uncounted)
-	}) || slices.ContainsFunc(b.Open, func(o Open) bool {
+	return !containsAny(p.Closed, func(l *ClosedLine) bool {
+		return l.isOpen() && !(b.bills(l) && b.isAll(l, l.billedIn(billed)))
+	})
+}
+
+// mayInvoice reports whether the connection may still create the period's own invoice.
+func (b *Books) mayInvoice(p Period) bool {
+	return p.Own() && b.Connection != nil && b.Connection.Invoices && b.Side != nil && !p.Subscription.Invoiced
+}
+
+// isOpen reports whether the line is billed and was not compared with final invoices.
+func (l *ClosedLine) isOpen() bool { return l.Billed && l.Reconciled == nil }
+
+// lacksStatement reports whether the receiver may not have a statement of the closed period. A period without charges
+// is stated too.
+func (b *Books) lacksStatement(p Period) bool {
+	return b.Connection.Statements && (len(b.billedOf(p)) == 0 || !b.lastStands(p)) && containsAny(p.Closed, b.stated)
+}
+
+// hasOpenReport reports whether a report of the period has an unknown outcome, or was accepted and not counted by a
+// provider without invoices.
+func (b *Books) hasOpenReport(p Period) bool {
+	statement := slices.ContainsFunc(b.Open, func(o Open) bool {
 		return o.Kind == StatementReport && o.Period.Equal(p.Start) && b.connectedTo(o.Connection)
 	})
-	return !open && !containsAny(p.Closed, func(l *ClosedLine) bool {
-		return l.Billed && l.Reconciled == nil && !(b.bills(l) && b.isAll(l, l.billedIn(billed)))
+	return statement || containsAny(b.Reported, func(r *Reported) bool {
+		uncounted := r.Kind == QuantityReport && r.State == Accepted && b.here(r.Series) && !b.Connection.Invoices
+		return r.about(p) && !r.Late && (r.undecided() || uncounted)
 	})
 }
 

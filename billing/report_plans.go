@@ -157,27 +157,33 @@ func WindowedMeters(f Facts) []metering.MeterID {
 // No provider knows a withdrawn report, even if the tenant returns to the previous connection.
 func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
-		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
-		switch {
-		case o.Kind == QuantityReport && o.State == InDoubt && (p.isOver(o.Period) || p.isInvoiced(o)): // it is for people to find out
-		case p.Unread && o.Epoch < p.Epoch && p.isReadFirst(o):
-		case p.leavesSubscription(o):
-			p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
-		case p.connectedTo(o.Connection):
-			p.plan.Resume = append(p.plan.Resume, o.ID)
-		case o.State == Planned:
-			p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
-		case o.State == Sending && !leased:
-			p.plan.Doubt = append(p.plan.Doubt, o.ID)
-		case o.State == Sending:
-			p.lookAt(*o.LeaseUntil)
-		}
+		p.resume(o)
 	}
 	p.plan.More = len(p.plan.Resume) > 0
 	for _, period := range p.periods {
 		if len(p.plan.Withdraw) > 0 && period.ClosedAt == nil {
 			p.knows(period, Watermark{})
 		}
+	}
+}
+
+// resume plans what happens with one open report. A quantity of unknown outcome whose period is over, or is on final
+// invoices, is left to operators.
+func (p *planner) resume(o Open) {
+	leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
+	switch {
+	case o.Kind == QuantityReport && o.State == InDoubt && (p.isOver(o.Period) || p.isInvoiced(o)):
+	case p.Unread && o.Epoch < p.Epoch && p.isReadFirst(o):
+	case p.leavesSubscription(o):
+		p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
+	case p.connectedTo(o.Connection):
+		p.plan.Resume = append(p.plan.Resume, o.ID)
+	case o.State == Planned:
+		p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
+	case o.State == Sending && leased:
+		p.lookAt(*o.LeaseUntil)
+	case o.State == Sending:
+		p.plan.Doubt = append(p.plan.Doubt, o.ID)
 	}
 }
 
@@ -314,7 +320,8 @@ func (p *planner) knows(period Period, w Watermark) {
 	}
 }
 
-// quantities plans what is reported meter by meter.
+// quantities plans the reports of each meter, period by period from the newest on. The provider knows all of an open
+// period only if nothing is left to report of it, of closed periods, and of others whose reports can change it.
 func (p *planner) quantities() {
 	known := make(map[int]Watermark)
 	reported, unreported := 0, false
@@ -323,26 +330,30 @@ func (p *planner) quantities() {
 			continue
 		}
 		reported++
-		p.open = false
-		p.lines = p.pendingLines(period)
-		for _, m := range p.positionsOf(period) {
-			m.decide()
-		}
-		p.lateCharges(period)
-		p.finalize(period)
+		p.reportPeriod(period)
 		if !p.open && period.ClosedAt == nil {
 			known[i] = p.watermark(period)
 		}
 		unreported = unreported || p.open && period.ClosedAt != nil
 	}
 	if unreported || reported > 1 && p.mayComeLast() {
-		clear(known) // what is taken of one period changes what comes last of another
+		clear(known)
 	}
 	for i, period := range slices.Backward(p.periods) {
 		if period.ClosedAt == nil {
 			p.knows(period, known[i])
 		}
 	}
+}
+
+// reportPeriod plans the reports of one period. It sets open if something is left to report, or has an unknown outcome.
+func (p *planner) reportPeriod(period Period) {
+	p.open, p.lines = false, p.pendingLines(period)
+	for _, m := range p.positionsOf(period) {
+		m.decide()
+	}
+	p.lateCharges(period)
+	p.finalize(period)
 }
 
 // mayComeLast says whether a report of which the last one counts is planned, or

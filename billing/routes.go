@@ -17,51 +17,52 @@ const (
 	operator   route = "operator"    // it is not reported until somebody changes something
 )
 
-// rule is a row of the route table. A position has the route of the first row that applies to it.
+// rule is a row of the route table. The first row that applies to a position decides its route.
 type rule struct {
-	reason  string // as listed for the meter; "": the meter is not listed
+	when    string // the condition, in words
 	route   route
+	reason  string // listed with the meter; "": the meter is not listed
 	applies func(*position) bool
 }
 
+// rules is the route table. docs/billing.md contains it.
 var rules = []rule{
-	{"", none, (*position).isCompared},
+	{"The period is closed. The provider does not bill the meter, or its final invoices were compared.", none, "", (*position).isCompared},
 
 	// The meter cannot be reported.
-	{ExcludedBackfilling, wait, func(m *position) bool { return m.meter.Version.Status == metering.Backfilling }},
-	{ExcludedUnread, wait, func(m *position) bool { return m.destination.Excluded == ExcludedUnread }},
-	{"", operator, func(m *position) bool { return m.destination.Excluded != "" }}, // the provider's reason
-	{ExcludedShared, operator, func(m *position) bool { return m.isShared }},
-	{ExcludedByOperator, operator, func(m *position) bool { return slices.Contains(m.leaves, m.meter.ID) }},
-	{ExcludedOtherPrice, operator, (*position).isInOtherCurrency},
+	{"A backfill of the meter is running.", wait, ExcludedBackfilling, func(m *position) bool { return m.meter.Version.Status == metering.Backfilling }},
+	{"The meter is newer than the last reading of the customer at the provider.", wait, ExcludedUnread, func(m *position) bool { return m.destination.Excluded == ExcludedUnread }},
+	{"The meter leads nowhere at the provider.", operator, theirReason, func(m *position) bool { return m.destination.Excluded != "" }},
+	{"An earlier meter of the period has the same target.", operator, ExcludedShared, func(m *position) bool { return m.isShared }},
+	{"An operator has excluded the meter from the sync.", operator, ExcludedByOperator, func(m *position) bool { return slices.Contains(m.leaves, m.meter.ID) }},
+	{"The amount has another currency than the invoice.", operator, ExcludedOtherPrice, (*position).isInOtherCurrency},
 
 	// Nothing more is reported of the period.
-	{ExcludedEarlier, nextPeriod, (*position).isOutsideSubscription},
-	{ExcludedInvoiced, nextPeriod, (*position).isInvoiced},
-	{ExcludedCarried, nextPeriod, func(m *position) bool { return m.closed != nil && m.isCarried(m.period, m.closed) }},
-	{ExcludedUnpriced, nextPeriod, (*position).isPricedSince},
-	{ExcludedOver, nextPeriod, func(m *position) bool {
-		return m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start)
-	}},
-	{ExcludedWindow, nextPeriod, func(m *position) bool {
-		return m.destination.Window != "" && firstWindowEnd(m.part, m.destination.Window).After(m.part.End)
-	}},
-	{ExcludedOnInvoice, nextPeriod, func(m *position) bool { return m.inMoney() && m.invoiceLine().Line != nil }},
-	{ExcludedNoLine, nextPeriod, (*position).hasNoInvoice},
-	{ExcludedLines, nextPeriod, func(m *position) bool {
-		return m.inMoney() && !m.invoiceLine().Standing.Any && m.lines >= linesAtMost
-	}},
-	{"", wait, func(m *position) bool { return m.period.Own() && m.period.ClosedAt == nil }}, // its invoice is created after the close
+	{"The period is outside the customer's present subscription.", nextPeriod, ExcludedEarlier, (*position).isOutsideSubscription},
+	{"The period's invoice is final, or is being made final.", nextPeriod, ExcludedInvoiced, (*position).isInvoiced},
+	{"A later period already bills what the closed period lacks.", nextPeriod, ExcludedCarried, func(m *position) bool { return m.closed != nil && m.isCarried(m.period, m.closed) }},
+	{"The meter had no known price at the close, and has one at the provider now.", nextPeriod, ExcludedUnpriced, (*position).isPricedSince},
+	{"The period is over, and the provider accepts usage only while it runs.", nextPeriod, ExcludedOver, (*position).isPastPeriod},
+	{"No usage window of the provider ends in the period.", nextPeriod, ExcludedWindow, (*position).hasNoWindow},
+	{"The line is on a final invoice.", nextPeriod, ExcludedOnInvoice, func(m *position) bool { return m.inMoney() && m.invoiceLine().Line != nil }},
+	{"The meter has no line, and the next invoice is a later period's.", nextPeriod, ExcludedNoLine, (*position).hasNoInvoice},
+	{"The meter has no line, and the invoice has the maximum number of lines.", nextPeriod, ExcludedLines, (*position).hasNoRoom},
 
-	{ExcludedRestored, wait, (*position).awaitsReading},
-	{"", direct, func(*position) bool { return true }},
+	// Something happens first.
+	{"The period is open, and Odometer creates its invoice after the close.", wait, "", func(m *position) bool { return m.period.Own() && m.period.ClosedAt == nil }},
+	{"The ledger was restored, and the provider's totals were not read since.", wait, ExcludedRestored, (*position).awaitsReading},
+
+	{"Otherwise.", direct, "", func(*position) bool { return true }},
 }
+
+// theirReason stands for the reason of the destination, which the provider's code has written.
+const theirReason = "the reason of the provider, such as a missing price"
 
 // route returns the position's route and the reason for it.
 func (m *position) route() (route, string) {
 	i := slices.IndexFunc(rules, func(r rule) bool { return r.applies(m) })
-	if rules[i].reason == "" && rules[i].route == operator {
-		return operator, m.destination.Excluded
+	if rules[i].reason == theirReason {
+		return rules[i].route, m.destination.Excluded
 	}
 	return rules[i].route, rules[i].reason
 }
@@ -103,6 +104,21 @@ func (m *position) isPricedSince() bool {
 // hasNoInvoice reports whether the position has no line yet, and the subscription's next invoice is not the period's.
 func (m *position) hasNoInvoice() bool {
 	return m.inMoney() && !m.period.Own() && !m.invoiceLine().Standing.Any && (m.Side.Ended || !m.part.End.After(m.Side.Period.Start))
+}
+
+// isPastPeriod reports whether the provider accepts nothing more of the period.
+func (m *position) isPastPeriod() bool {
+	return m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start)
+}
+
+// hasNoWindow reports whether the part of the period is shorter than the provider's first usage window.
+func (m *position) hasNoWindow() bool {
+	return m.destination.Window != "" && firstWindowEnd(m.part, m.destination.Window).After(m.part.End)
+}
+
+// hasNoRoom reports whether the position has no line yet, and its invoice has the maximum number of lines.
+func (m *position) hasNoRoom() bool {
+	return m.inMoney() && !m.invoiceLine().Standing.Any && m.lines >= linesAtMost
 }
 
 // awaitsReading reports whether the provider's totals have to be read after a restore before anything is reported.

@@ -189,8 +189,8 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 		r.Invoiced, taken = &value, taken.Add(value)
 		series = append(series, r)
 	}
-	if of.Void {
-		return
+	if of.Void && (taken.IsNegative() || units.Cmp(taken) <= 0) {
+		return // what was accepted counts as on it, whatever it lists
 	}
 	slices.SortFunc(series, func(a, b *Reported) int { // in the same order, of whichever stream the facts are
 		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
@@ -211,7 +211,9 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 		arrived := smaller(inDoubt, notNegative(negative(lacking)))
 		*r.Invoiced, lacking = r.Invoiced.Add(arrived), lacking.Add(arrived)
 	}
-	of.more[meter] = negative(lacking)
+	if !of.Void { // the invoice that replaces it lists the same units once more
+		of.more[meter] = negative(lacking)
+	}
 }
 
 // quantities are what the stream was reported, and what others were that may be on

@@ -1,0 +1,160 @@
+package billing_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// The stories of docs/billing.md: one customer with one meter, of which a unit costs 2 USD. Each step has its date.
+
+// story is what is known of the customer, as of the last step.
+type story struct {
+	*testing.T
+	billing.Facts
+	sent int64 // number of reports so far
+}
+
+// tell begins a story on a day of January, with a customer whose subscription bills calendar months at a provider that
+// adds up quantities and makes invoices.
+func tell(t *testing.T) *story {
+	t.Helper()
+	f := atMeters(january, knownOf(january.Start, subscribed(january)))
+	f.Connection.Invoices, f.After = true, 1_000_000
+	f.Prices[1][0].Terms.OverageRate = metering.Whole(2)
+	return &story{T: t, Facts: f}
+}
+
+func day(month time.Month, day int) time.Time {
+	return time.Date(2026, month, day, 12, 0, 0, 0, time.UTC)
+}
+
+// uses sets the usage of a period, late usage included.
+func (s *story) uses(at time.Time, period metering.Range, total string) {
+	s.Now = at
+	u := used(period, total)
+	for _, p := range s.Stored {
+		if l, closed := p.Line(1); closed && p.Start.Equal(period.Start) {
+			u.Late, u.LateEvents = u.Total.Sub(l.Usage), 1
+			s.LateMonths = []metering.Range{period}
+		}
+	}
+	s.Usage = slices.DeleteFunc(s.Usage, func(o billing.Usage) bool { return o.Period.Equal(period.Start) })
+	s.Usage = append(s.Usage, u)
+}
+
+// renews begins the next period of the subscription.
+func (s *story) renews(period metering.Range) {
+	s.Now, s.Side.Period = period.Start.Add(time.Minute), period
+	s.Stored = append(s.Stored, subscribed(period))
+}
+
+// closes closes the oldest open period.
+func (s *story) closes(at time.Time) {
+	s.Helper()
+	s.Now, s.MayClose = at, true
+	plan := billing.NewBooks(s.Facts).Plan()
+	require.NotEmpty(s, plan.Closings)
+	s.Stored, s.MayClose = plan.Periods, false
+}
+
+// syncs requires the reports of a sync, and gives them an outcome: billing.Accepted, or billing.Sending if it is unknown.
+func (s *story) syncs(at time.Time, outcome billing.State, want ...string) {
+	s.Helper()
+	s.Now = at
+	plan := billing.NewBooks(s.Facts).Plan()
+	var got []string
+	for _, r := range plan.Reports {
+		got = append(got, fmt.Sprintf("%s %s for %s", r.Kind, r.Quantity, r.Of.Start.Month()))
+		s.report(r, outcome)
+	}
+	require.Equal(s, want, got)
+	s.Stored = slices.Clone(plan.Periods)
+}
+
+// report stores a report with its outcome.
+func (s *story) report(r billing.Report, outcome billing.State) {
+	i := slices.IndexFunc(s.Reported, func(o billing.Reported) bool { return o.Series == r.Series })
+	if i < 0 {
+		i = len(s.Reported)
+		s.Reported = append(s.Reported, billing.Reported{Series: r.Series, MeterID: 1})
+	}
+	s.sent++
+	of := &s.Reported[i]
+	of.Last, of.Number, of.State, of.To, of.Outstanding = uuid.UUID{byte(s.sent)}, s.sent, outcome, r.To, outcome.Outstanding()
+	of.Standing = billing.Sums{
+		Any: true, Value: r.Lines[0].Quantity, Added: of.Taken.Added.Add(r.Quantity), Quantity: r.Quantity, Amount: r.Lines[0].Amount, Currency: r.Lines[0].Currency,
+	}
+	if outcome.Taken() {
+		of.Taken = of.Standing
+		return
+	}
+	s.Open = append(s.Open, billing.Open{ID: of.Last, Kind: r.Kind, Connection: r.Connection, Period: r.Period, State: outcome})
+}
+
+// invoices adds the final invoice of January, which bills units of the meter.
+func (s *story) invoices(at time.Time, units string) {
+	s.Now, s.Stored[0].Subscription.Invoiced = at, true
+	s.Invoices = []billing.Invoice{renewal(units)}
+}
+
+// requireReconciled requires the result of the comparison with the final invoices, and stores it.
+func (s *story) requireReconciled(state billing.ReconciliationState, reason, billed string) {
+	s.Helper()
+	books := billing.NewBooks(s.Facts)
+	require.Len(s, books.Reconciled, 1)
+	r := books.Reconciled[0]
+	require.Equal(s, []string{string(state), reason, billed}, []string{string(r.State), r.Reason, r.Billed.String()})
+	s.Stored = books.Stored
+}
+
+// decides applies an operator's decision to the closed line of January.
+func (s *story) decides(d billing.Decision) {
+	line := &s.Stored[0].Closed[0]
+	decided := line.Reconciled.Decide(d)
+	line.Reconciled = &decided
+}
+
+func TestStoryLateUsage(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 20), january, "100")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 100 for January")
+	s.renews(february)
+	s.closes(day(time.February, 5))
+	s.syncs(day(time.February, 5), billing.Accepted)
+	s.invoices(day(time.February, 6), "100")
+	s.requireReconciled(billing.ReconciliationAgreed, billing.ReasonAgreed, "100")
+	s.uses(day(time.February, 10), january, "130")
+	s.syncs(day(time.February, 10), billing.Accepted, "charge 60 for January")
+	s.syncs(day(time.February, 11), billing.Accepted)
+}
+
+func TestStoryTwoReportsOfUnknownOutcomeAndAVoidInvoice(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 20), january, "100")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 100 for January")
+	s.uses(day(time.January, 25), january, "130")
+	s.syncs(day(time.January, 25), billing.Sending, "quantity 30 for January")
+	s.uses(day(time.January, 28), january, "140")
+	require.Equal(t, []uuid.UUID{{2}}, billing.NewBooks(s.Facts).Plan().Resume, "the same report is sent again")
+	s.syncs(day(time.January, 28), billing.Accepted) // nothing new while its outcome is unknown
+	s.renews(february)
+	s.closes(day(time.February, 5))
+	s.invoices(day(time.February, 6), "130")
+	s.Invoices[0].Void = true
+	require.Equal(t, []billing.Resolved{{ID: uuid.UUID{2}, State: billing.Accepted}}, billing.NewBooks(s.Facts).Plan().Resolved)
+	s.requireReconciled(billing.ReconciliationWaived, billing.ReasonVoid, "130")
+	s.syncs(day(time.February, 7), billing.Accepted, "charge 20 for January") // the 10 units that are on no invoice
+	s.syncs(day(time.February, 8), billing.Accepted)
+	s.decides(billing.Rebill)
+	s.syncs(day(time.February, 9), billing.Accepted, "charge 260 for January")
+}

@@ -2,11 +2,11 @@ package billing
 
 import "slices"
 
-// Books are the facts of a billing schedule, compared with its final invoices. They hold what the invoices bill of
-// each series of reports and of each closed line. NewBooks copies what it changes: the facts stay as they were read.
+// Books are the facts of a billing schedule, compared with its final invoices. They contain the invoiced units of each
+// series of reports and of each closed line. NewBooks copies the slices that it changes, so the facts stay as they were read.
 type Books struct {
 	Facts                       // of Reported, Beside, Stored and Open copies, in which the results of the comparison stand
-	Resolved   []Resolved       // reports whose outcome the invoices show
+	Resolved   []Resolved       // reports with an outcome that the invoices show
 	Reconciled []Reconciliation // new or changed ones, which are to be stored
 }
 

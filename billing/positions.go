@@ -34,8 +34,8 @@ func (p *planner) positionsOf(period Period) (all []*position) {
 	return all
 }
 
-// positionOf returns the position of a meter. It separates the series that are reported at the destination now from all
-// others, which it subtracts: series of another account, customer, target, method or subscription period. common is the
+// positionOf returns the position of a meter. It separates the series of the destination from all other series, which it
+// subtracts: series of another account, customer, target, method or subscription period. common is the
 // currency of meters without a price.
 func (p *planner) positionOf(period Period, meter metering.Meter, common string) *position {
 	m := &position{

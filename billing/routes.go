@@ -6,15 +6,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// route is what happens with the part of a position that the provider does not have.
+// route is the way in which the part of a position is billed that the provider does not have.
 type route string
 
 const (
-	none       route = "none"        // nothing: the provider does not bill it, or its final invoices were compared with it
+	none       route = "none"        // the provider does not bill it, or its final invoices were compared with it
 	direct     route = "direct"      // it is reported now, as the period's own
-	wait       route = "wait"        // it is reported later, without anybody's help
+	wait       route = "wait"        // it is reported later, automatically
 	nextPeriod route = "next_period" // it is not reported any more: a later period bills it
-	operator   route = "operator"    // it is not reported until somebody changes something
+	operator   route = "operator"    // it is not reported until an operator changes a setting
 )
 
 // rule is a row of the route table. The first row that applies to a position decides its route.
@@ -68,7 +68,7 @@ func (m *position) route() (route, string) {
 }
 
 // isCompared reports whether nothing of the closed period can be reported: the provider does not bill the meter, or its
-// final invoices were compared with what was reported.
+// final invoices were compared with the reports.
 func (m *position) isCompared() bool {
 	return m.period.ClosedAt != nil && (m.closed == nil || !m.stated(m.closed))
 }

@@ -1,5 +1,7 @@
 package billing
 
+//go:generate go test -run TestTheRouteTableIsDocumented -update
+
 import (
 	"flag"
 	"fmt"

@@ -15,15 +15,15 @@ import (
 
 // The stories of docs/billing.md: one customer with one meter, of which a unit costs 2 USD. Each step has its date.
 
-// story is what is known of the customer, as of the last step.
+// story contains the facts about the customer as of the last step.
 type story struct {
 	*testing.T
 	billing.Facts
 	sent int64 // number of reports so far
 }
 
-// tell begins a story on a day of January, with a customer whose subscription bills calendar months at a provider that
-// adds up quantities and makes invoices.
+// tell begins a story on 1 January. The customer's subscription bills calendar months, at a provider that adds up
+// quantities and makes invoices.
 func tell(t *testing.T) *story {
 	t.Helper()
 	f := atMeters(january, knownOf(january.Start, subscribed(january)))
@@ -122,6 +122,25 @@ func (s *story) decides(d billing.Decision) {
 	line.Reconciled = &decided
 }
 
+// settles gives the open report its outcome.
+func (s *story) settles(outcome billing.State) {
+	for i := range s.Reported {
+		if r := &s.Reported[i]; r.Last == s.Open[0].ID {
+			r.State, r.Outstanding, r.Standing = outcome, false, r.Taken
+		}
+	}
+	s.Open = s.Open[1:]
+}
+
+// statement returns the line of the next statement.
+func (s *story) statement() string {
+	s.Helper()
+	reports := billing.NewBooks(s.Facts).Plan().Reports
+	require.Len(s, reports, 1)
+	line := reports[0].Lines[0]
+	return fmt.Sprintf("%s units, %s %s", line.Quantity, line.Amount, line.Currency)
+}
+
 func TestStoryLateUsage(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -157,4 +176,118 @@ func TestStoryTwoReportsOfUnknownOutcomeAndAVoidInvoice(t *testing.T) {
 	s.syncs(day(time.February, 8), billing.Accepted)
 	s.decides(billing.Rebill)
 	s.syncs(day(time.February, 9), billing.Accepted, "charge 260 for January")
+}
+
+func TestStoryTheCustomerMovesToAnotherAccount(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 10), january, "100")
+	s.syncs(day(time.January, 10), billing.Accepted, "quantity 100 for January")
+	s.uses(day(time.January, 11), january, "110")
+	s.syncs(day(time.January, 11), billing.Sending, "quantity 10 for January")
+
+	s.Connection = &billing.Connection{ID: second, Invoices: true}
+	s.Side.Customer, s.Side.Subscription = "cus_2", "sub_2"
+	s.uses(day(time.January, 20), january, "150")
+	require.Equal(t, []uuid.UUID{{2}}, billing.NewBooks(s.Facts).Plan().Doubt, "nobody sends it again")
+	s.Open[0].State, s.Reported[0].State = billing.InDoubt, billing.InDoubt
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 40 for January") // 150 less the 110 that the previous account may have
+	s.settles(billing.Rejected)
+	s.syncs(day(time.January, 21), billing.Accepted, "quantity 10 for January")
+}
+
+func TestStoryAWebhookReceiverIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.Facts = atReceiver(first, s.Facts)
+	s.Side, s.Stored = nil, []billing.Period{{Range: january}}
+	s.uses(day(time.January, 10), january, "100")
+	require.Equal(t, "100 units, 200 USD", s.statement())
+	s.Reported = []billing.Reported{stated(first, january, "100", "200")}
+
+	s.Connection = &billing.Connection{ID: second, Statements: true}
+	s.uses(day(time.January, 20), january, "130")
+	require.Equal(t, "30 units, 60 USD", s.statement(), "without the units of the previous receiver")
+}
+
+func TestStoryLateUsageLowersAVolumeCharge(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.Prices[1][0].Terms = billing.Terms{
+		Model: billing.ModelVolume, Currency: "USD",
+		Tiers: []billing.Tier{{UpTo: new(metering.Whole(100)), UnitPrice: metering.Whole(2)}, {UnitPrice: metering.Whole(1)}},
+	}
+	s.uses(day(time.January, 20), january, "90")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 90 for January")
+	s.renews(february)
+	s.closes(day(time.February, 5))
+	s.invoices(day(time.February, 6), "90")
+	s.requireReconciled(billing.ReconciliationAgreed, billing.ReasonAgreed, "90")
+	s.uses(day(time.February, 10), january, "110")
+	s.syncs(day(time.February, 10), billing.Accepted, "charge -70 for January") // 110 at 1 USD less 90 at 2 USD
+}
+
+func TestStoryATrial(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.Side.Trial = true
+	s.uses(day(time.January, 20), january, "100")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 100 for January")
+	s.Side.Trial = false
+	s.renews(february)
+	s.closes(day(time.February, 5))
+	require.Equal(t, "0", s.Stored[0].Closed[0].Charge.String())
+	s.invoices(day(time.February, 6), "100")
+	s.requireReconciled(billing.ReconciliationAgreed, billing.ReasonAgreed, "100")
+	s.uses(day(time.February, 10), january, "130")
+	s.syncs(day(time.February, 10), billing.Accepted)
+	late := billing.NewBooks(s.Facts).Adjustments()
+	require.Equal(t, []string{"30", "0"}, []string{late[0].Quantity.String(), late[0].Amount.String()}, "late usage of a trial costs nothing either")
+}
+
+func TestStoryARestoredBackup(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 10), january, "100")
+	s.syncs(day(time.January, 10), billing.Accepted, "quantity 100 for January")
+	backup := slices.Clone(s.Reported)
+	s.uses(day(time.January, 11), january, "130")
+	s.syncs(day(time.January, 11), billing.Accepted, "quantity 30 for January")
+
+	s.Reported, s.Epoch, s.Unread = backup, day(time.January, 12).Unix(), true
+	s.syncs(day(time.January, 12), billing.Accepted)
+	books := billing.NewBooks(s.Facts)
+	lost := books.Lost([]billing.Found{{AddedUp: books.AddedUp()[0], Counted: metering.Whole(130)}})
+	require.Len(t, lost, 1)
+	require.Equal(t, "30", lost[0].Quantity.String(), "the ledger stores what it lacks, as one report")
+	s.report(lost[0], billing.Counted)
+	s.Unread = false
+	s.uses(day(time.January, 14), january, "150")
+	s.syncs(day(time.January, 14), billing.Accepted, "quantity 20 for January")
+}
+
+func TestStoryAPriceChangesWithinAPeriod(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.Facts = atReceiver(first, s.Facts)
+	s.Side, s.Stored = nil, []billing.Period{{Range: january}}
+	s.Prices[1] = append(s.Prices[1], billing.Price{
+		MeterID: 1, Version: 2, EffectiveFrom: day(time.January, 15), Terms: billing.Terms{OverageRate: metering.Whole(3), Currency: "USD"},
+	})
+	s.uses(day(time.January, 20), january, "100")
+	require.Equal(t, "100 units, 200 USD", s.statement(), "January has the price of its first instant")
+	s.Reported = []billing.Reported{stated(first, january, "100", "200")}
+	s.Stored = []billing.Period{closedAt(january, "100", "200"), {Range: february}}
+	s.uses(day(time.February, 10), february, "10")
+	require.Equal(t, "10 units, 30 USD", s.statement())
+}
+
+func TestStoryASubscriptionIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.uses(day(time.January, 10), january, "100")
+	s.syncs(day(time.January, 10), billing.Accepted, "quantity 100 for January")
+	s.Side.Subscription, s.Side.Period = "sub_2", metering.Range{Start: day(time.January, 15), End: day(time.February, 15)}
+	s.uses(day(time.January, 20), january, "130")
+	s.syncs(day(time.January, 20), billing.Accepted, "quantity 30 for January")
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Of the lines that an invoice takes, only those count that it will have.
+// An invoice has at most 200 lines from Odometer. The test checks which series of another meter count towards this
+// maximum.
 func TestWhatCountsAsALineOfTheInvoice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -33,7 +34,7 @@ func TestWhatCountsAsALineOfTheInvoice(t *testing.T) {
 			addCharged(t, &f, id)
 		}
 		r := set(t, f, "2")
-		r.MeterID = 999 // one that there is no more
+		r.MeterID = 999 // a meter that no longer exists
 		c.change(&r)
 		f.Reported = []billing.Reported{r}
 		left := len(billing.NewBooks(f).Plan().Excluded)
@@ -41,8 +42,8 @@ func TestWhatCountsAsALineOfTheInvoice(t *testing.T) {
 	}
 }
 
-// What is set goes on from what the same line was set to; all else is billed
-// elsewhere, but for what another mode was told.
+// A line is set to its charge of 3 USD, minus amounts that other series bill for the same meter and period. Series in
+// test mode do not count. The previous amount of the line is replaced, not subtracted.
 func TestWhichLineIsSet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -71,7 +72,8 @@ func TestWhichLineIsSet(t *testing.T) {
 	}
 }
 
-// As long as something of the meter is on its way here, the provider does not know all.
+// A plan sets no watermark for a period while a report of the meter is being sent for a previous customer at the same
+// connection. Reports of unknown outcome and reports to another connection do not matter.
 func TestWhatIsOnItsWayLeavesThePeriodOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -94,7 +96,8 @@ func TestWhatIsOnItsWayLeavesThePeriodOpen(t *testing.T) {
 	}
 }
 
-// A line is set while its invoice takes it, and as long as no invoices were compared with it.
+// The test checks when the line of a past period is set. The line must exist, its subscription must be the customer's,
+// and no final invoice may have been compared with the closed line.
 func TestWhenALineIsNotSet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -132,8 +135,7 @@ func TestWhenALineIsNotSet(t *testing.T) {
 	}
 }
 
-// What of a line is on its way has to be decided before all is known of a period
-// whose invoice is final.
+// A period with a final invoice gets no watermark while a report of one of its lines is being sent.
 func TestALineOnItsWayKeepsAFinalPeriodOpen(t *testing.T) {
 	t.Parallel()
 	for outstanding, known := range map[bool]int{true: 0, false: 1} {
@@ -152,8 +154,8 @@ func TestWhatComesToNothingIsOfNoCurrency(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Excluded)
 }
 
-// lateFacts have two units of each meter come late for January, once its invoice
-// is final.
+// lateFacts returns facts in which January is complete, and two units of late usage have arrived for each of two
+// meters.
 func lateFacts(t *testing.T) billing.Facts {
 	t.Helper()
 	f := closedJanuary(t)
@@ -171,7 +173,7 @@ func lateFacts(t *testing.T) billing.Facts {
 	return f
 }
 
-// lateLine is the first meter's line of late usage, set to an amount.
+// lateLine returns the series of the first meter's line of late usage, which was set to an amount.
 func lateLine(t *testing.T, f billing.Facts, amount string) billing.Reported {
 	t.Helper()
 	r := set(t, f, amount)
@@ -211,7 +213,7 @@ func TestAnInvoiceGetsSoManyLinesOfLateUsage(t *testing.T) {
 	f := lateFacts(t)
 	for id := metering.MeterID(1000); id < 1199; id++ {
 		r := lateLine(t, f, "1")
-		r.MeterID = id // one that there is no more
+		r.MeterID = id // a meter that no longer exists
 		f.Reported = append(f.Reported, r)
 	}
 	plan := billing.NewBooks(f).Plan()
@@ -219,7 +221,8 @@ func TestAnInvoiceGetsSoManyLinesOfLateUsage(t *testing.T) {
 	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", Reason: billing.ExcludedLines}}, plan.Excluded)
 }
 
-// A final invoice shows what came of the report that set its line last.
+// A line on a final invoice shows whether the last report of its series was accepted or rejected. A report that was
+// never sent was rejected. If the amount fits neither outcome, the line shows nothing.
 func TestWhatALineShowsOfItsReport(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -246,7 +249,8 @@ func TestWhatALineShowsOfItsReport(t *testing.T) {
 	}
 }
 
-// invoicedLine is a line that was set, as its final invoice has it.
+// invoicedLine returns the series of a line on a final invoice. last is the amount that Odometer set last, and amount
+// is the amount on the invoice.
 func invoicedLine(t *testing.T, f billing.Facts, last, amount string) billing.Reported {
 	t.Helper()
 	r := set(t, f, last)
@@ -254,11 +258,11 @@ func invoicedLine(t *testing.T, f billing.Facts, last, amount string) billing.Re
 	return r
 }
 
-// What a closed period's charge is compared with: its own lines, and what was
-// billed elsewhere, once all of that is known.
+// A closed line's charge is compared with the sum of the amounts on final invoices and the amounts that other series
+// bill. The comparison waits until all of these amounts are known.
 func TestWhatAChargeIsComparedWith(t *testing.T) {
 	t.Parallel()
-	former := func(r billing.Reported) billing.Reported { // of a part of the period before this one
+	former := func(r billing.Reported) billing.Reported { // of sub_0, an hour later
 		r.Target, r.Window.Start = "sub_0", r.Window.Start.Add(time.Hour)
 		return r
 	}
@@ -351,7 +355,7 @@ func TestWhatAChargeIsComparedWith(t *testing.T) {
 	}
 }
 
-// A meter that is not charged when its period closes was billed only if anything was.
+// A meter that is excluded when its period closes is billed only if an amount was charged for it before.
 func TestAMeterThatIsLeftOutIsNotBilled(t *testing.T) {
 	t.Parallel()
 	for charged, billed := range map[string]bool{"": false, "2": true} {
@@ -365,7 +369,8 @@ func TestAMeterThatIsLeftOutIsNotBilled(t *testing.T) {
 	}
 }
 
-// Lines that run are found from where their period began.
+// ChargedSince returns the start of an incomplete period that is billed in amounts and began before the given instant.
+// Otherwise ChargedSince returns the instant.
 func TestFromWhenChargesAreRead(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
@@ -391,8 +396,8 @@ func TestTermsInWords(t *testing.T) {
 	}
 }
 
-// What a later period carries of a closed one's charge is not set once more where
-// the former subscription is read again, whose last invoice is a draft.
+// A target period of sub_2 bills an amount that a closed period lacks. The closed period's own line is then not set to
+// include that amount. The customer has sub_1 again, which has ended and has a draft as last invoice.
 func TestALineOfWhatIsCarriedIsNotSetAgain(t *testing.T) {
 	t.Parallel()
 	for carried, set := range map[string]int{"0": 1, "2": 0} {

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// chargedFacts are of a customer who is charged amounts in January, with one
-// meter that counted 7 at 0.50, and 1 to include.
+// chargedFacts returns the facts of a customer that is billed in amounts in January. One meter counted 7 units: 1 is
+// included, and each other unit costs 0.50 USD.
 func chargedFacts(t *testing.T) billing.Facts {
 	t.Helper()
 	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
@@ -36,7 +36,7 @@ func addCharged(t *testing.T, f *billing.Facts, id metering.MeterID) {
 	f.Side.Charges = append(f.Side.Charges, billing.Destination{MeterID: id, Target: "sub_1", Method: "item", Counting: billing.Replaces})
 }
 
-// set is a line of the first meter that was set to an amount.
+// set returns the series of the first meter's line, which was set to an amount.
 func set(t *testing.T, f billing.Facts, amount string) billing.Reported {
 	t.Helper()
 	sums := billing.Sums{Any: true, Amount: decimal(t, amount), Currency: "USD"}
@@ -84,7 +84,7 @@ func TestALineIsSetToWhatIsNotBilledElsewhere(t *testing.T) {
 	}
 }
 
-// A period keeps the way of billing that held when it began.
+// A period is billed in quantities or amounts as the connection was set to bill when the period began.
 func TestAPeriodKeepsTheWayItBeganWith(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
@@ -131,8 +131,8 @@ func TestAnInvoiceGetsSoManyLines(t *testing.T) {
 	require.Equal(t, billing.ExcludedLines, plan.Excluded[0].Reason)
 }
 
-// closedJanuary has the facts go on in February with what January closed at, one
-// day after the grace.
+// closedJanuary returns the facts on February 5, one day after the grace. January closed at 3 USD, and its line was set
+// to 2 USD.
 func closedJanuary(t *testing.T) billing.Facts {
 	t.Helper()
 	f := chargedFacts(t)
@@ -144,8 +144,8 @@ func closedJanuary(t *testing.T) billing.Facts {
 	return f
 }
 
-// A period closes by the clock. Its line is set to what it closed at until its
-// invoice is final; what is lacking then is carried.
+// The line of a closed period is set to the charge at the close until the invoice is final. After that, the next
+// invoice bills the missing amount.
 func TestALineIsSetToWhatItsPeriodClosedAt(t *testing.T) {
 	t.Parallel()
 	f := closedJanuary(t)
@@ -173,8 +173,7 @@ func TestALineIsSetToWhatItsPeriodClosedAt(t *testing.T) {
 	require.Len(t, plan.Complete, 1)
 }
 
-// What its subscription, which has ended, was charged with is never carried as long
-// as it may be on an invoice.
+// An amount charged to a subscription that has ended is not billed again while an invoice may still bill it.
 func TestALineOfASubscriptionThatHasEndedCountsAsBilled(t *testing.T) {
 	t.Parallel()
 	f := closedJanuary(t)
@@ -186,7 +185,7 @@ func TestALineOfASubscriptionThatHasEndedCountsAsBilled(t *testing.T) {
 	require.Equal(t, "1", plan.Reports[0].Quantity.String(), "3 less the 2 that are pending")
 }
 
-// What an invoice has is billed, whatever somebody has said of the report.
+// An amount on a final invoice counts as billed even if its report is recorded as rejected.
 func TestALineOnAnInvoiceIsBilledWhateverIsKnownOfItsReport(t *testing.T) {
 	t.Parallel()
 	f := closedJanuary(t)
@@ -198,8 +197,8 @@ func TestALineOnAnInvoiceIsBilledWhateverIsKnownOfItsReport(t *testing.T) {
 	require.Equal(t, "1", billing.NewBooks(f).Plan().Reports[0].Quantity.String())
 }
 
-// In amounts our price is charged, whatever the provider's own price is of the
-// meter's units.
+// A period billed in amounts is charged at Odometer's price, even if the provider has its own price for the meter's
+// units.
 func TestAmountsAreChargedAtOurPrice(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)

@@ -31,8 +31,8 @@ func span(t require.TestingT, start, end string) metering.Range {
 	return metering.Range{Start: instant(t, start), End: instant(t, end)}
 }
 
-// timezones are those in which something about midnights or months is unlike
-// what one would think.
+// timezones includes UTC, zones with fractional offsets, zones that change clocks at midnight, and zones on both sides
+// of the date line.
 var timezones = []string{
 	"UTC", "Asia/Kathmandu", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "America/St_Johns", "America/Santiago",
 	"America/Asuncion", "America/Havana", "Africa/Cairo", "Asia/Beirut", "Asia/Amman", "Atlantic/Azores", "Pacific/Chatham",

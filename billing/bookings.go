@@ -7,37 +7,37 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Booking is an adjustment of a closed period, written down once: what it came
-// to for a meter, and what it came to at the booking before, or when it closed.
-// It never changes. Whether it is billed was decided when it was made.
+// Booking is a stored adjustment of one meter in a closed period. It holds the new totals, and the totals of the
+// previous booking or, for the first booking, of the close. A booking never changes, and neither does whether it is
+// billed.
 type Booking struct {
-	Period  time.Time // start of the closed one
+	Period  time.Time // start of the closed period
 	MeterID metering.MeterID
-	Events  int64 // that it is up to, late ones included: the same events are booked once
+	Events  int64 // number of events in Units, including late ones; the same events are booked once
 
-	UnitsBefore, Units   metering.Decimal // that are charged
-	ChargeBefore, Charge metering.Decimal // in the currency's minor unit
-	Dimensions           []DimensionUsage // of the units, with prices by dimension
-	Currency             string           // the closed period's
-	Billed               bool             // it is billed in a target period; else it is only reported
+	UnitsBefore, Units   metering.Decimal // charged units: previous total, new total
+	ChargeBefore, Charge metering.Decimal // rounded to the currency's minor unit
+	Dimensions           []DimensionUsage // Units by dimension, if the price has dimensions
+	Currency             string           // currency of the closed line
+	Billed               bool             // billed in a target period; false: only reported
 }
 
-// Booked is what the bookings of a closed period's meter come to.
+// Booked holds the totals of all bookings of one meter in a closed period.
 type Booked struct {
-	Period  time.Time // start of the closed one
+	Period  time.Time // start of the closed period
 	MeterID metering.MeterID
-	Events  int64 // that the last one is up to
+	Events  int64 // Events of the last booking
 	Units   metering.Decimal
 	Charge  metering.Decimal
 
-	Dimensions []DimensionUsage // of the units, with prices by dimension
+	Dimensions []DimensionUsage // Units by dimension, if the price has dimensions
 
-	OnlyReported       metering.Decimal // of the units, what is not billed
-	OnlyReportedCharge metering.Decimal // the same of the charge
+	OnlyReported       metering.Decimal // part of Units that is not billed
+	OnlyReportedCharge metering.Decimal // part of Charge that is not billed
 }
 
-// bookings are those that are still to be made: late usage is booked by whoever
-// plans first, under the late policy that holds then.
+// bookings returns the missing bookings of late usage. The first plan after late usage arrives books it, under the late
+// policy at that time.
 func (b *Books) bookings() (all []Booking) {
 	if b.Connection == nil {
 		return nil
@@ -52,7 +52,7 @@ func (b *Books) bookings() (all []Booking) {
 	return all
 }
 
-// booking is what of the late calculation is not booked yet.
+// booking returns the next booking of the late calculation, from the booked totals to the current totals.
 func (f *Facts) booking(c *calculation) Booking {
 	booked := f.booked(c)
 	return Booking{
@@ -62,7 +62,8 @@ func (f *Facts) booking(c *calculation) Booking {
 	}
 }
 
-// booked is what is booked of the late calculation.
+// booked returns the booked totals of the late calculation. Before the first booking, these are the totals at the
+// close.
 func (f *Facts) booked(c *calculation) Booked {
 	if b, known := f.bookedOf(c.meter.ID, c.late.closed.Start); known {
 		return b
@@ -70,7 +71,7 @@ func (f *Facts) booked(c *calculation) Booked {
 	return Booked{Units: c.closed.ownUnits(), Charge: c.closed.Charge}
 }
 
-// bookedOf is what is booked of the meter in the closed period that began then.
+// bookedOf returns the booked totals of the meter in the closed period that begins at start.
 func (f *Facts) bookedOf(meter metering.MeterID, start time.Time) (b Booked, known bool) {
 	i := slices.IndexFunc(f.Booked, func(b Booked) bool { return b.MeterID == meter && b.Period.Equal(start) })
 	if i < 0 {
@@ -79,8 +80,8 @@ func (f *Facts) bookedOf(meter metering.MeterID, start time.Time) (b Booked, kno
 	return f.Booked[i], true
 }
 
-// leaveOnlyReported has the late calculation leave out what is only reported:
-// booked as that, or not booked yet while that is the late policy.
+// leaveOnlyReported excludes the part from the late calculation that is only reported: bookings that are not billed,
+// and late usage that is not booked yet and that the late policy does not bill.
 func (f *Facts) leaveOnlyReported(c *calculation) {
 	booked, rest := f.booked(c), f.booking(c)
 	c.late.onlyReported, c.late.onlyReportedCharge = booked.OnlyReported, booked.OnlyReportedCharge

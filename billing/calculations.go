@@ -6,43 +6,42 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// calculation is what one line is worked out from: of a period, or of what late
-// usage adds to a closed one. Whatever is reported, stated or shown of a meter
-// is one of its results, and Explain shows them in their order.
+// calculation holds the inputs of one line: of a meter in a period, or of the late usage of a closed period. Reports,
+// statements and previews show its results. Explain shows the results in the order of their computation.
 type calculation struct {
 	meter   metering.Meter
-	version metering.MeterVersionID // that has counted the usage
-	usage   metering.Decimal        // of a closed period: at its closing
+	version metering.MeterVersionID // meter version that counted the usage
+	usage   metering.Decimal        // of a closed period: as of the close
 	events  int64
 
-	dimensions []DimensionUsage // of the usage, with prices by dimension
+	dimensions []DimensionUsage // usage by dimension values, for meters with prices by dimension
 
 	price    Price
-	theirs   ProviderPrice // that is charged instead; nil: none is
+	theirs   ProviderPrice // provider's own price, if it is charged instead of price; else nil
 	currency string
 	others   elsewhere
 
-	scale       *int32 // decimals that usage is reported with, and charged; nil: all it has
-	notNegative bool   // less than nothing cannot be reported
-	noCredit    bool   // less than nothing cannot be charged
-	trial       bool   // nothing is charged for the units
+	scale       *int32 // decimals to which the reported and charged units are rounded; nil: not rounded
+	notNegative bool   // the provider accepts no negative quantity
+	noCredit    bool   // a negative amount is not billed
+	trial       bool   // the period is a trial: nothing is charged for the units
 
-	closed *ClosedLine // nil: the period is open
-	late   *lateUsage  // nil: the line is the period's own
+	closed *ClosedLine // line of the closed period; nil for open periods, and for the remaining reports of closed periods
+	late   *lateUsage  // late usage of the closed period; nil: the line is of the period itself
 }
 
-// lateUsage is what arrived for a closed period.
+// lateUsage is the usage that arrived after its period was closed.
 type lateUsage struct {
 	closed metering.Range
 	usage  metering.Decimal
 	events int64
 
-	dimensions []DimensionUsage // of the usage
+	dimensions []DimensionUsage // the late usage by dimension values
 
-	onlyReported, onlyReportedCharge metering.Decimal // of the units and the charge, what the late policy leaves out
+	onlyReported, onlyReportedCharge metering.Decimal // units and charge that the late policy only reports and does not bill
 }
 
-// total is all usage.
+// total returns the usage, including late usage.
 func (c *calculation) total() metering.Decimal {
 	if c.late == nil {
 		return c.usage
@@ -50,7 +49,7 @@ func (c *calculation) total() metering.Decimal {
 	return c.usage.Add(c.late.usage)
 }
 
-// units are what the charge is for.
+// units returns the units that are charged: all usage, rounded to scale.
 func (c *calculation) units() metering.Decimal {
 	if c.scale != nil {
 		return Units(c.total(), *c.scale)
@@ -58,7 +57,7 @@ func (c *calculation) units() metering.Decimal {
 	return c.total()
 }
 
-// charge is for all units, in the currency's minor unit.
+// charge returns the charge for all units, in the currency's minor unit.
 func (c *calculation) charge() metering.Decimal {
 	if c.trial {
 		return metering.Decimal{}
@@ -66,7 +65,7 @@ func (c *calculation) charge() metering.Decimal {
 	return c.chargeFor(c.measured())
 }
 
-// measured is the usage that the charge is for. Quantities have no number of events.
+// measured returns the usage that is charged. Quantities for a provider have no number of events.
 func (c *calculation) measured() Measured {
 	if c.scale != nil {
 		return c.first(c.units())
@@ -86,7 +85,7 @@ func (c *calculation) first(units metering.Decimal) Measured {
 	return c.price.First(c.allUsage(), units)
 }
 
-// chargeFor is the charge for the usage, were it no trial.
+// chargeFor returns the charge for the usage, even in a trial.
 func (c *calculation) chargeFor(of Measured) metering.Decimal {
 	if c.theirs != nil {
 		return chargeAt(c.theirs, of.Units)
@@ -94,7 +93,7 @@ func (c *calculation) chargeFor(of Measured) metering.Decimal {
 	return c.price.ChargeIn(c.currency, of)
 }
 
-// exact is the charge before it is rounded; a provider rounds each of its lines.
+// exact returns the charge before it is rounded. A provider's own price already rounds each price line.
 func (c *calculation) exact() metering.Decimal {
 	if c.theirs != nil {
 		return chargeAt(c.theirs, c.units())
@@ -110,7 +109,7 @@ func (c *calculation) unitPrice() metering.Decimal {
 	return c.price.UnitPriceAt(c.units())
 }
 
-// source is the level that the price is set at; "": there is no price of ours.
+// source returns the level at which the price in Odometer is set; "": no such price is charged.
 func (c *calculation) source() PriceSource {
 	if c.closed != nil {
 		return c.closed.Source
@@ -118,15 +117,15 @@ func (c *calculation) source() PriceSource {
 	return c.price.Source()
 }
 
-// priceAs has the units charged at the provider's own price.
+// priceAs charges the units at the provider's own price, if that is not nil.
 func (c *calculation) priceAs(theirs ProviderPrice) {
 	if theirs != nil {
 		c.theirs, c.price, c.currency = theirs, Price{MeterID: c.meter.ID}, theirs.Currency()
 	}
 }
 
-// otherScale is the decimals that what others have billed is rounded to; nil:
-// it stays as it is, since of late usage it is a difference of rounded totals.
+// otherScale returns the decimals to which quantities of other series are rounded. It returns nil for late usage,
+// because quantities of late usage are differences of rounded totals.
 func (c *calculation) otherScale() *int32 {
 	if c.late != nil {
 		return nil
@@ -134,7 +133,9 @@ func (c *calculation) otherScale() *int32 {
 	return c.scale
 }
 
-// quantity is what of the units nobody else has billed.
+// quantity returns the units that remain to be billed, without the units that other series have billed. For late usage,
+// it also deducts units billed with the closed period and units that are only reported. For a closed line without late
+// usage, it returns billedUnits.
 func (c *calculation) quantity() metering.Decimal {
 	quantity := c.units().Sub(c.others.quantity)
 	if scale := c.otherScale(); scale != nil {
@@ -151,7 +152,8 @@ func (c *calculation) quantity() metering.Decimal {
 	return quantity
 }
 
-// amount is what of the charge nobody else has billed.
+// amount returns the amount that remains to be billed, with the same deductions as quantity. For a closed line without
+// late usage, it returns billedCharge. In a trial, it returns 0.
 func (c *calculation) amount() metering.Decimal {
 	if c.trial {
 		return metering.Decimal{}
@@ -179,7 +181,7 @@ func (c *calculation) line() Line {
 	return l
 }
 
-// ownUnits are what the closed period's charge is for.
+// ownUnits returns the units that the closed line charges.
 func (l *ClosedLine) ownUnits() metering.Decimal {
 	if l.Scale != nil {
 		return Units(l.Usage, *l.Scale)
@@ -189,8 +191,9 @@ func (l *ClosedLine) ownUnits() metering.Decimal {
 
 func (l *ClosedLine) inAmounts() bool { return l.Bills == metering.BillsAmounts }
 
-// billedUnits are what of these is billed with the period: what final invoices
-// say, else what providers were reported, or still will be.
+// billedUnits returns the units of the closed line that are billed with the period. After a reconciliation, they are
+// the units that it treats as billed. Before, they are the units that were reported or still will be. If the line is
+// billed in amounts, billedUnits returns its usage.
 func (l *ClosedLine) billedUnits() metering.Decimal {
 	switch {
 	case l.inAmounts():
@@ -203,9 +206,10 @@ func (l *ClosedLine) billedUnits() metering.Decimal {
 	return l.ownUnits()
 }
 
-// billedCharge is the charge for these, at the closed period's price; what
-// statements said is the amount that they said, and of what is billed in amounts
-// what of the charge is.
+// billedCharge returns the charge that is billed with the period:
+//   - for a line billed in amounts: the amount of the reconciliation, if there is one
+//   - for statements and amounts without a reconciliation: the reported amount, if nothing more is reported
+//   - else: the charge for billedUnits at the price of the closed period
 func (l *ClosedLine) billedCharge() metering.Decimal {
 	switch {
 	case l.inAmounts() && l.Reconciled != nil:
@@ -219,7 +223,7 @@ func (l *ClosedLine) billedCharge() metering.Decimal {
 	return l.Charge
 }
 
-// chargeFor is the charge for so many units of a provider's, were it no trial.
+// chargeFor returns the charge for a number of units at the price of the closed period, even in a trial.
 func (l *ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 	if l.Price != nil {
 		return chargeAt(l.Price, units)
@@ -227,8 +231,8 @@ func (l *ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 	return l.Terms.ChargeIn(l.Currency, l.Terms.First(Measured{l.Usage, l.Events, l.Dimensions}, units))
 }
 
-// calculations are what every meter of the period comes to now, as usage is
-// counted, and those that are left out with the reason.
+// calculations returns the calculation of each meter in the period at the present usage, and the excluded meters with
+// the reason. It deducts usage billed through other connections. The usage is not rounded to the provider's decimals.
 func (b *Books) calculations(period Period) (all []calculation, excluded []Exclusion) {
 	others := b.billed(period, func(r *Reported) bool { return !r.Late && !b.here(r.Series) })
 	common, meters := b.inCommon(b.currencies(period)), b.metersIn(period)
@@ -245,8 +249,8 @@ func (b *Books) calculations(period Period) (all []calculation, excluded []Exclu
 	return all, excluded
 }
 
-// calculation returns what a meter comes to in an open period now, whoever has billed it. common is the currency of
-// meters without a price.
+// calculation returns the calculation of a meter in an open period at the present usage. It does not deduct the usage
+// that other series have billed. common is the currency of meters without a price.
 func (b *Books) calculation(period Period, m metering.Meter, common string) calculation {
 	price, _ := b.price(m.ID, period)
 	usage := b.usage(m.ID, period)
@@ -256,8 +260,8 @@ func (b *Books) calculation(period Period, m metering.Meter, common string) calc
 	}
 }
 
-// shown are the calculations of an open period as its provider bills it, which
-// may count units and not usage.
+// shown returns the calculations of an open period as the connected provider bills the period: in amounts, or in units
+// with the provider's decimals.
 func (b *Books) shown(period Period) []calculation {
 	all, _ := b.calculations(period)
 	if b.Connection == nil || b.Connection.Statements || b.Side == nil {
@@ -273,7 +277,7 @@ func (b *Books) shown(period Period) []calculation {
 	return all
 }
 
-// closedCalculation is what the closed period came to for a meter.
+// closedCalculation returns the calculation of a meter's line in a closed period.
 func closedCalculation(m metering.Meter, then *ClosedLine) calculation {
 	c := calculation{
 		meter: m, version: then.MeterVersion, usage: then.Usage, events: then.Events, dimensions: then.Dimensions, currency: then.Currency, closed: then, trial: then.Trial,
@@ -283,8 +287,8 @@ func closedCalculation(m metering.Meter, then *ClosedLine) calculation {
 	return c
 }
 
-// lateCalculation is charge(usage with what came late) − charge(usage billed so
-// far), at the closed period's price.
+// lateCalculation returns the calculation of a closed period's late usage. Its amount is charge(usage + late usage) −
+// charge(usage billed so far), at the price of the closed period.
 func (f *Facts) lateCalculation(closed Period, m metering.Meter, then *ClosedLine) calculation {
 	c := closedCalculation(m, then)
 	c.late = &lateUsage{closed: closed.Range}
@@ -301,7 +305,7 @@ func linesOf(all []calculation) (lines []Line) {
 	return lines
 }
 
-// statementLine returns a line with the breakdown of its amount.
+// statementLine returns the line with the breakdown of its amount.
 func (c *calculation) statementLine() Line {
 	l := c.line()
 	l.Working = c.steps()

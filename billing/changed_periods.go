@@ -8,9 +8,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ChangedPeriods returns the open periods of a stream that are charged in another way once
-// its facts change, whatever usage follows: at other terms, in other units, or over another
-// range. recounted is the meter that counts other events, or in another way; 0: none.
+// ChangedPeriods returns the open periods of a billing schedule that are charged differently after a change of its
+// facts, whatever usage follows: at other terms, in other units, or over another range. recounted is a meter that
+// counts other events after the change, or counts them differently; 0: none.
 func ChangedPeriods(before, after Facts, recounted metering.MeterID) (changed []Period) {
 	rest := OpenPeriods(after)
 	for _, p := range OpenPeriods(before) {
@@ -27,16 +27,16 @@ func ChangedPeriods(before, after Facts, recounted metering.MeterID) (changed []
 	return append(changed, slices.DeleteFunc(rest, func(p Period) bool { return len(after.chargings(p, recounted)) == 0 })...)
 }
 
-// charging is all that a meter's charge in a period depends on beside its usage.
+// charging holds everything that a meter's charge in a period depends on, except its usage.
 type charging struct {
 	meter     metering.MeterID
 	terms     [sha256.Size]byte
-	scale     int32 // decimals to which the units are rounded; -1: they are not
+	scale     int32 // decimals to which the units are rounded; -1: not rounded, or the charge does not depend on usage
 	recounted bool
 }
 
-// chargings lists the meters that may be charged in an open period, backfilling meters
-// included, and free ones excluded.
+// chargings returns the charging of each meter that may be charged in an open period. It includes backfilling meters
+// and skips free ones.
 func (f Facts) chargings(period Period, recounted metering.MeterID) (all []charging) {
 	f.Meters = slices.Clone(f.Meters)
 	for i := range f.Meters {
@@ -63,8 +63,8 @@ func (f Facts) chargings(period Period, recounted metering.MeterID) (all []charg
 // byUsage reports whether the charge depends on usage.
 func (c *calculation) byUsage() bool { return c.theirs != nil || c.price.byUsage() }
 
-// chargedTerms returns a hash of the terms that charge the units. Terms that charge the
-// same for any usage have one hash. free: they charge nothing for any.
+// chargedTerms returns a hash of the terms that charge the units. Terms that charge the same for any usage have the
+// same hash. free is true if the terms charge nothing for any usage.
 func (c *calculation) chargedTerms() (hash [sha256.Size]byte, free bool) {
 	switch {
 	case c.trial:

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A change of a price changes the open period if it can change the charge of any usage.
+// ChangedPeriods returns the open period if a changed price or a recounted meter can change the charge of some usage.
 func TestWhichPricesChangeAPeriod(t *testing.T) {
 	t.Parallel()
 	one := metering.Whole(1)

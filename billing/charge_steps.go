@@ -6,14 +6,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ChargeSteps returns the breakdown of the charge for the usage. The last step is the charge in
+// ChargeSteps returns the breakdown of the charge for the usage. The last step is the charge, rounded to
 // the currency's minor unit.
 func (t Terms) ChargeSteps(of Measured) []Step {
 	c := calculation{price: Price{Terms: t}, currency: t.Currency, usage: of.Units, events: of.Events, dimensions: of.Dimensions}
 	return c.charged()
 }
 
-// ours returns the steps of the exact charge at our price.
+// ours returns the steps of the charge at Odometer's price, up to the exact charge before rounding.
 func (c *calculation) ours() []Step {
 	b := chargeSteps{price: c.price, currency: c.currency, Charged: c.price.Charge(c.measured())}
 	if c.price.Dimensions != nil {
@@ -22,7 +22,8 @@ func (c *calculation) ours() []Step {
 	return slices.Concat(b.usage(), b.bounds())
 }
 
-// rates returns the steps of the amounts that prices by dimension charge.
+// rates returns a step for each price by dimension and the default, a step for unrated usage if there is any, and a
+// step for the total. It omits prices that have neither usage nor a charge.
 func (b chargeSteps) rates() (steps []Step) {
 	for _, r := range b.Rates {
 		if r.Usage.IsZero() && len(r.Dimensions) == 0 {
@@ -44,11 +45,11 @@ func (b chargeSteps) rates() (steps []Step) {
 	return append(steps, b.modelCharge(StepModelCharge))
 }
 
-// maxDimensionSteps bounds the size of a statement.
+// maxDimensionSteps is the number of combinations that dimensionSteps lists, to limit the size of a statement.
 const maxDimensionSteps = 100
 
-// dimensionSteps returns a step for each combination of dimension values, with the most units
-// first. One step sums up those beyond maxDimensionSteps.
+// dimensionSteps returns a step for each combination of dimension values, in descending order of units. After
+// maxDimensionSteps combinations, one more step sums up all others.
 func dimensionSteps(usage []DimensionUsage) (steps []Step) {
 	ordered := slices.Clone(usage)
 	slices.SortStableFunc(ordered, func(a, b DimensionUsage) int { return b.Units.Cmp(a.Units) })
@@ -65,14 +66,14 @@ func dimensionSteps(usage []DimensionUsage) (steps []Step) {
 	return steps
 }
 
-// chargeSteps shows the breakdown of a charge as steps.
+// chargeSteps converts the breakdown of a charge to steps.
 type chargeSteps struct {
 	Charged
 	price    Price
 	currency string
 }
 
-// given returns a step with an amount of the price.
+// given returns a step for a figure of the price, with the price version.
 func (b chargeSteps) given(name string, amount metering.Decimal, unit string) Step {
 	return Step{Name: name, Amount: amount, Unit: unit, PriceVersion: b.price.Version}
 }
@@ -88,7 +89,7 @@ func (b chargeSteps) money(name string, amount metering.Decimal) Step {
 	return Step{Name: name, Amount: amount, Unit: b.currency}
 }
 
-// usage returns the steps of the amount that the model charges.
+// usage returns the steps from the included units to the charge of the model.
 func (b chargeSteps) usage() []Step {
 	included := b.given(StepIncluded, b.price.IncludedUnits, inUnits)
 	if b.price.Model == "" {
@@ -118,7 +119,8 @@ func (b chargeSteps) usage() []Step {
 	return append(steps, b.modelCharge(StepModelCharge))
 }
 
-// divided returns the steps of the unit charges and of their division.
+// divided returns a step for the unit charges, with the given steps as its parts. If PerUnits is greater than 1, it
+// also returns a step for this divisor.
 func (b chargeSteps) divided(of ...Step) []Step {
 	charges := b.money(StepUnitCharges, b.Units)
 	charges.Of = of
@@ -162,7 +164,8 @@ func (b chargeSteps) fixedFees() []Step {
 	return []Step{b.given(StepFixedFee, b.price.FixedFee, b.currency), fees}
 }
 
-// bounds returns the steps from the model's amount to the exact charge.
+// bounds returns the steps after the charge of the model: base price, minimum and maximum charge if set, and the
+// exact charge.
 func (b chargeSteps) bounds() []Step {
 	steps := []Step{b.given(StepBase, b.price.BasePrice, b.currency)}
 	if !b.price.MinimumCharge.IsZero() {

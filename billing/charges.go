@@ -6,34 +6,34 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// elsewhere is what other series have billed of one meter. What may have
-// arrived there counts until it is known that it has not.
+// elsewhere holds the units and amounts of one meter that some series have billed, usually all other series. A report
+// with an unknown outcome is treated as billed until it is known that the report did not arrive.
 type elsewhere struct {
 	quantity metering.Decimal
-	amounts  map[string]metering.Decimal // by currency; of what a provider charged its own price for, none
+	amounts  map[string]metering.Decimal // by currency; excludes quantities that a provider charged at its own price
 	parts    []elsewherePart
-	invoiced struct{ reported, billed metering.Decimal } // of the quantity, what providers price
+	invoiced struct{ reported, billed metering.Decimal } // units of quantity reports: as reported, and as billed by invoices
 }
 
-// elsewherePart is what one of them has billed.
+// elsewherePart is the quantity and amount that one of these series has billed.
 type elsewherePart struct {
 	series           Series
 	quantity, amount metering.Decimal
-	least            metering.Decimal // the part of the quantity that arrived in any case
+	least            metering.Decimal // part of the quantity that arrived whatever the unknown outcomes are
 	currency         string
 	theirs           bool // a provider charged its own price for the quantity
 }
 
-// money is what the parts have billed of the calculation's charge: quantities that
-// a provider charged its own price for as the charge for their units, before any
-// others, and amounts as they were reported. So all that was reported in amounts
-// comes to the charge for all units less that for theirs, in whatever order the
-// parts were reported. If a report's outcome is unknown and fewer units may cost more,
-// the units count at the highest charge that they may have: the rest waits.
+// money returns the amounts that the parts have billed of the calculation's charge. It excludes amounts that were
+// reported in other currencies. A quantity that a provider charged at its own price is valued at the calculation's
+// price. Such quantities are treated as the first units, before the units of all other parts. The sum of all reported
+// amounts is therefore the charge for all units less the charge for those quantities, in whatever order the parts were
+// reported. If the outcome of a report is unknown and fewer units may cost more, those quantities are valued at their
+// highest possible charge. The rest is billed only once the outcome is known.
 func (c *calculation) money() (parts []elsewherePart) {
 	var least, units metering.Decimal
 	charge := func() (charge metering.Decimal) {
-		if !units.IsZero() { // the base price goes with the first units
+		if !units.IsZero() { // the charge for the first units includes the base price
 			charge = c.highestFor(c.inScale(least), c.inScale(units))
 		}
 		return charge
@@ -52,8 +52,7 @@ func (c *calculation) money() (parts []elsewherePart) {
 	return parts
 }
 
-// highestFor returns the highest charge for any quantity from least to units, which are
-// without a number of events.
+// highestFor returns the highest charge for any quantity from least to units. Quantities have no number of events.
 func (c *calculation) highestFor(least, units metering.Decimal) metering.Decimal {
 	highest := c.chargeFor(c.first(units))
 	if c.theirs != nil || c.price.rises() || least.Equal(units) {
@@ -65,7 +64,7 @@ func (c *calculation) highestFor(least, units metering.Decimal) metering.Decimal
 	return highest
 }
 
-// inScale is a quantity in the decimals that others' are rounded to.
+// inScale returns the quantity, rounded to the decimals of otherScale.
 func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 	if scale := c.otherScale(); scale != nil {
 		return Units(quantity, *scale)
@@ -73,8 +72,8 @@ func (c *calculation) inScale(quantity metering.Decimal) metering.Decimal {
 	return quantity
 }
 
-// elsewhereAmount is what others have billed of the charge. A provider that has
-// its own price begins anew with the units that are left to it.
+// elsewhereAmount returns the part of the charge that other series have billed. A provider with its own price charges
+// the remaining units as if they were the first ones.
 func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
 	if c.theirs != nil && c.late == nil && len(c.others.parts) > 0 {
 		return c.charge().Sub(c.chargeFor(c.first(c.quantity())))
@@ -85,12 +84,12 @@ func (c *calculation) elsewhereAmount() (sum metering.Decimal) {
 	return sum
 }
 
-// add counts what a series was reported. Of what is added up all counts, of
-// what is overwritten the last; of what is invoiced, what is on the invoices. Its
-// amount is as it was reported, less that of what they lack.
+// add adds the units and the amount that a series has billed. The units of a quantity are the units on final invoices,
+// if these are known. Otherwise they are the sum of all reports if the provider adds reports up, else the value of the
+// last report. The amount is the reported one, less the charge for reported units that the invoices lack.
 func (e *elsewhere) add(r *Reported, price Price) {
 	s := r.billed()
-	if r.Line != nil { // whatever is known of the reports
+	if r.Line != nil { // the invoice line is billed, whatever the states of its reports are
 		s.Any, s.Currency = true, r.Line.Currency
 	}
 	if !s.Any {
@@ -113,7 +112,8 @@ func (e *elsewhere) add(r *Reported, price Price) {
 	e.parts = append(e.parts, elsewherePart{series: r.Series, quantity: quantity, amount: amount, least: r.leastUnits(), currency: s.Currency, theirs: theirs})
 }
 
-// lacking is the charge for what invoices lack of a series' reported units.
+// lacking returns the charge for reported units of a series that the invoices do not bill. The units follow the units
+// of earlier series, so that tiers and the base price apply once. It returns 0 if the price has another currency.
 func (e *elsewhere) lacking(reported, billed metering.Decimal, price Price, currency string) (charge metering.Decimal) {
 	before := e.invoiced
 	e.invoiced.reported, e.invoiced.billed = before.reported.Add(reported), before.billed.Add(billed)
@@ -122,15 +122,15 @@ func (e *elsewhere) lacking(reported, billed metering.Decimal, price Price, curr
 	}
 	cost := func(units metering.Decimal) (cost metering.Decimal) {
 		if units.IsZero() {
-			return cost // the base price goes with the first units
+			return cost // the charge for the first units includes the base price
 		}
 		return price.ChargeIn(currency, unitsAlone(units))
 	}
 	return cost(e.invoiced.reported).Sub(cost(before.reported)).Sub(cost(e.invoiced.billed).Sub(cost(before.billed)))
 }
 
-// billed is what the far side has at the most: of what is outstanding that may
-// have arrived, or may not.
+// billed returns the highest totals that the provider may have. A report with an unknown outcome may have arrived or
+// not.
 func (r *Reported) billed() Sums {
 	s := r.Standing
 	s.Value, s.Added = larger(s.Value, r.Taken.Value), larger(s.Added, r.Taken.Added)
@@ -140,7 +140,7 @@ func (r *Reported) billed() Sums {
 	return s
 }
 
-// least is what the far side has at the least.
+// least returns the lowest totals that the provider may have.
 func (r *Reported) least() Sums {
 	s := r.Standing
 	s.Value, s.Added = smaller(s.Value, r.Taken.Value), smaller(s.Added, r.Taken.Added)
@@ -150,8 +150,8 @@ func (r *Reported) least() Sums {
 	return s
 }
 
-// units are what the far side bills of the series: what final invoices do, else
-// what it has at the most. Less than nothing of a quantity is billed as nothing.
+// units returns the units that the provider bills of the series: the units on final invoices or, before these are
+// known, the highest total that the provider may have. A negative quantity is billed as 0.
 func (r *Reported) units() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
@@ -163,7 +163,7 @@ func (r *Reported) units() metering.Decimal {
 	return units
 }
 
-// leastUnits returns the units that the provider bills of the series in any case.
+// leastUnits returns the units that the provider bills of the series, whatever the unknown outcomes are.
 func (r *Reported) leastUnits() metering.Decimal {
 	if r.Invoiced != nil {
 		return *r.Invoiced
@@ -178,7 +178,8 @@ func larger(a, b metering.Decimal) metering.Decimal {
 	return a
 }
 
-// counted is what the far side has of the reports.
+// counted returns the provider's total of the reports: their sum if the provider adds reports up, else the value of the
+// last report.
 func (s Sums) counted(c Counting) metering.Decimal {
 	if c == Adds {
 		return s.Added
@@ -186,7 +187,8 @@ func (s Sums) counted(c Counting) metering.Decimal {
 	return s.Value
 }
 
-// billed adds up what series of the period have been reported of each meter.
+// billed returns, for each meter, the units and amounts that the series of the period have billed. It includes the
+// series that satisfy counts and belong to the current mode (test or live).
 func (b *Books) billed(period Period, counts func(*Reported) bool) map[metering.MeterID]elsewhere {
 	all := make(map[metering.MeterID]elsewhere)
 	for n := range b.Reported {
@@ -200,12 +202,12 @@ func (b *Books) billed(period Period, counts func(*Reported) bool) map[metering.
 	return all
 }
 
-// price is what the customer is charged for the meter in the period, if it has one.
+// price returns Odometer's price of the meter for the customer at the start of the period, if there is one.
 func (f *Facts) price(meter metering.MeterID, period Period) (price Price, priced bool) {
 	return f.Customer.PriceAt(meter, f.Prices[meter], period.Start)
 }
 
-// priceIn is price, of a closed period the one that it closed at.
+// priceIn returns the price of the meter in the period. For a closed period, it is the price at the close.
 func (f *Facts) priceIn(meter metering.MeterID, period Period) Price {
 	if l := period.line(meter); l != nil {
 		return Price{MeterID: meter, Version: l.PriceVersion, Terms: l.Terms}
@@ -214,7 +216,7 @@ func (f *Facts) priceIn(meter metering.MeterID, period Period) Price {
 	return price
 }
 
-// usage is what the meter has counted in the period.
+// usage returns the usage of the meter in the period.
 func (f *Facts) usage(meter metering.MeterID, period Period) Usage {
 	for _, u := range f.Usage {
 		if u.MeterID == meter && u.Period.Equal(period.Start) {
@@ -230,28 +232,27 @@ func (b *Books) charges(period Period) (lines []Line, excluded []Exclusion) {
 	return linesOf(all), excluded
 }
 
-// here says whether the series is of the tenant's present connection.
+// here reports whether the series belongs to the tenant's current connection.
 func (f *Facts) here(s Series) bool { return f.connectedTo(s.Connection) }
 
 func (f *Facts) connectedTo(c metering.ConnectionID) bool {
 	return f.Connection != nil && c == f.Connection.ID
 }
 
-// counts says whether what a connection was reported counts now. What is
-// reported in test mode is charged to nobody: for a connection in live mode it
-// does not, nor the other way round. A provider that knows no modes is in live
-// mode, and so is a tenant without one.
+// counts reports whether the reports to a connection are treated as billed now: the connection has the same mode as the
+// current one. Reports in test mode charge no customer, so usage reported in one mode is not treated as billed in the
+// other mode. A provider without modes is in live mode, and so is a tenant without a provider.
 func (f *Facts) counts(c metering.ConnectionID) bool { return f.isTest(c) == f.inTest() }
 
 func (f *Facts) isTest(c metering.ConnectionID) bool { return slices.Contains(f.InTest, c) }
 
 func (f *Facts) inTest() bool { return f.Connection != nil && f.isTest(f.Connection.ID) }
 
-// bills says whether the line was billed for all that counts now. To another
-// mode the period is one that closed while there was no provider.
+// bills reports whether a provider bills the closed line in the current mode. In the other mode, the period is treated
+// as if it closed while there was no provider.
 func (f *Facts) bills(l *ClosedLine) bool { return l.Billed && l.Test == f.inTest() }
 
-// currencies are those of the meters' prices in the period.
+// currencies returns the currencies of the prices of the meters in the period. It skips meters that are backfilling.
 func (f *Facts) currencies(period Period) (all []string) {
 	for _, m := range f.metersIn(period) {
 		if price, priced := f.price(m.ID, period); priced && m.Version.Status != metering.Backfilling {
@@ -261,7 +262,7 @@ func (f *Facts) currencies(period Period) (all []string) {
 	return all
 }
 
-// inCommon is the tenant's currency where these differ or are none.
+// inCommon returns the common currency, or the tenant's currency if the currencies differ or there are none.
 func (f *Facts) inCommon(currencies []string) string {
 	if len(slices.Compact(slices.Clone(currencies))) == 1 {
 		return currencies[0]
@@ -269,8 +270,8 @@ func (f *Facts) inCommon(currencies []string) string {
 	return f.Settings.Currency
 }
 
-// CurrencyOf is the currency of a statement: the lines' where they have one in
-// common, else the tenant's.
+// CurrencyOf returns the currency of a statement: the common currency of its lines, or the tenant's currency if they
+// have none in common.
 func CurrencyOf(lines []Line, s Settings) string {
 	currencies := make([]string, len(lines))
 	for i, l := range lines {

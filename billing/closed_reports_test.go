@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A statement that says something else than the period closed at does not stand
-// for it, though it bills as much: what is lacking is stated, and not carried.
+// An accepted statement bills only 1 of the 3 units of a closed line. If the statement repeats the closed line's usage,
+// events, price, charge and currency, an adjustment bills the missing units. Otherwise the period is stated again.
 func TestAStatementIsOfWhatAPeriodClosedAt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -47,8 +47,8 @@ func reportsOf(p billing.ReportPlan, period metering.Range) []billing.Report {
 	return slices.DeleteFunc(slices.Clone(p.Reports), func(r billing.Report) bool { return !r.Period.Equal(period.Start) })
 }
 
-// What a receiver was told an amount of is lacking the rest of the charge, whatever
-// the units would cost.
+// The adjustment of a closed period is its charge minus the amount on the accepted statement, not the price of the
+// missing units.
 func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
@@ -62,7 +62,7 @@ func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
 	require.Equal(t, [2]string{"2", "150"}, [2]string{late[0].Quantity.String(), late[0].Amount.String()})
 }
 
-// What a statement adjusts is of another period than its own lines are.
+// An adjustment line in a statement does not count as billed for the statement's own period.
 func TestWhatAStatementAdjustsIsNotBilledOfItsOwnPeriod(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
@@ -74,8 +74,8 @@ func TestWhatAStatementAdjustsIsNotBilledOfItsOwnPeriod(t *testing.T) {
 	require.Len(t, billing.NewBooks(f).Plan().Complete, 1)
 }
 
-// What is billed in amounts is all billed once its amount is, but for who is sent
-// statements: they say the units too.
+// A closed line that was billed in amounts is fully billed once its charge is billed. A receiver of statements must
+// also have all units, because statements contain units.
 func TestWhenAllIsBilledOfWhatIsBilledInAmounts(t *testing.T) {
 	t.Parallel()
 	for units, stated := range map[string]int{"10": 0, "9": 1} {
@@ -93,8 +93,8 @@ func TestWhenAllIsBilledOfWhatIsBilledInAmounts(t *testing.T) {
 	}
 }
 
-// The last statement of a closed period has the lines that are not compared with
-// invoices yet, and the adjustments that were taken with it.
+// The last statement of a closed period contains the lines without a reconciliation, and the adjustments of the last
+// accepted statement.
 func TestTheLinesOfTheLastStatement(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "3", "300")
@@ -115,8 +115,8 @@ func TestTheLinesOfTheLastStatement(t *testing.T) {
 	require.Equal(t, december, reports[0].Lines[1])
 }
 
-// What another receiver was reported of a closed period with a later one is billed
-// there, and not stated again here; what came late is billed in its target period.
+// The last statement of a closed period excludes units and amounts that another connection billed with a later period.
+// Amounts for late usage are not subtracted: a target period bills them.
 func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -151,8 +151,8 @@ func TestTheLastStatementLeavesOutWhatIsCarriedElsewhere(t *testing.T) {
 	}
 }
 
-// As long as nobody knows what came of a report to a former receiver, nothing is
-// charged, or given back, because of it.
+// A report of unknown outcome to another connection causes neither a charge nor a credit. An adjustment bills or
+// credits only the difference between the closed line and the nearest possible total.
 func TestWhatIsInDoubtIsNeitherChargedNorGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -189,8 +189,8 @@ func ofMeter(id metering.MeterID, r billing.Reported) billing.Reported {
 	return r
 }
 
-// Only what is on its way of the period itself, to the receiver that it has, and
-// what is billed and not said anywhere, keeps a closed period in sight.
+// A closed period is incomplete while its statement is outstanding at the current connection, or while an unreconciled
+// line lacks units. Without a provider, each billed line must be reconciled.
 func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {
 	t.Parallel()
 	sending := counted(february, "1")
@@ -229,8 +229,8 @@ func TestWhatIsOnItsWayElsewhereKeepsNoClosedPeriodInSight(t *testing.T) {
 	}
 }
 
-// Where what was taken of a closed period in this pass is not what it closed at,
-// it is for the next one, and so is what the open one knows.
+// A pass states a closed period once. If the accepted statement differs from the closed line, the next pass states the
+// period again, and the open period gets no watermark.
 func TestAClosedPeriodThatGrewInThisPassLeavesTheNextOpen(t *testing.T) {
 	t.Parallel()
 	for usage, known := range map[int64]int{3: 1, 2: 0} {
@@ -245,7 +245,7 @@ func TestAClosedPeriodThatGrewInThisPassLeavesTheNextOpen(t *testing.T) {
 	}
 }
 
-// What a destination without invoices still takes of a closed period is not carried.
+// No target period bills missing units of a closed period while a destination without invoices still accepts them.
 func TestWhatADestinationStillTakesIsNotCarried(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -265,14 +265,14 @@ func TestWhatADestinationStillTakesIsNotCarried(t *testing.T) {
 	}
 }
 
-// pendingAt is a closed period of the subscription's whose invoice is not final.
+// pendingAt returns a closed period of the subscription. The period's invoice is not final.
 func pendingAt(r metering.Range, usage, charge string) billing.Period {
 	p := closedAt(r, usage, charge)
 	p.Complete, p.Subscription, p.Closed[0].Scale = false, subscribed(r).Subscription, new(int32)
 	return p
 }
 
-// A closed period's quantity keeps the decimals that it closed with.
+// The quantity of a closed period has the number of decimals of the close, unless the destination takes whole units.
 func TestAClosedPeriodKeepsItsScale(t *testing.T) {
 	t.Parallel()
 	closed := pendingAt(january, "10.25", "1030")
@@ -283,7 +283,7 @@ func TestAClosedPeriodKeepsItsScale(t *testing.T) {
 	require.Equal(t, "10", billing.NewBooks(f).Plan().Reports[0].Quantity.String())
 }
 
-// As long as a closed period is not reported whole, nothing is known of the open one.
+// The open period gets no watermark while a report of the closed period is outstanding.
 func TestWhatIsOnItsWayOfAClosedPeriodLeavesTheNextOpen(t *testing.T) {
 	t.Parallel()
 	for quantity, known := range map[string]int{"10": 1, "4": 0} {
@@ -300,8 +300,7 @@ func TestWhatIsOnItsWayOfAClosedPeriodLeavesTheNextOpen(t *testing.T) {
 	}
 }
 
-// carriedWith is what the customer's other subscription was charged, of what January
-// lacked.
+// carriedWith returns the charge of sub_2, another subscription of the customer, for units that January lacks.
 func carriedWith(f billing.Facts, units, amount string) billing.Reported {
 	r := lateCharge(f, amount, 2)
 	r.Target, r.Taken.Value = "sub_2", metering.MustDecimal(units)
@@ -309,8 +308,8 @@ func carriedWith(f billing.Facts, units, amount string) billing.Reported {
 	return r
 }
 
-// cameLate has 6 more units of January's booked, of which some are only reported, and
-// so much carried.
+// cameLate returns a change of facts: 6 late units of January are booked, some of them only reported. sub_2 was charged
+// the given units and amount of January.
 func cameLate(onlyReported, onlyReportedCharge, units, amount string) func(*billing.Facts) {
 	return func(f *billing.Facts) {
 		*f = withLate(*f, january, "16", "6")
@@ -322,14 +321,13 @@ func cameLate(onlyReported, onlyReportedCharge, units, amount string) func(*bill
 	}
 }
 
-// What a closed period lacks is carried while the customer has another
-// subscription. Where the former one is read again, whose last invoice is a draft, it
-// is not reported to that as well.
+// Missing units of a closed period that were charged to another subscription are not also reported as the period's own
+// units. The customer has the previous subscription again, with a draft as last invoice.
 func TestWhatIsCarriedIsNotReportedAsItsOwnAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change   func(*billing.Facts)
-		reported string // as its own; "": nothing
+		reported string // the closed period's own units; "": nothing
 		carried  int
 	}{
 		"ItIsNot":      {func(*billing.Facts) {}, "6", 0},
@@ -373,7 +371,7 @@ func TestWhatIsCarriedIsNotReportedAsItsOwnAgain(t *testing.T) {
 	}
 }
 
-// written is a series with a report of it that is on its way.
+// written returns the series with the report stored as planned and not yet sent.
 func written(known billing.Reported, r billing.Report) billing.Reported {
 	known.Series, known.MeterID, known.To = r.Series, r.Lines[0].MeterID, r.To
 	known.Standing = billing.Sums{
@@ -383,8 +381,8 @@ func written(known billing.Reported, r billing.Report) billing.Reported {
 	return known
 }
 
-// carriedOut are the facts once the plan's reports were written down and taken, one
-// after the other. What is planned after some of them is the rest.
+// carriedOut returns the facts after the plan's reports were stored, one after the other, and then all accepted. After
+// each stored report, a new plan must contain exactly the remaining reports.
 func carriedOut(t *testing.T, f billing.Facts, name string) billing.Facts {
 	t.Helper()
 	f.Reported = slices.Clone(f.Reported)
@@ -401,9 +399,8 @@ func carriedOut(t *testing.T, f billing.Facts, name string) billing.Facts {
 	return f
 }
 
-// Whether what a closed period lacks is carried does not change with what is reported
-// of it, or of what came late: once a plan is carried out, nothing is left to report,
-// and both come to what was used. A restored ledger reports once more what overwrites.
+// After one plan is carried out, no report is left for a closed period with missing units and late usage. The reported
+// and charged units add up to the usage. The ledger was restored, so series that overwrite are reported once more.
 func TestNothingIsLeftOfAClosedPeriodOnceAPlanIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	few := []int64{-7, -4, -3, -2, 0, 1, 3, 4, 7}

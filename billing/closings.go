@@ -7,22 +7,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Closing is a period that is to close, and what it came to.
+// Closing is a period to close, with its closed lines.
 type Closing struct {
 	Period Period
 	Lines  []ClosedLine
 }
 
-// Working is how the line's charge was worked out when the period closed.
+// Working returns the breakdown of the line's charge at the close of the period.
 func (l ClosedLine) Working() []Step {
 	c := closedCalculation(metering.Meter{ID: l.MeterID}, &l)
 	return c.steps()
 }
 
-// close plans which periods close: those whose end and grace are over, oldest
-// first. Nothing that a provider does, or says, changes that. A meter that is
-// still counting its past is waited for, and so are the periods after it. Once
-// the ledger was restored, what clients send again has the grace to come in time.
+// close plans the periods to close: the periods with an end and grace in the past, oldest first. Neither reports nor
+// answers of a provider change the time of a close. No period closes while a meter is backfilling. After a restore, no
+// period closes for the length of the grace, so that clients can send lost events again in time.
 func (p *planner) close() {
 	p.leaveFormer()
 	if p.Now.Before(p.restoredAt().Add(p.Settings.Grace)) {
@@ -51,8 +50,8 @@ func (p *planner) backfilling() bool {
 	return slices.ContainsFunc(p.Meters, func(m metering.Meter) bool { return m.Version.Status == metering.Backfilling })
 }
 
-// lookAtClosed compares the periods that close with the invoices, and has
-// somebody look where they leave something to report.
+// lookAtClosed compares the periods that close with the invoices. If something remains to be reported of these periods,
+// it marks the customer as out of sync: it resets the watermark of the open period.
 func (p *planner) lookAtClosed() {
 	if len(p.plan.Closings) == 0 {
 		return
@@ -67,12 +66,12 @@ func (p *planner) lookAtClosed() {
 	}
 }
 
-// isOfClosed says whether the report says anything of a closed period.
+// isOfClosed reports whether the report belongs to a closed period or contains an adjustment of one.
 func (p *planner) isOfClosed(r Report) bool {
 	return p.period(r.Period).ClosedAt != nil || slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Component() == AdjustmentComponent })
 }
 
-// closed is what the period closes at.
+// closed returns the closed lines of a period that closes now.
 func (p *planner) closed(period Period) (lines []ClosedLine) {
 	all, _ := p.calculations(period)
 	taken := make(map[string]bool)
@@ -96,11 +95,11 @@ func (p *planner) closed(period Period) (lines []ClosedLine) {
 	return lines
 }
 
-// closeUnits notes whether a provider that is reported units bills the line, and
-// charges it by these.
+// closeUnits determines whether a provider that bills quantities bills the line. If so, the line charges the units with
+// the provider's decimals. taken holds the targets of earlier meters.
 func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter, taken map[string]bool) {
 	scale := meter.UsageScale
-	l.Billed = p.mayBill(period, l) // as long as nobody has looked what is there
+	l.Billed = p.mayBill(period, l) // applies if the customer's state at the provider is unknown
 	if p.Side != nil {
 		m := p.positionOf(period, meter, l.Currency)
 		m.isShared = taken[m.destination.Target]
@@ -117,17 +116,17 @@ func (p *planner) closeUnits(l *ClosedLine, period Period, meter metering.Meter,
 	}
 }
 
-// mayBill says whether the subscription that the period lies in may bill the line.
-// Of one whose invoices are read it takes a price, of ours or that it had when it was
-// read: else nobody could say what is carried of units that the invoices lack.
+// mayBill reports whether the period's subscription may bill the line. If the provider's final invoices are read, the
+// line also needs a price, in Odometer or at the provider. Without a price, units that the invoices lack could not be
+// charged with a later period.
 func (p *planner) mayBill(period Period, l *ClosedLine) bool {
 	priced := l.PriceVersion > 0 || period.Subscription.Prices[l.MeterID] != nil
 	return period.Subscription.ID != "" && (priced || !p.Connection.Invoices)
 }
 
-// closeAmount notes whether a provider that is charged amounts bills the line.
+// closeAmount determines whether a provider that bills amounts bills the line.
 func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
-	l.Billed = period.Subscription.ID != "" // as long as nobody has looked where it goes
+	l.Billed = period.Subscription.ID != "" // applies if the destination of the charge is unknown
 	if p.Side != nil && p.destinationIn(period, c.meter.ID).Excluded != ExcludedUnread {
 		m := p.positionOf(period, c.meter, c.currency)
 		_, reason := m.route()
@@ -141,15 +140,15 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
 	}
 }
 
-// wasCarried says whether anything of the open period was charged as of a closed
-// one: before the ledger was restored it was closed, and billed.
+// wasCarried reports whether usage of the open period was reported as late usage. The period was then closed and billed
+// before the ledger was restored from a backup.
 func (p *planner) wasCarried(period Period, meter metering.MeterID) bool {
 	return containsAny(p.Reported, func(r *Reported) bool {
 		return r.Late && r.MeterID == meter && r.about(period) && p.counts(r.Connection) && r.Standing.Any
 	})
 }
 
-// priceAs has the line charged at the provider's own price.
+// priceAs charges the line at the provider's own price, if that is not nil.
 func (l *ClosedLine) priceAs(theirs ProviderPrice) {
 	if theirs != nil {
 		l.PriceVersion, l.Terms, l.Price, l.Currency = 0, Terms{}, theirs, theirs.Currency()

@@ -12,14 +12,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// closes is what the plan of who may close periods does.
+// closes returns the plan of f with MayClose set, so that the plan can close periods.
 func closes(f billing.Facts) billing.ReportPlan {
 	f.MayClose = true
 	return billing.NewBooks(f).Plan()
 }
 
-// A period closes when its end and grace are over, whatever an invoice says or
-// a provider has answered, and never before the one before it.
+// A period closes once its end and grace have passed, whatever the invoices and the provider's responses are. Periods
+// close in their order, and not while a meter is backfilled.
 func TestWhenAPeriodCloses(t *testing.T) {
 	t.Parallel()
 	f := knownOf(january.End.Add(grace-time.Microsecond), billing.Period{Range: january}, billing.Period{Range: february})
@@ -59,8 +59,8 @@ func TestWhenAPeriodCloses(t *testing.T) {
 	require.True(t, plan.Unreported)
 }
 
-// Where statements are sent, a period closes whatever was taken of it. What was
-// not is still stated, once, and what is on its way keeps its bytes.
+// A period closes even if no statement was accepted for the period. After the close, the period is stated again unless
+// an accepted statement contains all of its usage. An outstanding statement is resumed instead.
 func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 	t.Parallel()
 	ready := func() billing.Facts {
@@ -135,9 +135,9 @@ func TestAClosedPeriodIsStatedUntilAllOfItWasTaken(t *testing.T) {
 	require.Len(t, closes(f).Closings, 1, "there is nothing to state")
 }
 
-// Where its last statement was never taken and another receiver takes its place,
-// that is told what the former was not. What turns out later is carried, since a
-// closed period's statement is not sent again.
+// A statement to a new connection contains the units of a closed period that the previous connection cannot have. If a
+// report of unknown outcome turns out to be lost, a target period bills its units. The closed period is not stated
+// again.
 func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
@@ -166,8 +166,8 @@ func TestWhatAFormerReceiverWasNotToldIsStatedToTheNext(t *testing.T) {
 	require.Equal(t, february.Start, reports[0].Period)
 }
 
-// A period closes at what it came to, whatever the provider was reported of it.
-// What was never reportable is billed by nobody.
+// A period closes at its usage and charge, independent of the reports. A meter that could never be reported closes as
+// not billed.
 func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
 	t.Parallel()
 	elsewhere := counted(january, "4")
@@ -214,10 +214,9 @@ func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
 	}
 }
 
-// A period closes while nobody has looked what the customer is at the provider. A
-// meter of which nobody knows a price, and nothing was reported, is not billed. No
-// more is it reported at a price that its subscription has got since, nor what a
-// receiver was not told of one that it was told some of.
+// A period can close before the customer was read at the provider. A meter without a known price and without reports
+// closes as not billed, and is not reported later at a new price of the subscription. If a statement contained some of
+// the units, the meter is billed, but the rest is not reported at such a price.
 func TestAMeterThatNobodyKnowsAPriceOfClosesUnbilled(t *testing.T) {
 	t.Parallel()
 	priced := func(f *billing.Facts) { f.Prices = knownOf(f.Now).Prices }
@@ -260,7 +259,8 @@ func TestAMeterThatNobodyKnowsAPriceOfClosesUnbilled(t *testing.T) {
 	}
 }
 
-// last is the quantity of the working, or what it is where all is billed.
+// last returns the amount of the breakdown's quantity step. Without such a step, all units are billed, and last returns
+// its second argument.
 func last(working []billing.Step, otherwise string) string {
 	for _, s := range working {
 		if s.Name == billing.StepQuantity {
@@ -270,8 +270,8 @@ func last(working []billing.Step, otherwise string) string {
 	return otherwise
 }
 
-// What a closed period came to goes on to the provider's meter until its last
-// invoice is final; what came late does not.
+// The usage of a closed period is reported to the provider's meter until the last invoice is final. Late usage is
+// charged as an amount, and so are units that the final invoice lacks.
 func TestAClosedPeriodIsReportedUntilItsInvoiceIsFinal(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.Add(grace), subscribed(january), subscribed(february)))
@@ -297,8 +297,8 @@ func TestAClosedPeriodIsReportedUntilItsInvoiceIsFinal(t *testing.T) {
 	require.Equal(t, "900", reports[0].Quantity.String(), "and what the invoice lacks")
 }
 
-// A statement of a closed period is what it closed at, with the working of its
-// charge, and what came since.
+// The statement of a closed period has the usage and charge of the close, the breakdown of the charge, and the late
+// usage since.
 func TestTheStatementOfAClosedPeriod(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "112.4", "10.06"), subscribed(february)))
@@ -324,8 +324,8 @@ func TestTheStatementOfAClosedPeriod(t *testing.T) {
 	require.Equal(t, "112", of(line.Working, billing.StepUnits).Amount.String(), "what the provider was reported")
 }
 
-// That a statement of a closed period was refused in this pass leaves nothing
-// open where all of it was taken before.
+// If all of January was accepted before, a rejected statement of January in this pass does not hold back February's
+// watermark.
 func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
@@ -340,8 +340,8 @@ func TestWhatWasRefusedOfWhatWasTakenLeavesNothingOpen(t *testing.T) {
 	require.NotEmpty(t, plan.Reported[0].Configuration)
 }
 
-// A ledger that was restored may close a period anew whose late usage was charged
-// since, and that the provider has no item of any more: it was billed.
+// After a restore, a period can close a second time. A meter closes as billed if its late usage was charged, even if
+// the provider no longer has an item for it.
 func TestALineOfWhichLateUsageWasChargedIsBilled(t *testing.T) {
 	t.Parallel()
 	for _, bills := range []metering.Bills{metering.BillsQuantities, metering.BillsAmounts} {

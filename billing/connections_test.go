@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A receiver that moves keeps its connection: its statements say all that it is
-// to bill. A new one has what the former was reported billed elsewhere.
+// A receiver that moves to another URL keeps its connection, and each statement contains all that the receiver bills.
+// On a new connection, statements exclude units that were reported to the previous connection.
 func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
@@ -29,8 +29,8 @@ func TestAReceiverIsReportedAllThatItIsToBill(t *testing.T) {
 	require.Equal(t, "2000", plan.Reports[0].Lines[0].Amount.String())
 }
 
-// What an earlier statement of the target period adjusted is said again by the
-// receiver's next one, and by no new receiver's.
+// The next statement of a target period repeats its earlier adjustments on the same connection. On a new connection,
+// adjustments billed by the previous connection are excluded.
 func TestAReceiverIsReportedAnAdjustmentAgain(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
@@ -51,20 +51,19 @@ func TestAReceiverIsReportedAnAdjustmentAgain(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Adjustments())
 }
 
-// replaced has the customer billed live in place of the first connection, which
-// was one in test mode.
+// replaced returns the facts after a live connection replaced the first connection, which was in test mode.
 func replaced(f billing.Facts) billing.Facts {
 	f.Connection, f.InTest = &billing.Connection{ID: second}, append(f.InTest, first)
 	return f
 }
 
-// Nobody was billed in test mode, so that all 10 units are to be reported live.
+// The 10 units that were reported in test mode are all reported again live, because test mode bills no customer.
 func TestWhatWasReportedInTestModeIsBilledLive(t *testing.T) {
 	t.Parallel()
 	f := replaced(atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january))))
 	f.Side.Customer, f.Side.Destinations[0].Target = "cus_live", "mtr_live"
 	f.Usage = []billing.Usage{used(january, "10")}
-	f.Reported = []billing.Reported{counted(january, "10")} // of cus_1 at mtr_1, which only tests know
+	f.Reported = []billing.Reported{counted(january, "10")} // of cus_1 at mtr_1, which exist only in test mode
 	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Equal(t, "10", plan.Reports[0].Quantity.String())
@@ -82,7 +81,7 @@ func TestWhatWasReportedInTestModeIsBilledLive(t *testing.T) {
 	require.Equal(t, "10", plan.Reports[0].Quantity.String())
 }
 
-// A statement says what tests were reported, too.
+// A live statement also contains units that were reported in test mode.
 func TestWhatWasReportedInTestModeIsOnAReceiversStatements(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
@@ -95,8 +94,8 @@ func TestWhatWasReportedInTestModeIsOnAReceiversStatements(t *testing.T) {
 	require.Equal(t, "1000", billing.NewBooks(f).StatementOf(f.Stored[0]).Lines[0].Amount.String(), "nor is it billed where nobody is")
 }
 
-// A period that closed in test mode is one that closed without a provider: it is
-// not billed live, and so what comes late for it is not.
+// In live mode, a period that closed in test mode is treated as closed without a provider. Neither its usage nor its
+// late usage is billed.
 func TestAPeriodThatClosedInTestModeIsNotBilledLive(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.AddDate(0, 0, 4), subscribed(january), subscribed(february)))
@@ -119,8 +118,7 @@ func TestAPeriodThatClosedInTestModeIsNotBilledLive(t *testing.T) {
 	require.Equal(t, "3", shown.LateUsage.String())
 }
 
-// What closed live is not adjusted in test mode: the next live target period
-// carries it.
+// Late usage of a period that closed live is not billed in test mode. The next live target period bills it.
 func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
@@ -130,8 +128,8 @@ func TestAPeriodThatClosedLiveIsNotAdjustedInTestMode(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Adjustments())
 }
 
-// What is in doubt at a former connection counts as billed there once the period
-// is closed, if that was in the same mode.
+// Units of unknown outcome at a previous connection count as billed after the close, if that connection was in the same
+// mode.
 func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(january.End.AddDate(0, 0, 4), billing.Period{Range: january}))
@@ -151,8 +149,7 @@ func TestNoDoubtOfTestModeCountsForWhatClosedLive(t *testing.T) {
 	require.Equal(t, "10", billing.NewBooks(live).Plan().Reports[0].Lines[0].Quantity.String())
 }
 
-// A receiver of statements takes credits, also in a period that an earlier connection began to
-// bill in amounts.
+// A statement can contain credits, also in a period that a previous connection began to bill in amounts.
 func TestAStatementCreditsWhatWasBilledInAmountsBefore(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february, Bills: metering.BillsAmounts}))

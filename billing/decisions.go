@@ -2,26 +2,24 @@ package billing
 
 import "slices"
 
-// Decision is what an operator makes of a discrepancy between what a closed
-// period's meter came to and what the provider's final invoices bill of it.
+// Decision is an operator's decision about a difference between a closed line and the provider's final invoices.
 type Decision string
 
 const (
-	Waive    Decision = "waive"     // what they lack is not billed, because of what happened at the provider
-	Rebill   Decision = "rebill"    // it is billed in a target period
-	WriteOff Decision = "write_off" // it is given up
+	Waive    Decision = "waive"     // the missing part is not billed, because of a change at the provider
+	Rebill   Decision = "rebill"    // the missing part is billed in a target period
+	WriteOff Decision = "write_off" // the missing part is given up
 )
 
-// Values are all decisions.
+// Values returns all decisions.
 func (Decision) Values() []Decision { return []Decision{Waive, Rebill, WriteOff} }
 
 var decided = map[Decision]ReconciliationState{
 	Waive: ReconciliationWaived, Rebill: ReconciliationCarried, WriteOff: ReconciliationWrittenOff,
 }
 
-// Decide is what the decision makes of the reconciliation. What is rebilled is
-// all that no invoice that stands bills; what somebody else has reported is not
-// taken back.
+// Decide returns the reconciliation after the decision. Rebill bills everything except Elsewhere and the part that
+// valid (not void) invoices bill. It gives no credit for the Unexplained part, which Odometer has not reported.
 func (r Reconciliation) Decide(d Decision) Reconciliation {
 	r.State, r.Billed = decided[d], r.Units
 	if d == Rebill {
@@ -30,15 +28,15 @@ func (r Reconciliation) Decide(d Decision) Reconciliation {
 	return r
 }
 
-// Stands says whether the decision would change nothing. What is carried is
-// written down anew whenever an invoice says something else.
+// Stands reports whether the decision would change nothing. For Rebill, it compares only the state, because a carried
+// reconciliation is stored again whenever its invoices change.
 func (r Reconciliation) Stands(d Decision) bool {
 	after := r.Decide(d)
 	return r.State == after.State && (d == Rebill || r.Billed.Equal(after.Billed))
 }
 
-// Decisions are those that would change something: none before the last invoice
-// of the period is final, and none where the invoices agree.
+// Decisions returns the decisions that would change the reconciliation. It returns none before the last invoice of the
+// period is final, or if the invoices agree.
 func (r Reconciliation) Decisions() []Decision {
 	if r.State == ReconciliationOpen || r.State == ReconciliationAgreed {
 		return nil

@@ -47,8 +47,8 @@ func TestWhatTheRulesWaiveInPartIsWaivedWhole(t *testing.T) {
 	require.Equal(t, metering.Whole(10), r.Decide(billing.Waive).Billed)
 }
 
-// What was billed where no such invoice is read is billed, and so is what the
-// invoices have of it; what somebody else has reported there is none of it.
+// After Rebill, the billed units are the invoiced ones minus the unexplained ones, plus those billed without an
+// invoice. Unexplained units are units on an invoice that Odometer did not report.
 func TestWhatIsRebilledIsWhatNothingThatStandsBills(t *testing.T) {
 	t.Parallel()
 	r := billing.Reconciliation{

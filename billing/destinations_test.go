@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Why a meter is left out, if it is.
+// The test checks why a plan excludes a meter.
 func TestWhatIsNotReportedOfAMeter(t *testing.T) {
 	t.Parallel()
 	current := metering.Range{Start: january.Start.AddDate(0, 0, 4), End: january.End.AddDate(0, 0, 4)}
@@ -71,8 +71,8 @@ func TestWhatIsNotReportedOfAMeter(t *testing.T) {
 	}
 }
 
-// A meter that feeds another stream by now is named as left out only where that
-// leaves out usage.
+// A meter that belongs to another billing schedule by now is listed as excluded only if this schedule has usage of the
+// meter.
 func TestAMeterOfAnotherStreamIsLeftOutWithItsUsage(t *testing.T) {
 	t.Parallel()
 	for total, left := range map[string]int{"0": 0, "3": 1, "-3": 1} {
@@ -84,7 +84,8 @@ func TestAMeterOfAnotherStreamIsLeftOutWithItsUsage(t *testing.T) {
 	}
 }
 
-// Two meters that go to one place would overwrite each other: the first one goes.
+// If two meters have the same target, the plan reports only the first meter, because their reports would overwrite each
+// other.
 func TestTwoMetersForOnePlace(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
@@ -101,8 +102,8 @@ func TestTwoMetersForOnePlace(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Excluded)
 }
 
-// A quantity is what its destination does not have yet of the period, in the
-// decimals that it takes. What other ones have counts too, in units and money.
+// A reported quantity is the usage that the destination does not have yet, in the decimals that it takes. Units and
+// amounts that other series bill are subtracted.
 func TestTheQuantityOfADestination(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(quantity string, change func(*billing.Reported)) billing.Reported {
@@ -113,7 +114,7 @@ func TestTheQuantityOfADestination(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change           func(*billing.Facts)
-		quantity, amount string // of 10.5 used, at 100
+		quantity, amount string // for 10.5 units at 100 USD each
 	}{
 		"WholeUnitsWithoutAScale": {func(*billing.Facts) {}, "10", "1000"},
 		"InDecimals":              {func(f *billing.Facts) { f.Meters[0].UsageScale = 1 }, "10.5", "1050"},
@@ -195,15 +196,15 @@ func TestTheQuantityOfADestination(t *testing.T) {
 	})
 }
 
-// Where the last quantity counts, it is reported with what this destination was
-// reported of earlier periods in the same one of the subscription's.
+// A destination with Counting Latest counts only the last quantity. A report therefore contains the period's units and
+// those of earlier periods in the same subscription period.
 func TestALastQuantityHasTheEarlierPeriodsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
 	next := billing.Period{Range: february, Subscription: billing.Subscription{ID: "sub_1", Range: ofSubscription}}
 	for name, c := range map[string]struct {
 		change func(*billing.Reported)
-		want   string // of 3 used, where 4 were reported of January
+		want   string // for 3 units used in February, with 4 reported for January
 	}{
 		"TheSame":                             {func(*billing.Reported) {}, "7"},
 		"AnotherMeters":                       {func(r *billing.Reported) { r.MeterID = 2 }, "3"},
@@ -232,8 +233,8 @@ func TestALastQuantityHasTheEarlierPeriodsOfItsOwn(t *testing.T) {
 	}
 }
 
-// A new report of a series follows the timestamp of the former one, and says
-// what it is of, where it goes and how long it is worth trying.
+// A new report of a series contains the period, the destination, a deadline and, in Former, the timestamp of the
+// series' previous report.
 func TestAReportOfAQuantity(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
@@ -250,8 +251,8 @@ func TestAReportOfAQuantity(t *testing.T) {
 	require.Equal(t, january.End.Add(grace), r.Deadline)
 }
 
-// A closed period is complete once nothing of it is on its way, and its invoice
-// is read; where no invoice says what is billed, once it was seen counted.
+// A closed period is complete once every report has a known outcome and the invoice is final. Without invoices, the
+// provider must also have counted the reports.
 func TestWhatKeepsAClosedPeriodInSight(t *testing.T) {
 	t.Parallel()
 	invoices := func(f *billing.Facts) { f.Connection.Invoices = true }
@@ -292,13 +293,13 @@ func TestWhatKeepsAClosedPeriodInSight(t *testing.T) {
 	}
 }
 
-// An open period is stated in the units that its provider counts, and of what
-// goes nowhere there as it was used.
+// The statement of an open period has the decimals that the provider takes. A meter that the provider does not bill is
+// stated with its exact usage.
 func TestAnOpenStatementIsInTheUnitsThatAreReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
-		charge string // of 10.5 used, at 100
+		charge string // for 10.5 units at 100 USD each
 	}{
 		"Reported":                  {func(*billing.Facts) {}, "1000"},
 		"NothingLeadsThere":         {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, "1050"},
@@ -314,7 +315,8 @@ func TestAnOpenStatementIsInTheUnitsThatAreReported(t *testing.T) {
 	}
 }
 
-// Of what its invoice no longer takes, nothing is left out where all was reported.
+// A meter of an invoiced period is listed as excluded only if the provider lacks some of its units. The period gets no
+// watermark while a report is outstanding.
 func TestNothingIsLeftOfAnInvoicedPeriodThatWasReported(t *testing.T) {
 	t.Parallel()
 	for usage, want := range map[string]int{"10": 0, "12": 1} {
@@ -328,8 +330,7 @@ func TestNothingIsLeftOfAnInvoicedPeriodThatWasReported(t *testing.T) {
 	}
 }
 
-// A provider bills no less than nothing: what was taken back beyond that at a
-// former one is not charged again here.
+// Providers do not bill negative quantities: a negative quantity at another connection counts as zero.
 func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
 	t.Parallel()
 	for elsewhere, want := range map[string]string{"-13": "5", "2": "3"} {
@@ -341,8 +342,8 @@ func TestLessThanNothingElsewhereIsNothing(t *testing.T) {
 	}
 }
 
-// A report that went out with a time in a subscription of which nobody knew yet
-// counts there once the period is known to lie in it: somebody looks again.
+// A report can have a timestamp in a subscription that Odometer did not know when it sent the report. Once the period
+// is known to lie in that subscription, the plan is re-evaluated at once, because the report counts there.
 func TestSomebodyLooksAgainAtWhatIsInTheNextSubscription(t *testing.T) {
 	t.Parallel()
 	swapped := february.Start.AddDate(0, 0, 5)
@@ -371,8 +372,8 @@ func TestSomebodyLooksAgainAtWhatIsInTheNextSubscription(t *testing.T) {
 	}
 }
 
-// A provider that has its own price begins anew with the 9 of 12 units that are left
-// to it: 5 of them cost a dollar each, and the others a dime.
+// A provider with its own price charges the 9 of 12 units that it bills as its first units: 5 units at 1 USD and 4
+// units at 0.10 USD.
 func TestAProviderPricesTheUnitsThatAreLeftToIt(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
@@ -387,8 +388,8 @@ func TestAProviderPricesTheUnitsThatAreLeftToIt(t *testing.T) {
 	require.Empty(t, other.Of, "whatever they cost elsewhere")
 }
 
-// What former destinations have charged their own prices for is billed as what its
-// units cost at ours, and the base price with the first of them.
+// Units that previous destinations billed at the provider's own price are subtracted at Odometer's price. The base
+// price counts with the first of them.
 func TestUnitsThatAreBilledAtAnotherPriceAreBilled(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))

@@ -13,18 +13,20 @@ import (
 // Dimensions are prices by the values of the meter's group_by properties. They replace the
 // model and the included units of Terms.
 type Dimensions struct {
-	By      []string         `json:"by"`      // properties of the meter's group_by
-	Prices  []DimensionPrice `json:"prices"`  // the first that matches charges the usage
-	Default *Rate            `json:"default"` // of usage that none of the prices matches; nil: it is unrated
+	By      []string         `json:"by"`      // properties of the meter's group_by that select the price
+	Prices  []DimensionPrice `json:"prices"`  // in order; the first that matches charges the usage
+	Default *Rate            `json:"default"` // price of usage that none of Prices matches; nil: such usage is unrated
 }
 
-// DimensionPrice is the price of the usage that matches. All of it is one quantity.
+// DimensionPrice is the price of usage with certain values. It charges the sum of all usage to which it applies as one
+// quantity.
 type DimensionPrice struct {
-	Match map[string][]metering.Scalar `json:"match"` // property of By → values, one of which the usage has
+	Match map[string][]metering.Scalar `json:"match"` // property of By → accepted values; all properties must match
 	Rate
 }
 
-// Rate is how the units with some dimension values are charged.
+// Rate determines the charge for the usage of one DimensionPrice or of the default. Its fields mean the same as the
+// fields of Terms with these names.
 type Rate struct {
 	IncludedUnits metering.Decimal `json:"included_units,omitzero"`
 	OverageRate   metering.Decimal `json:"overage_rate,omitzero"`
@@ -38,7 +40,7 @@ type Rate struct {
 	FixedFee      metering.Decimal `json:"fixed_fee,omitzero"`
 }
 
-// Terms returns terms that charge the same.
+// Terms returns terms with the fields of the rate and with the currency.
 func (r Rate) Terms(currency string) Terms {
 	return Terms{
 		IncludedUnits: r.IncludedUnits, OverageRate: r.OverageRate, Currency: currency, Model: r.Model, UnitPrice: r.UnitPrice, PerUnits: r.PerUnits,
@@ -46,12 +48,13 @@ func (r Rate) Terms(currency string) Terms {
 	}
 }
 
-// RateOf returns the fields of terms that a rate has.
+// RateOf returns the rate with the fields that Terms and Rate have in common. It ignores all other fields.
 func RateOf(t Terms) Rate {
 	return Rate{t.IncludedUnits, t.OverageRate, t.Model, t.UnitPrice, t.PerUnits, t.Tiers, t.PackageSize, t.PackagePrice, t.Percent, t.FixedFee}
 }
 
-// rates returns the terms of the prices in their order, and of the default last.
+// rates returns the terms of all prices by dimension in order, followed by the terms of the default. It returns nil
+// without prices by dimension.
 func (t Terms) rates() (all []Terms) {
 	if t.Dimensions == nil {
 		return nil
@@ -65,19 +68,20 @@ func (t Terms) rates() (all []Terms) {
 	return all
 }
 
-// DimensionUsage is the usage with one combination of dimension values.
+// DimensionUsage is the usage of a meter with one combination of dimension values.
 type DimensionUsage struct {
-	Key    json.RawMessage  `json:"dimension"` // property → value, canonical; nil: not known, as in metering.OtherGroup
+	Key    json.RawMessage  `json:"dimension"` // property → value, canonical; nil: unknown, as in metering.OtherGroup
 	Units  metering.Decimal `json:"units"`
 	Events int64            `json:"events"`
 }
 
-// Equal reports whether both are the same usage.
+// Equal reports whether u and o have the same key, units and number of events.
 func (u DimensionUsage) Equal(o DimensionUsage) bool {
 	return bytes.Equal(u.Key, o.Key) && u.Units.Equal(o.Units) && u.Events == o.Events
 }
 
-// UnmarshalJSON reads what the database has kept, which is not canonical.
+// UnmarshalJSON decodes stored usage. It converts the key to its canonical form, because the database does not keep
+// that form.
 func (u *DimensionUsage) UnmarshalJSON(text []byte) (err error) {
 	type kept DimensionUsage
 	if err := json.Unmarshal(text, (*kept)(u)); err != nil {
@@ -87,7 +91,8 @@ func (u *DimensionUsage) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// AddDimensions returns the sum of two usages by key, in the order of the keys.
+// AddDimensions returns the sums of units and events in a and b by key, ordered by key. It omits a key if both
+// sums are 0.
 func AddDimensions(a, b []DimensionUsage) (sum []DimensionUsage) {
 	for _, u := range slices.Concat(a, b) {
 		i, found := slices.BinarySearchFunc(sum, u.Key, func(u DimensionUsage, key json.RawMessage) int { return bytes.Compare(u.Key, key) })
@@ -99,7 +104,7 @@ func AddDimensions(a, b []DimensionUsage) (sum []DimensionUsage) {
 	return slices.DeleteFunc(sum, func(u DimensionUsage) bool { return u.Units.IsZero() && u.Events == 0 })
 }
 
-// subtractDimensions returns the difference of two usages by key.
+// subtractDimensions returns a − b by key, ordered by key. It omits a key if both differences are 0.
 func subtractDimensions(a, b []DimensionUsage) []DimensionUsage {
 	b = slices.Clone(b)
 	for i := range b {
@@ -108,8 +113,8 @@ func subtractDimensions(a, b []DimensionUsage) []DimensionUsage {
 	return AddDimensions(a, b)
 }
 
-// ByDimension returns the properties by which any of the prices of each meter, or the terms of a
-// closed period, charge usage. Usage of these meters is read with their values.
+// ByDimension returns, for each meter, the properties on which its prices or the terms of its closed lines depend.
+// The usage of these meters is read separately for each combination of values of these properties.
 func (f Facts) ByDimension() ByDimension {
 	by := DimensionsOf(f.Prices)
 	by.AddPrices(f.Customer.Prices)
@@ -121,10 +126,11 @@ func (f Facts) ByDimension() ByDimension {
 	return by
 }
 
-// ByDimension are properties by meter, each in order.
+// ByDimension maps a meter to the properties on which its prices depend, in ascending order without duplicates. It
+// lacks meters without prices by dimension.
 type ByDimension map[metering.MeterID][]string
 
-// DimensionsOf returns the properties by which prices charge usage.
+// DimensionsOf returns, for each meter, the properties on which its prices depend.
 func DimensionsOf(prices map[metering.MeterID][]Price) ByDimension {
 	by := make(ByDimension)
 	for _, versions := range prices {
@@ -133,14 +139,14 @@ func DimensionsOf(prices map[metering.MeterID][]Price) ByDimension {
 	return by
 }
 
-// AddPrices adds the properties of more prices.
+// AddPrices adds the properties on which the prices depend.
 func (by ByDimension) AddPrices(prices []Price) {
 	for _, p := range prices {
 		by.add(p.MeterID, p.Terms)
 	}
 }
 
-// And returns the properties of both.
+// And returns the union of the properties in by and other, for each meter.
 func (by ByDimension) And(other ByDimension) ByDimension {
 	both := maps.Clone(by)
 	for meter, properties := range other {
@@ -159,7 +165,7 @@ func (by ByDimension) add(meter metering.MeterID, t Terms) {
 	}
 }
 
-// values returns the values of the properties By in a key; nil: they are not known.
+// values returns the key's values of the properties in By, or nil if the key lacks any of these properties.
 func (d *Dimensions) values(key json.RawMessage) (values map[string]json.RawMessage) {
 	if len(key) == 0 || json.Unmarshal(key, &values) != nil {
 		return nil
@@ -171,19 +177,21 @@ func (d *Dimensions) values(key json.RawMessage) (values map[string]json.RawMess
 	return values
 }
 
-// project merges usage that differs in other properties than By alone.
+// project reduces each key to the properties in By and adds up the usage of equal keys. A key that lacks any of these
+// properties becomes nil.
 func (d *Dimensions) project(usage []DimensionUsage) []DimensionUsage {
 	shown := slices.Clone(usage)
 	for i := range shown {
 		shown[i].Key = nil
 		if values := d.values(usage[i].Key); values != nil {
-			shown[i].Key = metering.PlainJSON(values) // canonical: the values are
+			shown[i].Key = metering.PlainJSON(values) // canonical, because the values are
 		}
 	}
 	return AddDimensions(shown, nil)
 }
 
-// shown returns the usage by the dimensions of the terms; nil: all of it has one price.
+// shown returns the usage, added up by the properties on which the terms depend. It returns nil if the terms have no
+// prices by dimension.
 func (t Terms) shown(usage []DimensionUsage) []DimensionUsage {
 	if t.Dimensions == nil {
 		return nil
@@ -191,7 +199,7 @@ func (t Terms) shown(usage []DimensionUsage) []DimensionUsage {
 	return t.Dimensions.project(usage)
 }
 
-// rateOf returns the number of the rate that charges usage with a key, or unrated.
+// rateOf returns the index in Terms.rates of the rate that charges usage with the key, or unrated.
 func (d *Dimensions) rateOf(key json.RawMessage) int {
 	values := d.values(key)
 	if values == nil {
@@ -208,7 +216,7 @@ func (d *Dimensions) rateOf(key json.RawMessage) int {
 	return unrated
 }
 
-// unrated is the number of no rate.
+// unrated is the result of rateOf if no rate charges the usage.
 const unrated = -1
 
 func (p DimensionPrice) matches(values map[string]json.RawMessage) bool {
@@ -220,18 +228,19 @@ func (p DimensionPrice) matches(values map[string]json.RawMessage) bool {
 	return true
 }
 
-// ChargedRate is the charge of the usage that one rate charges.
+// ChargedRate is the charge of one price by dimension, or of the default, for the usage that it charges.
 type ChargedRate struct {
-	Number     int  // among the prices, from 0
-	Default    bool // it is the default
+	Number     int  // index in Dimensions.Prices; for the default, the number of prices
+	Default    bool // the charge is that of Dimensions.Default
 	Dimensions []DimensionUsage
-	Of         Measured // their sum
+	Of         Measured // sum of the usage in Dimensions
 	Terms      Terms
 	Charged
 }
 
-// chargeDimensions charges the usage of each rate separately. Usage of no rate is unrated. A
-// quotient that does not end is rounded once: the sum is divided by the least common multiple.
+// chargeDimensions charges the usage of each rate separately. Usage that no rate charges is unrated. To round a
+// quotient only once, it does not add up the quotients of the rates. It multiplies each charge by the least common
+// multiple of all PerUnits, and divides the sum by it.
 func (t Terms) chargeDimensions(c *Charged, usage []DimensionUsage) {
 	rates := t.rates()
 	c.Rates = make([]ChargedRate, len(rates))
@@ -246,7 +255,7 @@ func (t Terms) chargeDimensions(c *Charged, usage []DimensionUsage) {
 		r.Of.Units, r.Of.Events = r.Of.Units.Add(u.Units), r.Of.Events+u.Events
 	}
 	common := commonPerUnits(rates)
-	var sum metering.Decimal // common times the charges
+	var sum metering.Decimal // of the charges, multiplied by common
 	for n := range c.Rates {
 		r := &c.Rates[n]
 		r.Number, r.Default, r.Terms = n, n == len(t.Dimensions.Prices), rates[n]
@@ -278,8 +287,9 @@ func commonPerUnits(rates []Terms) int64 {
 	return common
 }
 
-// First returns the first units of usage, in the order of the rates and with unrated usage last,
-// without a number of events. Units that a provider bills without dimension values count as these.
+// First returns the first units of the usage, without a number of events. With prices by dimension, usage is ordered
+// by the price that charges it, unrated usage last. A provider bills units without dimension values; Odometer treats
+// these units as the first units in this order.
 func (t Terms) First(of Measured, units metering.Decimal) Measured {
 	first := unitsAlone(units)
 	if t.Dimensions == nil {
@@ -304,7 +314,7 @@ func (t Terms) First(of Measured, units metering.Decimal) Measured {
 	return first
 }
 
-// unratedUnits returns the units that no rate charges, and the events.
+// unratedUnits returns the units and the number of events of the usage that no rate charges.
 func (c Charged) unratedUnits() (units metering.Decimal, events int64) {
 	for _, u := range c.Unrated {
 		units, events = units.Add(u.Units), events+u.Events

@@ -15,15 +15,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// referenceUsage is usage with the values of its properties; nil: they are not known.
+// referenceUsage is usage with the values of its properties. values is nil if they are not known.
 type referenceUsage struct {
 	values map[string]string
 	units  metering.Decimal
 	events int64
 }
 
-// referenceByDimension is the charge of a price by dimension in minor units, with rationals: the
-// definition of the documentation.
+// referenceByDimension computes the charge of prices by dimension with rationals, as the documentation defines it. The
+// charge is rounded to the currency's minor unit.
 func referenceByDimension(t billing.Terms, usage []referenceUsage) *big.Rat {
 	units, events := make(map[int]*big.Rat), make(map[int]int64)
 	for _, u := range usage {
@@ -75,10 +75,10 @@ func referenceRate(d *billing.Dimensions, values map[string]string) int {
 	return -1
 }
 
-// dimensionValues are few, so that prices often match, and of each JSON type.
+// dimensionValues has strings, a null, a boolean and a number. They are few, so that prices often match.
 var dimensionValues = []string{`"large"`, `"small"`, `null`, `true`, `1`, `"1"`, `"a<b"`}
 
-// byDimension turns terms into prices by dimension that Validate accepts.
+// byDimension returns t with random prices by dimension in place of its model. Validate can refuse the result.
 func byDimension(rng *rand.Rand, t billing.Terms, rate func() billing.Terms) billing.Terms {
 	t = billing.Terms{BasePrice: t.BasePrice, MinimumCharge: t.MinimumCharge, MaximumCharge: t.MaximumCharge, Currency: t.Currency}
 	by := []string{"model", "region"}[:1+rng.IntN(2)]
@@ -98,18 +98,18 @@ func byDimension(rng *rand.Rand, t billing.Terms, rate func() billing.Terms) bil
 	return t
 }
 
-// anyDimensionTerms draws terms with prices by dimension.
+// anyDimensionTerms draws valid terms with prices by dimension.
 func anyDimensionTerms(rng *rand.Rand) billing.Terms {
 	for {
 		t := byDimension(rng, anyTerms(rng), func() billing.Terms { return anyTerms(rng) })
-		if t.Validate() == nil { // else its per_units have no common multiple that is small enough
+		if t.Validate() == nil { // invalid: a price never applies, or per_units have no small common multiple
 			return t
 		}
 	}
 }
 
-// anyDimensionUsage draws usage by model, region and user, which no price names. That of each
-// rate is often at a bound of its tiers, packages or included units.
+// anyDimensionUsage draws usage by model, region and user. No price matches by user. The units are often at a boundary
+// of a rate: a tier, a package or the included units.
 func anyDimensionUsage(rng *rand.Rand, t billing.Terms) (usage []referenceUsage) {
 	rates := []billing.Terms{{}}
 	for _, p := range t.Dimensions.Prices {
@@ -131,7 +131,7 @@ func anyDimensionUsage(rng *rand.Rand, t billing.Terms) (usage []referenceUsage)
 	return usage
 }
 
-// measured returns the usage as billing has it.
+// measured converts the usage to billing.Measured, with its units by model, region and user.
 func measured(usage []referenceUsage) (of billing.Measured) {
 	for _, u := range usage {
 		var key json.RawMessage
@@ -144,8 +144,8 @@ func measured(usage []referenceUsage) (of billing.Measured) {
 	return of
 }
 
-// TestPropertyChargesByDimension holds the charges of 500 × HISTORIES random terms and usages to
-// the reference.
+// TestPropertyChargesByDimension compares charges with the reference, for 500 × HISTORIES random terms with four random
+// usages each.
 func TestPropertyChargesByDimension(t *testing.T) {
 	t.Parallel()
 	for seed := range 500 * uint64(histories.Count()) {
@@ -161,8 +161,8 @@ func TestPropertyChargesByDimension(t *testing.T) {
 	}
 }
 
-// TestPropertyDimensionsKeepTheirUsage holds that each unit is charged by one rate or is
-// unrated, and that the first of all units are all of them.
+// TestPropertyDimensionsKeepTheirUsage checks that each unit is charged by one rate or is unrated. It also checks that
+// First returns the requested number of units.
 func TestPropertyDimensionsKeepTheirUsage(t *testing.T) {
 	t.Parallel()
 	for seed := range 500 * uint64(histories.Count()) {

@@ -13,7 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// byModel is a price of each model, and one of everything else where otherwise has its fields.
+// byModel returns terms with a price for model large, and one for small and tiny. otherwise is the JSON of the default
+// rate; null: there is no default.
 func byModel(t *testing.T, otherwise string) billing.Terms {
 	t.Helper()
 	return dimensionTerms(t, "", `{"by":["model"],"default":`+otherwise+`,"prices":[{"match":{"model":["large"]},"overage_rate":10},{"match":{"model":["small","tiny"]},"overage_rate":1}]}`)
@@ -27,7 +28,7 @@ func byGroup(key, units string, events int64) billing.DimensionUsage {
 	return u
 }
 
-// Terms in words name each price with the values that it matches, and the price of the rest.
+// Terms in words name each price with the values that it matches, and the default for all other usage.
 func TestTermsByDimensionInWords(t *testing.T) {
 	t.Parallel()
 	for otherwise, want := range map[string]string{
@@ -44,8 +45,8 @@ func TestTermsByDimensionInWords(t *testing.T) {
 	require.Equal(t, `10 USD for the period, by dimension (model "a" and region "eu" or null: 5 units included, 1 USD for each unit | otherwise: no price), at least 12 USD, at most 50 USD`, both.String())
 }
 
-// A price rates usage that it matches, and other usage by its default. It never rates usage with
-// unknown values.
+// A price by dimension rates usage that it matches, and its default rates other usage. Neither rates usage with unknown
+// values.
 func TestWhichUsageAPriceByDimensionRates(t *testing.T) {
 	t.Parallel()
 	without, with, single := byModel(t, "null"), byModel(t, `{"overage_rate":2}`), billing.Terms{Currency: "USD"}
@@ -67,7 +68,7 @@ func TestWhichUsageAPriceByDimensionRates(t *testing.T) {
 	require.Equal(t, int64(8), events)
 }
 
-// A booking keeps the late usage of each group, whatever still counts its events.
+// A closed line's late usage by dimension is taken from the booking if retention has deleted some of the late events.
 func TestBookedLateUsageKeepsItsDimensions(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "5", "9")
@@ -85,7 +86,7 @@ func TestBookedLateUsageKeepsItsDimensions(t *testing.T) {
 	require.Equal(t, []string{"4", "8"}, []string{l.LateUsage.String(), l.LateCharge.String()})
 }
 
-// Groups cancel out: one that has neither units nor events is no usage.
+// AddDimensions adds usage by key, and drops a key with neither units nor events.
 func TestAddDimensions(t *testing.T) {
 	t.Parallel()
 	a := []billing.DimensionUsage{byGroup("a", "1", 1), byGroup("c", "3", 1)}
@@ -94,7 +95,7 @@ func TestAddDimensions(t *testing.T) {
 	require.True(t, slices.EqualFunc(sum, []billing.DimensionUsage{byGroup("", "5", 1), byGroup("a", "0", 2), byGroup("b", "2", 1)}, billing.DimensionUsage.Equal), "%v", sum)
 }
 
-// The first units of usage are those of the first price, then of the second. Unrated units are last.
+// First returns the units of the first price, then those of the second. Unrated units are last.
 func TestFirstUnitsByDimension(t *testing.T) {
 	t.Parallel()
 	of := billing.Measured{Units: metering.Whole(6), Events: 6, Dimensions: []billing.DimensionUsage{byGroup("large", "3", 3), byGroup("other", "2", 2), byGroup("small", "1", 1)}}
@@ -109,7 +110,7 @@ func TestFirstUnitsByDimension(t *testing.T) {
 	}
 }
 
-// Usage that was kept is read with the canonical key.
+// Stored usage is decoded with a canonical key.
 func TestDimensionUsageIsReadAsItWasKept(t *testing.T) {
 	t.Parallel()
 	var u billing.DimensionUsage
@@ -122,8 +123,8 @@ func TestDimensionUsageIsReadAsItWasKept(t *testing.T) {
 	require.Error(t, json.Unmarshal([]byte(`{"dimension":{"model":"a"},"units":"two"}`), &u))
 }
 
-// Usage is read by the properties of all prices that may charge it: of any version, of the
-// customer, and of closed periods.
+// ByDimension returns the properties of all prices that can charge usage: all versions, the customer's own prices, and
+// the terms of closed periods.
 func TestByDimension(t *testing.T) {
 	t.Parallel()
 	by := func(properties ...string) billing.Terms {

@@ -11,13 +11,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of prices by dimension.
+// Limits of prices by dimension.
 const (
 	MaxDimensionPrices = 100
-	MaxMatchValues     = 100 // of a property in one price
+	MaxMatchValues     = 100 // values of one property in one price
 )
 
-// rateFields are the fields of Rate, in the order in which they are refused beside dimensions.
+// rateFields are the JSON fields of Rate. If terms with dimensions have several of them, the error names the first of
+// this list.
 var rateFields = []string{
 	"model", "included_units", "overage_rate", "unit_price", "per_units", "tiers", "package_size", "package_price", "percent", "fixed_fee",
 }
@@ -68,7 +69,7 @@ func (t Terms) validDimensions() error {
 	return nil
 }
 
-// refuseRate refuses fields that stand only in the prices by dimension.
+// refuseRate returns an error if terms with dimensions have a field of Rate. Each price by dimension has its own.
 func (t Terms) refuseRate() error {
 	written, err := json.Marshal(RateOf(t))
 	if err != nil {
@@ -86,7 +87,7 @@ func (t Terms) refuseRate() error {
 	return nil
 }
 
-// BesideDimensions returns the error of a field of a rate beside dimensions.
+// BesideDimensions returns the error for a field of Rate that is not allowed together with dimensions.
 func BesideDimensions(field string) error {
 	return metering.Invalid("body."+field, "must be absent with dimensions; set it in each of dimensions.prices and in dimensions.default")
 }
@@ -119,7 +120,7 @@ func (d *Dimensions) validMatch(at string, match map[string][]metering.Scalar) e
 	return nil
 }
 
-// covers reports whether the price matches all usage that the other one matches.
+// covers reports whether p matches all usage that o matches.
 func (p DimensionPrice) covers(o DimensionPrice) bool {
 	for property, values := range p.Match {
 		others := o.Match[property]
@@ -130,7 +131,8 @@ func (p DimensionPrice) covers(o DimensionPrice) bool {
 	return true
 }
 
-// Within moves the fields that an error names from the body into a part of it.
+// Within returns an error for the first field of err, with at in place of "body" in the field's location. If err
+// has no fields, Within returns err unchanged.
 func Within(at string, err error) error {
 	var coded *metering.Error
 	if !errors.As(err, &coded) || len(coded.Fields) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A price that an earlier price covers never applies. A price with fewer properties than an
-// earlier one, or with another value, does.
+// A price that an earlier price covers never applies, and is refused. A price with fewer properties than an earlier
+// one, or with another value, is accepted.
 func TestAPriceThatAnEarlierOneCoversIsRefused(t *testing.T) {
 	t.Parallel()
 	const covered = "would never apply"
@@ -45,7 +45,7 @@ func TestAPriceThatAnEarlierOneCoversIsRefused(t *testing.T) {
 	}
 }
 
-// dimensionTerms returns terms with prices by dimension, and with more fields beside them.
+// dimensionTerms decodes terms from the JSON of their dimensions. beside is the JSON of further fields.
 func dimensionTerms(t *testing.T, beside, dimensions string) (terms billing.Terms) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(`{"currency":"USD"`+beside+`,"dimensions":`+dimensions+`}`), &terms))
@@ -100,7 +100,8 @@ func TestDimensionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The fields of a rate stand in the prices. The fields of the whole charge stand beside them.
+// With dimensions, terms must not have fields of a rate. The fields of the whole charge are accepted: base_price,
+// minimum_charge and maximum_charge.
 func TestFieldsBesideDimensions(t *testing.T) {
 	t.Parallel()
 	const dimensions = `{"by":["model"],"prices":[{"match":{"model":["a"]}}]}`

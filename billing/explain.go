@@ -7,111 +7,110 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Step is one step of the working of an amount: given, or worked out from steps
-// before it, or from those that it is made of.
+// Step is one step in the breakdown of an amount. Its amount is given, or is computed from earlier steps or from its
+// parts (Of).
 type Step struct {
-	Name   string           `json:"name"`   // one of the Step names
-	Amount metering.Decimal `json:"amount"` // in the unit of the step, exact
-	Unit   string           `json:"unit"`   // "units", "packages", "events", "percent", or the ISO 4217 code of the currency
+	Name   string           `json:"name"`   // one of the Step constants
+	Amount metering.Decimal `json:"amount"` // in Unit; exact, or rounded to Digits
+	Unit   string           `json:"unit"`   // "units", "packages", "percent", or the ISO 4217 code of a currency
 
-	Digits       *int32                  `json:"digits,omitempty"`        // that it is rounded to, half to even; nil: it is exact
-	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // that has counted it; 0: it is not counted
-	Events       int64                   `json:"events,omitempty"`        // that it is counted from; of fixed fees, that they are for
-	Tier         int                     `json:"tier,omitempty"`          // its number, from 1; 0: it is of no tier
-	Above        *metering.Decimal       `json:"above,omitempty"`         // charged units below the tier; nil: none
-	UpTo         *metering.Decimal       `json:"up_to,omitempty"`         // last charged unit of the tier; nil: it has no end
-	Rate         int                     `json:"rate,omitempty"`          // the number of the price by dimension, from 1; 0: it is of none, or of the default
-	Dimension    json.RawMessage         `json:"dimension,omitempty"`     // values that its units have, by property; nil: it has units of several, or of unknown values
-	PriceVersion int                     `json:"price_version,omitempty"` // that it stands in; 0: in none
-	Price        string                  `json:"price,omitempty"`         // the provider's, that it is of; "": of ours
-	Closed       *metering.Range         `json:"-"`                       // the closed period that it is of
-	Reason       string                  `json:"reason,omitempty"`        // why there is an adjustment
-	Series       *Series                 `json:"-"`                       // that it was reported in
-	Of           []Step                  `json:"of,omitempty"`            // what it is the sum of; of an adjustment, its working
+	Digits       *int32                  `json:"digits,omitempty"`        // decimals to which Amount is rounded, half to even; nil: no such rounding
+	MeterVersion metering.MeterVersionID `json:"meter_version,omitempty"` // meter version that counted the usage; 0 except in StepUsage
+	Events       int64                   `json:"events,omitempty"`        // number of events that the units are counted from, or that the fixed fees are charged for
+	Tier         int                     `json:"tier,omitempty"`          // number of the tier, from 1; 0: not the step of a tier
+	Above        *metering.Decimal       `json:"above,omitempty"`         // number of charged units below the tier; nil: none
+	UpTo         *metering.Decimal       `json:"up_to,omitempty"`         // last charged unit of the tier; nil: no upper bound
+	Rate         int                     `json:"rate,omitempty"`          // number of the price by dimension, from 1; 0: the default price, or no such price
+	Dimension    json.RawMessage         `json:"dimension,omitempty"`     // dimension values of the units, by property; nil: several combinations, or unknown values
+	PriceVersion int                     `json:"price_version,omitempty"` // version of the price with this value; 0: not a value of a price
+	Price        string                  `json:"price,omitempty"`         // id of the provider's own price that is charged; "": none
+	Closed       *metering.Range         `json:"-"`                       // closed period to which Amount belongs; nil: none
+	Reason       string                  `json:"reason,omitempty"`        // reason for an adjustment; "" in other steps
+	Series       *Series                 `json:"-"`                       // series that billed the part; nil except in StepPart
+	Of           []Step                  `json:"of,omitempty"`            // parts of Amount; for an adjustment, its breakdown
 }
 
-// The names of steps, in the order in which they come. One stands only where it
-// does something.
+// Names of steps, in the order of a breakdown. A breakdown contains only the steps that apply to it.
 const (
-	StepUsage         = "usage"                   // what the meter has counted; of a closed period, until its closing
-	StepLate          = "late_usage"              // what it has counted of a closed period since
+	StepUsage         = "usage"                   // usage of the meter in the period; of a closed period, as of the close
+	StepLate          = "late_usage"              // usage of a closed period that arrived after the close
 	StepTotal         = "total_usage"             // usage + late usage
-	StepUnits         = "reported_units"          // the usage in the decimals that the provider takes
-	StepIncluded      = "included_units"          // of the units, what the base price covers
+	StepUnits         = "reported_units"          // usage, rounded to the decimals that the provider accepts
+	StepIncluded      = "included_units"          // units that the base price covers
 	StepOverage       = "overage_units"           // units beyond the included ones, never below zero
-	StepRate          = "overage_rate"            // for each of them
+	StepRate          = "overage_rate"            // price of each overage unit
 	StepUsageFee      = "overage_charge"          // overage units × overage rate
-	StepRest          = "charged_units"           // with another model than overage: units beyond the included ones, never below zero
-	StepUnitPrice     = "unit_price"              // for each of them, or for PerUnits of them
-	StepPackageSize   = "package_size"            // units of a package
-	StepPackages      = "packages"                // that the charged units start
-	StepPackagePrice  = "package_price"           // for each of them
-	StepPercent       = "percent"                 // of the charged units, which are an amount
-	StepUnitCharges   = "unit_charges"            // units × unit price or percent; with tiers, the sum of these
-	StepPerUnits      = "per_units"               // that the unit charges are divided by
-	StepFlatFees      = "flat_fees"               // of the tiers that the charged units reach
-	StepFixedFee      = "fixed_fee"               // for each counted event
+	StepRest          = "charged_units"           // with models other than overage: units beyond the included ones, never below zero
+	StepUnitPrice     = "unit_price"              // price of each charged unit, or of PerUnits charged units
+	StepPackageSize   = "package_size"            // number of units in a package
+	StepPackages      = "packages"                // number of packages that the charged units start
+	StepPackagePrice  = "package_price"           // price of each started package
+	StepPercent       = "percent"                 // percentage of the charged units, which are an amount of money
+	StepUnitCharges   = "unit_charges"            // charged units × unit price or percent; with tiers, the sum over the tiers
+	StepPerUnits      = "per_units"               // number of units that one unit price pays for; divides the unit charges
+	StepFlatFees      = "flat_fees"               // sum of the flat fees of the tiers that the charged units reach
+	StepFixedFee      = "fixed_fee"               // fee for each counted event
 	StepFixedFees     = "fixed_fees"              // counted events × fixed fee
-	StepRateCharge    = "dimension_charge"        // with prices by dimension: the charge of one price for the units that it matches, with the steps above as parts
-	StepDefaultCharge = "default_charge"          // the same of the default
-	StepUnrated       = "unrated_units"           // that no price matches, without a default: nothing is charged for them
-	StepModelCharge   = "usage_charge"            // the charge of the model: the sum of these
-	StepBase          = "base_price"              // for the period
-	StepMinimum       = "minimum_charge"          // that the charge is raised to
-	StepMaximum       = "maximum_charge"          // that the charge is lowered to
+	StepRateCharge    = "dimension_charge"        // charge of one price by dimension; its parts are the matched units and the steps of the price's model
+	StepDefaultCharge = "default_charge"          // charge of the default price by dimension, with the same parts
+	StepUnrated       = "unrated_units"           // units that no price by dimension charges
+	StepModelCharge   = "usage_charge"            // charge of the price's model; with prices by dimension, the sum of their charges
+	StepBase          = "base_price"              // base price of the period
+	StepMinimum       = "minimum_charge"          // minimum charge of the period
+	StepMaximum       = "maximum_charge"          // maximum charge of the period
 	StepExact         = "exact_charge"            // base price + overage or usage charge, within the minimum and the maximum
-	StepProvider      = "provider_charge"         // instead of these, where the provider's own price is charged: the sum of its lines
-	StepPriceLine     = "price_line"              // one of these: priced units × price rate, or a fixed amount, as the provider rounds it
-	StepPricedUnits   = "priced_units"            // that the rate is for: units, or packages of them
-	StepPriceRate     = "price_rate"              // for each of them
-	StepTrial         = "trial"                   // less: all of it, where the subscription was in trial
-	StepCharge        = "charge"                  // what is left of it, in the currency's minor unit
-	StepUnbilledUnits = "unbilled_units"          // less: the units that the closed period is not billed with
-	StepUnbilled      = "unbilled_charge"         // less: the charge for them
-	StepClosedUnits   = "closed_units"            // less: the units that the closed period is billed with
-	StepClosed        = "closed_charge"           // less: the charge for them
-	StepOnlyUnits     = "only_reported_units"     // less: the units that the late policy has only reported
-	StepOnly          = "only_reported"           // less: the charge for them
-	StepOtherUnits    = "elsewhere_units"         // less: the units that were billed elsewhere, each there
-	StepOther         = "billed_elsewhere"        // less: the amounts for them
-	StepQuantity      = "quantity"                // the units less these, not below zero where the provider takes nothing below
-	StepAmount        = "amount"                  // the charge less these, not below zero where amounts are billed: what is left stays booked
+	StepProvider      = "provider_charge"         // charge at the provider's own price, instead of the steps from StepIncluded to StepExact: the sum of its price lines
+	StepPriceLine     = "price_line"              // line of the provider's price: priced units × price rate or a fixed amount, as the provider rounds it
+	StepPricedUnits   = "priced_units"            // number of units, or of packages of units, to which the price rate applies
+	StepPriceRate     = "price_rate"              // provider's price of each unit or package
+	StepTrial         = "trial"                   // less: the whole charge, if the subscription was in a trial
+	StepCharge        = "charge"                  // charge after the deduction for a trial, in the currency's minor unit
+	StepUnbilledUnits = "unbilled_units"          // less: units of a closed period that are not billed with it
+	StepUnbilled      = "unbilled_charge"         // less: charge of a closed period that is not billed with it
+	StepClosedUnits   = "closed_units"            // less: units that are billed with the closed period
+	StepClosed        = "closed_charge"           // less: charge that is billed with the closed period
+	StepOnlyUnits     = "only_reported_units"     // less: late units that the late policy only reports and does not bill
+	StepOnly          = "only_reported"           // less: charge for the late units that are only reported
+	StepOtherUnits    = "elsewhere_units"         // less: units billed through other series, with one part for each series
+	StepOther         = "billed_elsewhere"        // less: amounts billed through other series
+	StepQuantity      = "quantity"                // units after these deductions; at least 0 if the provider accepts no negative quantity
+	StepAmount        = "amount"                  // charge after these deductions; at least 0 if amounts are billed: a negative remainder is not credited, but stays recorded
 	StepAdjustment    = "adjustment"              // plus: the amount that late usage adds to a closed period
-	StepAll           = "amount_with_adjustments" // the amount + the adjustments
-	StepTier          = "tier"                    // one of the unit charges: tier units × unit price
-	StepTierUnits     = "tier_units"              // of the charged units, those in the tier
-	StepTierPrice     = "tier_unit_price"         // for each of them, or for PerUnits of them
-	StepTierFlatFee   = "tier_flat_fee"           // one of the flat fees
-	StepRateUnits     = "matched_units"           // of the usage, those that one price by dimension charges: the sum of its parts
-	StepDimension     = "dimension_units"         // those with one combination of dimension values
-	StepPart          = "part"                    // what one series was reported
+	StepAll           = "amount_with_adjustments" // amount + adjustments
+	StepTier          = "tier"                    // unit charge of one tier: tier units × unit price
+	StepTierUnits     = "tier_units"              // charged units in the tier
+	StepTierPrice     = "tier_unit_price"         // price of each unit in the tier, or of PerUnits units
+	StepTierFlatFee   = "tier_flat_fee"           // flat fee of one tier
+	StepRateUnits     = "matched_units"           // usage that one price by dimension charges: the sum of its parts
+	StepDimension     = "dimension_units"         // units with one combination of dimension values
+	StepPart          = "part"                    // units or amount that one series of reports has billed
 )
 
-// ReasonLate is why a closed period is adjusted: usage came for it later, or the
-// provider was not reported all of it in time.
+// ReasonLate is the reason for adjusting a closed period: usage arrived after the close, or not all usage was reported
+// to the provider in time.
 const ReasonLate = "late usage"
 
-// Units of steps beside currencies.
+// Units of steps that are not currency codes.
 const (
 	inUnits    = "units"
 	inPackages = "packages"
 	inPercent  = "percent"
 )
 
-// Explain is the working of what a meter comes to in a period of
-// ExpectedPeriods, to its last step: the amount of StatementOf. There is none of
-// a meter that is still counting its past, or that a closed period has not known.
+// Explain returns the breakdown of the meter's amount in a period of ExpectedPeriods. The last step is the amount of
+// the line in StatementOf. Explain returns nil if the statement has no line of the meter, for example because the meter
+// is backfilling or was created after the close.
 func (b *Books) Explain(period Period, meter metering.MeterID) []Step {
 	l, _ := b.StatementOf(period).Line(meter)
 	return l.Working
 }
 
-// steps are the working of the line that a calculation comes to.
+// steps returns the breakdown of the calculation's line.
 func (c *calculation) steps() []Step {
 	return slices.Concat(c.counted(), c.charged(), c.less())
 }
 
-// counted is how many units are charged.
+// counted returns the steps from StepUsage to StepUnits.
 func (c *calculation) counted() []Step {
 	steps := []Step{{Name: StepUsage, Amount: c.usage, Unit: inUnits, MeterVersion: c.version, Events: c.events}}
 	if c.late != nil {
@@ -127,11 +126,11 @@ func (c *calculation) counted() []Step {
 	return steps
 }
 
-// charged is what they cost.
+// charged returns the steps from StepIncluded or StepProvider to StepCharge.
 func (c *calculation) charged() []Step {
 	charge := Step{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: new(metering.MinorDigits(c.currency))}
 	steps := c.ours()
-	if c.theirs != nil { // each of its lines is rounded
+	if c.theirs != nil { // the charge is not rounded again: the provider rounds each price line
 		steps, charge.Digits, charge.Price = []Step{c.atProvider()}, nil, c.theirs.ID()
 	}
 	if c.trial {
@@ -140,7 +139,7 @@ func (c *calculation) charged() []Step {
 	return append(steps, charge)
 }
 
-// atProvider is what they cost at the provider's own price, line by line.
+// atProvider returns the step of the charge at the provider's own price, with the price lines as parts.
 func (c *calculation) atProvider() Step {
 	all := Step{Name: StepProvider, Amount: c.exact(), Unit: c.currency, Price: c.theirs.ID()}
 	for _, l := range c.theirs.Lines(c.units()) {
@@ -153,7 +152,8 @@ func (c *calculation) atProvider() Step {
 	return all
 }
 
-// less is what was billed already, here or elsewhere, and what is left.
+// less returns the steps of all deductions, and of the quantity and amount that remain. It returns nil if there are no
+// deductions and the quantity equals the units.
 func (c *calculation) less() (steps []Step) {
 	if c.late != nil {
 		closed := c.late.closed
@@ -198,7 +198,7 @@ func (e elsewhere) units() []Step {
 	return steps
 }
 
-// moneyIn are the parts in one currency.
+// moneyIn returns a step for each part in the currency.
 func moneyIn(currency string, parts []elsewherePart) (steps []Step) {
 	for _, p := range parts {
 		if p.currency == currency {
@@ -208,14 +208,14 @@ func moneyIn(currency string, parts []elsewherePart) (steps []Step) {
 	return steps
 }
 
-// adjusted goes on from the working of an amount with the meter's adjustments in
-// the same currency.
+// adjusted appends the adjustments in the amount's currency, and their sum with the amount, to the breakdown of the
+// amount.
 func adjusted(steps []Step, adjustments []Adjustment) []Step {
 	own := steps[len(steps)-1]
 	sum := own.Amount
 	for _, a := range adjustments {
 		if a.Currency != own.Unit {
-			continue // it stands by itself
+			continue // Statement.Totals adds the adjustment separately
 		}
 		sum = sum.Add(a.Amount)
 		steps = append(steps, Step{Name: StepAdjustment, Amount: a.Amount, Unit: a.Currency, Closed: &a.Closed, Reason: a.Reason, Of: a.Working})

@@ -15,9 +15,8 @@ import (
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
-// TestEveryAmountHasItsWorking looks at every fact of some lives: each working
-// is counted anew with rationals, and what is planned, stated and previewed at
-// one instant is the same to the digit.
+// TestEveryAmountHasItsWorking simulates 120 histories of a customer. After each step, it recomputes every breakdown
+// with rationals, and checks that the plan, the statements and the preview have equal amounts.
 func TestEveryAmountHasItsWorking(t *testing.T) {
 	t.Parallel()
 	w := workings{seen: make(map[string]int)}
@@ -33,7 +32,7 @@ func TestEveryAmountHasItsWorking(t *testing.T) {
 	}
 }
 
-// workings is what was seen of steps, and of what they were held to.
+// workings counts, by name, the steps that the test has recomputed and the comparisons that it has made.
 type workings struct{ seen map[string]int }
 
 func (w workings) look(l *life) {
@@ -86,7 +85,7 @@ func (w workings) stated(l *life, f billing.Facts, s billing.Statement) {
 	}
 }
 
-// planned holds a report's lines to the working of the same period's statement.
+// planned compares the lines of a report with the breakdown in the statement of the same period.
 func (w workings) planned(l *life, r billing.Report, statements map[int64]billing.Statement) {
 	w.seen[string(r.Kind)]++
 	w.verified(l, r)
@@ -101,14 +100,14 @@ func (w workings) planned(l *life, r billing.Report, statements map[int64]billin
 			return
 		}
 		stated := statements[start.UnixMicro()].Lines[i]
-		if line.Closed.IsZero() && statements[start.UnixMicro()].ClosedAt != nil { // what is billed of it is billed at several places
+		if line.Closed.IsZero() && statements[start.UnixMicro()].ClosedAt != nil { // several series can bill parts of a closed line
 			w.seen["reported on"]++
 			w.same(l, "the usage that is reported on", line.Usage, of(stated.Working, billing.StepUsage).Amount)
 			continue
 		}
 		if line.Closed.IsZero() {
 			w.same(l, "the planned quantity", line.Quantity, quantityOf(stated.Working))
-			if trial := of(stated.Working, billing.StepTrial); trial.Name != "" { // reports are at our price: nobody who bills the rest of the period charges for these units
+			if trial := of(stated.Working, billing.StepTrial); trial.Name != "" { // in a trial, reports have Odometer's price, so that no other connection charges these units
 				w.same(l, "the planned charge in a trial", line.Charge, billing.RoundMoney(trial.Amount, line.Currency))
 				continue
 			}
@@ -130,7 +129,7 @@ func (w workings) planned(l *life, r billing.Report, statements map[int64]billin
 	}
 }
 
-// verified requires that a receiver recomputes the same amounts of a statement.
+// verified checks that a receiver of a statement recomputes the same amounts with client.VerifyStatement.
 func (w workings) verified(l *life, r billing.Report) {
 	if r.Kind != billing.StatementReport {
 		return
@@ -177,7 +176,7 @@ func (w workings) same(l *life, what string, a, b metering.Decimal) {
 	}
 }
 
-// of is the step of a name.
+// of returns the first step with a name, or an empty step.
 func of(steps []billing.Step, name string) (s billing.Step) {
 	if i := slices.IndexFunc(steps, func(s billing.Step) bool { return s.Name == name }); i >= 0 {
 		s = steps[i]
@@ -185,7 +184,7 @@ func of(steps []billing.Step, name string) (s billing.Step) {
 	return s
 }
 
-// firstOf is the amount of the first of the steps that there is.
+// firstOf returns the amount of the first of the named steps that exists. It panics if none exists.
 func firstOf(steps []billing.Step, names ...string) metering.Decimal {
 	for _, name := range names {
 		if s := of(steps, name); s.Name != "" {
@@ -203,8 +202,7 @@ func quantityOf(steps []billing.Step) metering.Decimal {
 	return firstOf(steps, billing.StepQuantity, billing.StepUnits, billing.StepUsage)
 }
 
-// recount works out each step from those before it, or from those it is made of. It returns the
-// last one before it was rounded.
+// recount recomputes each step from the steps before it, or from its parts. It returns the last amount before rounding.
 func (w workings) recount(l *life, steps []billing.Step) (last *big.Rat) {
 	at := make(map[string]*big.Rat)
 	adjusted, rates := new(big.Rat), new(big.Rat)
@@ -266,16 +264,16 @@ func (w workings) recount(l *life, steps []billing.Step) (last *big.Rat) {
 			want = new(big.Rat).Sub(units(), new(big.Rat).Add(known(billing.StepClosedUnits, billing.StepUnbilledUnits), known(billing.StepOtherUnits)))
 			want.Sub(want, known(billing.StepOnlyUnits))
 			if want.Sign() < 0 && s.Amount.IsZero() {
-				want = new(big.Rat) // what cannot be reported below zero
+				want = new(big.Rat) // the destination takes no negative quantities
 			}
 		case billing.StepAmount:
 			want = new(big.Rat).Sub(at[billing.StepCharge], new(big.Rat).Add(known(billing.StepClosed, billing.StepUnbilled), known(billing.StepOther)))
 			want.Sub(want, known(billing.StepOnly))
 			if want.Sign() < 0 && s.Amount.IsZero() && l.connection != nil && !l.connection.Statements {
-				want = new(big.Rat) // what cannot be charged below zero
+				want = new(big.Rat) // a line that is billed in amounts is never negative
 			}
 		case billing.StepAdjustment:
-			if of(s.Of, billing.StepPart).Name != "" { // of a target period that is closed: what it was reported with
+			if of(s.Of, billing.StepPart).Name != "" { // of a closed target period, which has reported parts
 				want = w.sum(l, s.Of)
 			} else {
 				w.recount(l, s.Of)
@@ -296,7 +294,7 @@ func (w workings) recount(l *life, steps []billing.Step) (last *big.Rat) {
 	return last
 }
 
-// recountModel returns the amount of a step of a model, for so many units.
+// recountModel recomputes the amount of a step of a pricing model, for a number of units.
 func (w workings) recountModel(s billing.Step, at map[string]*big.Rat, units *big.Rat) *big.Rat {
 	product := func(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
 	sum := new(big.Rat)
@@ -351,7 +349,7 @@ func (w workings) recountModel(s billing.Step, at map[string]*big.Rat, units *bi
 	return sum
 }
 
-// lines adds up the lines of a provider's price, each rounded half up.
+// lines recomputes the lines of a provider's price, each rounded half up, and returns their sum.
 func (w workings) lines(l *life, s billing.Step) *big.Rat {
 	sum := new(big.Rat)
 	for _, line := range s.Of {
@@ -387,7 +385,7 @@ func (w workings) sum(l *life, parts []billing.Step) *big.Rat {
 	return sum
 }
 
-// text is a working as people would write it down.
+// text formats each step of a breakdown as its name, amount and unit.
 func text(steps []billing.Step) (lines []string) {
 	for _, s := range steps {
 		lines = append(lines, fmt.Sprintf("%s %s %s", s.Name, s.Amount, s.Unit))
@@ -395,8 +393,8 @@ func text(steps []billing.Step) (lines []string) {
 	return lines
 }
 
-// A meter was reported to one connection, and then the tenant moved to another;
-// January closed at 100 calls, and 11 came later. 10 dollars cover 100 calls.
+// The tenant replaced a connection that had been reported some of February's usage. January closed at 100 calls, and 11
+// calls arrived late. The base price of 10 USD includes 100 calls.
 func TestTheWorkingOfALine(t *testing.T) {
 	t.Parallel()
 	january, february := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"), span(t, "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z")
@@ -456,7 +454,7 @@ func TestTheWorkingOfALine(t *testing.T) {
 	charges := billing.NewBooks(facts).OpenCharges(open[len(open)-1])
 	require.Equal(t, of(stated.Working, billing.StepCharge).Amount.String(), charges[0].Charge.String())
 
-	// Where a destination takes tenths, it charges tenths, and so does the statement.
+	// A destination that takes tenths of a unit charges for tenths, and so does the statement.
 	facts.Connection = &billing.Connection{ID: second}
 	facts.Side = &billing.Side{
 		Customer: "cus_1", Subscription: "sub_1", Period: february,
@@ -473,7 +471,7 @@ func TestTheWorkingOfALine(t *testing.T) {
 	require.Equal(t, "11.2115", billing.NewBooks(facts).Preview()[0].Amount.String())
 }
 
-// What final invoices lack of a closed period stands in its working.
+// The breakdown of a closed line shows the units and the charge that final invoices lack.
 func TestTheWorkingOfWhatAClosedPeriodIsNotBilledWith(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "10", "1000")

@@ -9,245 +9,241 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Facts is everything that is known about the billing of one of a customer's
-// streams at one instant.
+// Facts holds everything that is known about one of a customer's billing schedules at one instant.
 type Facts struct {
 	Now      time.Time          // UTC, in whole microseconds
-	After    int64              // the number of the customer's last report before the caller's own pass
-	Excluded []metering.MeterID // meters that an operator leaves as they were reported
-	MayClose bool               // nothing can be ingested for the tenant meanwhile
-	Epoch    int64              // of the ledger: when it was restored from a backup last, in seconds since 1970; 0: never
-	Epochs   []int64            // all that it knows of, ascending
-	Unread   bool               // what the far side has added up was not read since then: some of it may be unknown here
+	After    int64              // number of the customer's last report before the caller's pass
+	Excluded []metering.MeterID // meters that an operator excludes; they keep their last reported state
+	MayClose bool               // Plan closes due periods, and the caller rules out usage that arrives meanwhile
+	Epoch    int64              // last restore of the ledger from a backup, in seconds since 1970; 0: never restored
+	Epochs   []int64            // all restores that the ledger knows of, ascending
+	Unread   bool               // the provider's totals were not read since the last restore; reports may be missing
 
 	Customer   Customer
 	Settings   Settings
-	Meters     []metering.Meter             // of the tenant, by id
-	Prices     map[metering.MeterID][]Price // of meters and plans
-	OwnPriced  bool                         // some customer of the tenant has prices of its own
+	Meters     []metering.Meter             // the tenant's meters, by ID
+	Prices     map[metering.MeterID][]Price // prices of meters and plans
+	OwnPriced  bool                         // a customer of the tenant has prices of its own
 	Connection *Connection                  // nil: the tenant has no billing provider
-	InTest     []metering.ConnectionID      // of the tenant's connections, those in test mode
-	Side       *Side                        // the customer at the provider, for this stream; nil: it has to be read first
+	InTest     []metering.ConnectionID      // connections of the tenant in test mode
+	Side       *Side                        // customer's state at the provider, for this schedule; nil: not read yet
 
-	Stream   int        // most customers have stream 0 alone
-	Feeds    []Feed     // of all streams, each meter's in their order; a meter without any feeds stream 0
-	Followed []Followed // subscriptions at the connection that have streams of their own
+	Stream   int        // number of the billing schedule; most customers only have schedule 0
+	Feeds    []Feed     // assignments of meters to schedules, in order for each meter; default: schedule 0
+	Followed []Followed // subscriptions at the connection that have billing schedules of their own
 
-	Stored     []Period         // the stream's periods as they are stored, oldest first
-	Invoices   []Invoice        // final ones of periods that are not complete, and of others that are not reconciled with all of theirs
-	LateMonths []metering.Range // in which anything came for a closed period
-	Booked     []Booked         // of closed periods
-	Usage      []Usage          // of the periods of UsageRanges
-	Hours      []HourUsage      // of the meters of WindowedMeters, in periods that are not complete: what came late is not in it
-	Counted    []EventCount     // of open periods
-	Reported   []Reported
-	Beside     []Reported // quantities of the customer's other streams: they may be on the same invoices
-	Statements []Sent     // of each period that is not complete, at this connection: the last of any state, and the last that was taken
-	Finalized  []Sent     // reports that make invoices of ours final, of periods that are not complete
-	Open       []Open     // reports whose outcome is not known yet, oldest first
+	Stored     []Period         // stored periods of the schedule, oldest first
+	Invoices   []Invoice        // final invoices of periods that are incomplete, or not reconciled with all of them
+	LateMonths []metering.Range // months with late usage
+	Booked     []Booked         // booked adjustments of closed periods
+	Usage      []Usage          // usage of the periods of UsageRanges
+	Hours      []HourUsage      // hourly usage of the WindowedMeters in the periods of UsageRanges, without late usage
+	Counted    []EventCount     // event counts for open periods
+	Reported   []Reported       // reports of the schedule, by series and meter
+	Beside     []Reported       // reports of the customer's other schedules, which the same invoices may bill
+	Statements []Sent           // last and last accepted statement of each incomplete period, at this connection
+	Finalized  []Sent           // reports that finalize own invoices of incomplete periods
+	Open       []Open           // outstanding reports, oldest first
 }
 
-// Customer is whose billing it is.
+// Customer is the billed customer, with its plans and its own prices.
 type Customer struct {
 	ID              metering.CustomerID
 	ExternalID      string
 	CreatedAt       time.Time
-	BillingStartsAt *time.Time // where the periods begin, if an operator said so
+	BillingStartsAt *time.Time // start of the first period, if an operator has set it; nil: not set
 	EarlyEvents     []EarlyEvents
-	HeadOpenUntil   *time.Time // until when an event may bring the first stored period forward; nil: that is decided
+	HeadOpenUntil   *time.Time // until then, an event can make the first stored period begin earlier; nil: it cannot
 	Plans           []Assignment
-	Prices          []Price // the customer's own, of every meter
+	Prices          []Price // the customer's own prices, of all meters
 }
 
-// EarlyEvents are those of one calendar month before the one in which the
-// customer was made. They are read until the first period is decided.
+// EarlyEvents describes the customer's events of one calendar month, with timestamps before the customer's creation.
+// The ledger reads them until the start of the first period is final.
 type EarlyEvents struct {
-	At         time.Time // of the earliest one
-	IngestedAt time.Time // when the first one came
+	At         time.Time // earliest timestamp of the events
+	IngestedAt time.Time // time at which the first of the events was ingested
 }
 
-// Settings are the tenant's.
+// Settings holds the tenant's billing settings.
 type Settings struct {
-	Timezone   *time.Location // whose calendar months are the periods of who has no subscription
-	Currency   string         // of what has no price; ISO 4217
-	Grace      time.Duration  // how long after its end a period stays open
+	Timezone   *time.Location // its calendar months are the periods of customers without a subscription
+	Currency   string         // default currency of meters without a price; ISO 4217
+	Grace      time.Duration  // time after its end during which a period stays open
 	LatePolicy metering.LatePolicy
 }
 
-// Connection is where the tenant's usage is billed.
+// Connection describes the tenant's connection to its billing provider.
 type Connection struct {
-	ID         metering.ConnectionID // reports to another are billed elsewhere
-	Statements bool                  // it takes the bill of a period in one report; else each meter is reported by itself
-	Invoices   bool                  // its final invoices say what is billed; else what it was seen to have counted is
-	Mapping    map[string]string     // the settings that say which meter goes where
+	ID         metering.ConnectionID // usage reported to another connection is billed by that connection
+	Statements bool                  // one report holds the bill of a period; false: each meter is reported separately
+	Invoices   bool                  // final invoices show the billed usage; false: the counts of the provider do
+	Mapping    map[string]string     // meter slugs to the provider's prices, as the tenant has set them
 
-	Bills       metering.Bills // of a provider that makes invoices: in what periods are billed that begin from BillsSince on
-	BillsBefore metering.Bills // those that began before
+	Bills       metering.Bills // form of usage on invoices, for periods that begin at or after BillsSince
+	BillsBefore metering.Bills // form of usage on invoices, for earlier periods
 	BillsSince  time.Time
-	Text        metering.InvoiceText // of the lines that it is given where it bills amounts
+	Text        metering.InvoiceText // settings of the invoice lines, if the connection bills amounts
 }
 
-// Side is what the customer is at the provider, as it was last read there.
+// Side is the customer's state at the provider, as last read.
 type Side struct {
-	Customer     string         // its id there; "": it is linked to none
-	Subscription string         // whose periods are the customer's; "": none
-	Period       metering.Range // the subscription's current one, when it was read
-	Trial        bool           // that period is a trial: nothing is charged for it
-	Ended        bool           // the subscription has: what is left is its last invoice, which takes usage, and no charges
-	Currency     string         // ISO 4217; that the subscription is billed in; "": not known
+	Customer     string         // customer ID at the provider; "": none
+	Subscription string         // subscription that determines the customer's periods; "": none
+	Period       metering.Range // current period of the subscription at the time of the read
+	Trial        bool           // Period is a trial: nothing is charged for it
+	Ended        bool           // the subscription has ended: its last invoice accepts usage, and no charges
+	Currency     string         // currency in which the subscription is billed, ISO 4217; "": unknown
 	Destinations []Destination
-	Charges      []Destination // the same where amounts are billed; nil: nobody has asked
-	Others       []Side        // its subscriptions with other periods, with the destinations of the meters that these bill
-	Runs         []Run         // of all of its subscriptions, as far as the provider lists them
+	Charges      []Destination // destinations of amounts; nil: not read
+	Others       []Side        // subscriptions with other periods or an own schedule, and the destinations of their meters
+	Runs         []Run         // all subscriptions of the customer that the provider lists
 }
 
-// Run is from when and until when a subscription runs, and what it bills.
+// Run describes when a subscription runs, and which targets it bills.
 type Run struct {
 	Subscription string
 	BeganAt      time.Time
-	EndedAt      *time.Time // nil: it has not ended
-	Targets      []string   // of destinations that it has a price of, or had when it ended
+	EndedAt      *time.Time // nil: not ended
+	Targets      []string   // destination targets that the subscription has a price for, or had when it ended
 }
 
-// Counting is what a destination does with the quantities that it is reported.
+// Counting is the way in which a destination combines the quantities that are reported to it.
 type Counting string
 
 const (
-	Replaces Counting = "replaces" // one takes the place of the one before it
-	Adds     Counting = "adds"     // it is added to those before it
-	Latest   Counting = "latest"   // the last one of the provider's own period counts
+	Replaces Counting = "replaces" // a quantity replaces the previous one
+	Adds     Counting = "adds"     // a quantity is added to the previous ones
+	Latest   Counting = "latest"   // the last quantity of the provider's own period counts
 )
 
-// Method is the provider's name for how a quantity is reported.
+// Method is the provider's name for the way in which a quantity is reported or an invoice line is set.
 type Method string
 
-// Destination is where the provider adds up the usage of one meter, and what
-// it can take there.
+// Destination describes where the provider adds up the usage of one meter, and which reports it accepts there. If
+// Excluded is set, all fields after it are empty.
 type Destination struct {
 	MeterID  metering.MeterID `json:"meter_id"`
-	Excluded string           `json:"excluded,omitempty"` // why nothing can be reported of the meter; then the rest is empty
+	Excluded string           `json:"excluded,omitempty"` // reason why the meter cannot be reported
 
-	Price        ProviderPrice        `json:"-"`                // what is charged there for the units; nil: nobody here knows
-	Target       string               `json:"target,omitempty"` // what adds it up
+	Price        ProviderPrice        `json:"-"`                // provider's price of the units; nil: unknown
+	Target       string               `json:"target,omitempty"` // object at the provider that adds up the usage
 	Method       Method               `json:"method,omitempty"`
 	Counting     Counting             `json:"counting,omitempty"`
-	Window       metering.Granularity `json:"window,omitempty"`         // it keeps a quantity for each hour or day of UTC; "": one for the period
-	WholeUnits   bool                 `json:"whole_units,omitempty"`    // it takes no decimals, whatever the meter's usage scale
-	NotNegative  bool                 `json:"not_negative,omitempty"`   // what it keeps is never below zero
-	OnlyWhileRun bool                 `json:"only_while_run,omitempty"` // it takes nothing of a period of the subscription's that is over
-	Address      map[string]string    `json:"address,omitempty"`        // what else the provider needs to find it
+	Window       metering.Granularity `json:"window,omitempty"`         // one value per UTC hour or day; "": per period
+	WholeUnits   bool                 `json:"whole_units,omitempty"`    // accepts whole units only, at any usage scale
+	NotNegative  bool                 `json:"not_negative,omitempty"`   // the provider keeps no negative value
+	OnlyWhileRun bool                 `json:"only_while_run,omitempty"` // rejects usage of past subscription periods
+	Address      map[string]string    `json:"address,omitempty"`        // other fields that the provider needs
 }
 
-// Subscription is the part of a provider's subscription that a period lies in.
+// Subscription is the period of a provider's subscription in which a billing period lies.
 type Subscription struct {
-	ID string // "": none
+	ID string // subscription ID, or OwnInvoice; "": none
 	metering.Range
-	Connection metering.ConnectionID              // where it is; 0: nobody has noted that
-	Trial      bool                               // it is a trial: the provider charges nothing for it
-	Invoiced   bool                               // its invoice is final, or none follows: nothing that is reported now is on one
-	Scales     map[metering.MeterID]int32         // usage scales when it became so, of meters that had any; nil: nobody noted them
-	Prices     map[metering.MeterID]ProviderPrice // as the provider last said while it ran, or first said after that
+	Connection metering.ConnectionID              // connection of the subscription; 0: not recorded
+	Trial      bool                               // the period is a trial: the provider charges nothing for it
+	Invoiced   bool                               // its invoice is final, or none follows: new reports are not billed
+	Scales     map[metering.MeterID]int32         // usage scales when it was invoiced; missing meters: 0; nil: unknown
+	Prices     map[metering.MeterID]ProviderPrice // last prices read while it ran, else the first ones read later
 }
 
-// Usage is what one meter has counted in one period; of a closed one, as it was
-// counted when it closed.
+// Usage is the usage of one meter in one period. For a closed period, it is computed with the meter's aggregation at
+// the close.
 type Usage struct {
-	Period  time.Time // its start
+	Period  time.Time // start of the period
 	MeterID metering.MeterID
 
-	Total  metering.Decimal // what came late included
+	Total  metering.Decimal // including late usage
 	Events int64
 
-	Late       metering.Decimal // of the total, what came once the period was closed
+	Late       metering.Decimal // part of Total that arrived after the period closed
 	LateEvents int64
 
-	Dimensions     []DimensionUsage // of the total, of meters of ByDimension
-	LateDimensions []DimensionUsage // of Late
+	Dimensions     []DimensionUsage // Total by dimension, for the meters of ByDimension
+	LateDimensions []DimensionUsage // Late by dimension
 }
 
-// Equal says whether the other usage is the same, of the same period and meter.
+// Equal reports whether u and o are the same usage of the same period and meter.
 func (u Usage) Equal(o Usage) bool {
 	return u.Period.Equal(o.Period) && u.MeterID == o.MeterID &&
 		u.Total.Equal(o.Total) && u.Events == o.Events && u.Late.Equal(o.Late) && u.LateEvents == o.LateEvents &&
 		slices.EqualFunc(u.Dimensions, o.Dimensions, DimensionUsage.Equal) && slices.EqualFunc(u.LateDimensions, o.LateDimensions, DimensionUsage.Equal)
 }
 
-// EventCount is how many events the customer has in the months that a period
-// touches, and late ones in every month: what comes changes it, whatever its
-// value.
+// EventCount is the customer's number of counted events in the months that a period overlaps, plus its late events of
+// all months. Another such event changes the number, even if it does not change the usage.
 type EventCount struct {
-	Period time.Time // its start
+	Period time.Time // start of the period
 	Events int64
 }
 
-// HourUsage is what one meter has counted in one local hour of a period, or in
-// the part of it that lies in the period.
+// HourUsage is the usage of one meter in one local hour, or in the part of the hour that lies in the period.
 type HourUsage struct {
-	Period  time.Time // its start
+	Period  time.Time // start of the period
 	MeterID metering.MeterID
 	Start   time.Time
 	Total   metering.Decimal
 }
 
-// Reported is what one series has been reported of one meter, and what is on
-// its way there.
+// Reported holds the totals of one series of reports for one meter, and the state of the last report.
 type Reported struct {
 	Series
 	MeterID metering.MeterID
 
-	To          InvoicedBy // of the last report
-	Taken       Sums       // of the reports that were taken
-	Standing    Sums       // of those, and of those that may be: all but rejected ones, and ones that were never sent to a former connection
-	Outstanding bool       // one is on its way
-	Last        uuid.UUID  // the last report
-	Number      int64      // its number
-	State       State      // its state
-	Timestamp   *time.Time // with which the latest one went out
-	Epoch       int64      // in which the last one was made that was taken
-	TakenAt     time.Time  // when the last one was taken that was not seen counted; zero: there is none
+	To          InvoicedBy // subscription period that invoices the last report
+	Taken       Sums       // accepted reports
+	Standing    Sums       // accepted and outstanding reports, without planned ones to previous connections
+	Outstanding bool       // a report of the series is outstanding
+	Last        uuid.UUID  // ID of the last report
+	Number      int64      // number of the last report
+	State       State      // state of the last report
+	Timestamp   *time.Time // latest timestamp in a report to the provider; nil: none
+	Epoch       int64      // epoch of the ledger in which the last accepted report was created
+	TakenAt     time.Time  // time at which the last report in state Accepted was accepted; zero: none
 
-	Invoiced *metering.Decimal // of the quantity, what final invoices bill; nil: they are not final. Reconcile finds it
-	Line     *ChargeLine       // of what is charged as an amount; nil: it is on no final invoice
+	Invoiced *metering.Decimal // units that final invoices bill, set by NewBooks; nil: the invoices are not final
+	Line     *ChargeLine       // lines of a charge on final invoices; nil: none
 }
 
-// ChargeLine is what final invoices have of an amount that was charged.
+// ChargeLine holds the totals of the lines on final invoices that a series of charges has set.
 type ChargeLine struct {
 	Amount   metering.Decimal `json:"amount"`
-	Set      metering.Decimal `json:"set"`      // what the line was last set to from here: another amount is somebody else's
-	Currency string           `json:"currency"` // that it was charged in
-	Void     bool             `json:"void"`     // nobody has to pay it
+	Set      metering.Decimal `json:"set"`      // amount that Odometer last set; if Amount differs, the line was edited
+	Currency string           `json:"currency"` // currency of the charge
+	Void     bool             `json:"void"`     // no payment is due for one of the invoices
 }
 
-// Sums are what some reports of a series come to.
+// Sums holds the totals of some reports of a series.
 type Sums struct {
-	Any      bool             // there are some
-	Value    metering.Decimal // the quantity that the far side has with the last one
-	Added    metering.Decimal // the quantities that went out, added up
-	Quantity metering.Decimal // that went out with the last one
-	Amount   metering.Decimal // of the last one
-	Currency string           // of the same
-	Theirs   bool             // that is at the provider's own price
+	Any      bool             // there is at least one report
+	Value    metering.Decimal // Line.Quantity of the last report: the provider's total of the series
+	Added    metering.Decimal // sum of Report.Quantity
+	Quantity metering.Decimal // Report.Quantity of the last report
+	Amount   metering.Decimal // Line.Amount of the last report
+	Currency string           // currency of Amount
+	Theirs   bool             // Amount is at the provider's own price
 }
 
-// Sent is a statement as it was written down.
+// Sent is a stored statement. In Facts.Finalized, it is a stored report that finalizes an invoice, without lines.
 type Sent struct {
 	ID     uuid.UUID
-	Period time.Time // its start
+	Period time.Time // start of the period
 	Number int64
-	Epoch  int64 // in which it was made
+	Epoch  int64 // epoch of the ledger in which the report was created
 	State  State
 	Lines  []Line
 }
 
-// Open is a report whose outcome is not known yet.
+// Open is a stored report that is outstanding: planned, being sent, or of unknown outcome.
 type Open struct {
 	ID         uuid.UUID
 	Kind       Kind
-	Connection metering.ConnectionID // that it was made for
-	Period     time.Time             // start of the one that it is about
+	Connection metering.ConnectionID // connection that the report was created for
+	Period     time.Time             // start of the reported period
 	State      State
-	Epoch      int64      // in which it was made
-	LeaseUntil *time.Time // nobody else sends it before
+	Epoch      int64      // epoch of the ledger in which the report was created
+	LeaseUntil *time.Time // until then, only the holder of the lease sends the report; nil: no lease
 }
 
 // containsAny reports whether any element satisfies is. Unlike slices.ContainsFunc, it copies no

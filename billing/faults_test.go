@@ -12,10 +12,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Each of these tests holds one of the faults that the rules had to what is
-// right instead.
+// Each of these tests covers one numbered fault that the billing rules once had, and checks the correct
+// result.
 
-// monthOf is a calendar month of 2026.
+// monthOf returns a calendar month of 2026 in UTC.
 func monthOf(month time.Month) metering.Range {
 	return billing.CalendarPeriod(time.Date(2026, month, 1, 0, 0, 0, 0, time.UTC), time.UTC)
 }
@@ -28,8 +28,8 @@ const (
 
 var january, february, march = monthOf(time.January), monthOf(time.February), monthOf(time.March)
 
-// knownOf is what is known at now of a customer of January with one meter, of
-// which a unit costs 100 USD, at no provider.
+// knownOf returns the facts at now of a customer that was created in January, without a provider. The
+// customer has one meter, and a unit costs 100 USD.
 func knownOf(now time.Time, stored ...billing.Period) billing.Facts {
 	return billing.Facts{
 		Now: now, After: 100, Customer: billing.Customer{CreatedAt: january.Start.Add(24 * time.Hour)},
@@ -40,14 +40,14 @@ func knownOf(now time.Time, stored ...billing.Period) billing.Facts {
 	}
 }
 
-// atReceiver has the customer billed by who takes statements at the connection.
+// atReceiver adds a connection to a receiver of statements.
 func atReceiver(at metering.ConnectionID, f billing.Facts) billing.Facts {
 	f.Connection = &billing.Connection{ID: at, Statements: true}
 	return f
 }
 
-// atMeters has the customer billed by who adds up quantities, with the
-// subscription that is in the current period.
+// atMeters adds a connection to a provider that adds up quantities, and a subscription with the current
+// period.
 func atMeters(current metering.Range, f billing.Facts) billing.Facts {
 	f.Connection = &billing.Connection{ID: first}
 	f.Side = &billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: current, Destinations: []billing.Destination{
@@ -56,19 +56,20 @@ func atMeters(current metering.Range, f billing.Facts) billing.Facts {
 	return f
 }
 
-// subscribed is an open period that is one of the subscription's.
+// subscribed returns an open period that equals the subscription's period.
 func subscribed(r metering.Range) billing.Period {
 	return billing.Period{Range: r, Subscription: billing.Subscription{ID: "sub_1", Range: r}}
 }
 
-// invoiced is one whose invoice is final.
+// invoiced returns an open period with a final invoice.
 func invoiced(r metering.Range) billing.Period {
 	p := subscribed(r)
 	p.Subscription.Invoiced = true
 	return p
 }
 
-// closedAt is a period that was billed in statements, at a charge for so much usage.
+// closedAt returns a closed, complete period that was billed in statements, with one line of the given usage
+// and charge.
 func closedAt(r metering.Range, usage, charge string) billing.Period {
 	at := r.End.Add(grace)
 	return billing.Period{Range: r, ClosedAt: &at, Complete: true, Closed: []billing.ClosedLine{{
@@ -77,8 +78,8 @@ func closedAt(r metering.Range, usage, charge string) billing.Period {
 	}}}
 }
 
-// billedWith notes that whole units are billed with a closed period, and so many
-// of them are.
+// billedWith records that a closed period is billed in whole units, and that its invoices bill the given
+// number.
 func billedWith(p *billing.Period, units string) {
 	p.Closed[0].Scale = new(int32)
 	p.Closed[0].Reconciled = &billing.Reconciliation{Period: p.Start, MeterID: 1, Billed: metering.MustDecimal(units), State: billing.ReconciliationCarried}
@@ -88,14 +89,14 @@ func used(r metering.Range, total string) billing.Usage {
 	return billing.Usage{Period: r.Start, MeterID: 1, Total: metering.MustDecimal(total), Events: 1}
 }
 
-// usedLate is used, of which some came once the period was closed.
+// usedLate returns usage like used, of which the late part arrived after the period was closed.
 func usedLate(r metering.Range, total, late string) billing.Usage {
 	u := used(r, total)
 	u.Late, u.LateEvents = metering.MustDecimal(late), 1
 	return u
 }
 
-// counted is what the subscription's meter was reported of a period.
+// counted returns the series of a quantity that the provider has accepted and counted for a period.
 func counted(r metering.Range, quantity string) billing.Reported {
 	q := metering.MustDecimal(quantity)
 	all := billing.Sums{Any: true, Value: q, Added: q, Quantity: q}
@@ -108,7 +109,7 @@ func counted(r metering.Range, quantity string) billing.Reported {
 	}
 }
 
-// stated is what the receiver has of a period.
+// stated returns the series of a statement that the receiver has accepted for a period.
 func stated(at metering.ConnectionID, r metering.Range, quantity, amount string) billing.Reported {
 	q := metering.MustDecimal(quantity)
 	all := billing.Sums{Any: true, Value: q, Added: q, Quantity: q, Amount: metering.MustDecimal(amount), Currency: "USD"}
@@ -118,15 +119,15 @@ func stated(at metering.ConnectionID, r metering.Range, quantity, amount string)
 	}
 }
 
-// adjusted is what the receiver has of a closed period's late
-// usage, with the statement of the target period.
+// adjusted returns the series of a closed period's late usage that the receiver has accepted with the target
+// period's statement.
 func adjusted(at metering.ConnectionID, closed, target metering.Range, quantity, amount string) billing.Reported {
 	s := stated(at, closed, quantity, amount)
 	s.Window, s.Late = target, true
 	return s
 }
 
-// afterClosing is what is known once the oldest open period is closed.
+// afterClosing returns the facts after the oldest open period is closed, and its closed line.
 func afterClosing(t *testing.T, f billing.Facts) (after billing.Facts, line billing.ClosedLine) {
 	i := slices.IndexFunc(f.Stored, func(p billing.Period) bool { return p.ClosedAt == nil })
 	if due := f.Stored[i].Deadline(grace); f.Now.Before(due) {
@@ -140,14 +141,14 @@ func afterClosing(t *testing.T, f billing.Facts) (after billing.Facts, line bill
 	return f, plan.Closings[0].Lines[0]
 }
 
-// withLate is what is known once late usage came for a closed period.
+// withLate returns the facts after late usage arrived for a closed period.
 func withLate(f billing.Facts, r metering.Range, total, late string) billing.Facts {
 	f.LateMonths = []metering.Range{{Start: r.Start, End: r.Start.AddDate(0, 0, 32)}}
 	f.Usage = []billing.Usage{usedLate(r, total, late)}
 	return f
 }
 
-// renewal is January's final invoice, with so many units of the meter.
+// renewal returns the final invoice of January with the given units of the meter.
 func renewal(units string) billing.Invoice {
 	return billing.Invoice{
 		ID: "in_1", Connection: first, Customer: "cus_1", Subscription: "sub_1", Period: january, Renewal: true,
@@ -155,12 +156,13 @@ func renewal(units string) billing.Invoice {
 	}
 }
 
-// Fault 2: 10 units are on the invoice, so that 7 are still to be charged, whatever was taken and seen.
+// Fault 2: the final invoice bills 10 of 17 units. The test checks that the other 7 units are charged,
+// although the provider accepted and counted all 17.
 func TestWhatWasTakenAfterTheInvoiceWasFinalIsCarried(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.Add(3*time.Hour), invoiced(january), subscribed(february)))
 	f.Usage = []billing.Usage{used(january, "17")}
-	f.Reported = []billing.Reported{counted(january, "17")} // the last 7 of it once its invoice was final
+	f.Reported = []billing.Reported{counted(january, "17")} // the last 7 units after the invoice was final
 	f.Invoices = []billing.Invoice{renewal("10")}
 	f, line := afterClosing(t, f)
 	require.Equal(t, "1700", line.Charge.String(), "what it came to")
@@ -170,12 +172,13 @@ func TestWhatWasTakenAfterTheInvoiceWasFinalIsCarried(t *testing.T) {
 	require.Equal(t, "700", reports[0].Quantity.String())
 }
 
-// Fault 3: the 10 units from before the price was swapped are on no invoice, and are charged.
+// Fault 3: 10 units were reported before the price was swapped, and no invoice bills them. The test checks
+// that these 10 units are charged.
 func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Usage = []billing.Usage{used(january, "13")}
-	f.Reported = []billing.Reported{counted(january, "10")} // at the price before
+	f.Reported = []billing.Reported{counted(january, "10")} // at the previous price
 	f.Side.Destinations[0].Address = map[string]string{"item": "si_2"}
 	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
@@ -191,7 +194,8 @@ func TestWhatCameBeforeAPriceWasSwappedIsCarried(t *testing.T) {
 	require.Equal(t, "1000", reports[0].Quantity.String())
 }
 
-// Fault 4: the last invoice of a cancelled subscription is a draft, which takes the 7 units that came since the last sync, and no charge.
+// Fault 4: the last invoice of a cancelled subscription is a draft. The test checks that the 7 units since
+// the last sync are reported to the draft, and that no charge is added to it.
 func TestTheLastInvoiceOfACancelledSubscriptionTakesUsage(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.End.Add(time.Minute), subscribed(january)))
@@ -219,13 +223,13 @@ func TestTheLastInvoiceOfACancelledSubscriptionTakesUsage(t *testing.T) {
 	require.Equal(t, []string{"charge", "300"}, []string{string(reports[0].Kind), reports[0].Quantity.String()}, "what came late")
 }
 
-// basic is a price of 10 USD for 100 units, and half a cent for each further one.
+// basic returns a price of 10 USD with 100 included units, and half a cent for each further unit.
 func basic() map[metering.MeterID][]billing.Price {
 	terms := billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}
 	return map[metering.MeterID][]billing.Price{1: {{MeterID: 1, Version: 1, Terms: terms}}}
 }
 
-// atBasic has all periods at that price, closed ones too.
+// atBasic sets the basic price for all periods, including closed ones.
 func atBasic(f billing.Facts) billing.Facts {
 	f.Prices = basic()
 	for _, p := range f.Stored {
@@ -236,7 +240,7 @@ func atBasic(f billing.Facts) billing.Facts {
 	return f
 }
 
-// Fault 7: the final invoice shows whether what is in doubt arrived.
+// Fault 7: the test checks that a final invoice shows whether a report of unknown outcome arrived.
 func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
@@ -261,7 +265,8 @@ func TestAFinalInvoiceShowsWhatBecameOfWhatIsInDoubt(t *testing.T) {
 	}
 }
 
-// Fault 9: a million late units are billed at the price that the provider had while January ran, whatever it is now.
+// Fault 9: the test checks that a million late units are billed at the provider's price during January,
+// whatever its price is now.
 func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
 	t.Parallel()
 	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
@@ -283,7 +288,7 @@ func TestLateUsageWithoutAPriceOfOursIsBilledAtTheProviders(t *testing.T) {
 	require.Equal(t, then, lines[0].Price)
 }
 
-// Fault 12: where the first period begins is the same whenever syncs ran.
+// Fault 12: the test checks that the start of the first period does not depend on when syncs ran.
 func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	december := metering.Range{Start: january.Start.AddDate(0, -1, 0), End: january.Start}
@@ -314,8 +319,9 @@ func TestWhereTheFirstPeriodBeginsIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// Fault 13: late usage was booked as billed, and stays so whatever the late policy is later. What comes while it is only
-// reported is booked as that, and is not billed by a policy that comes after it.
+// Fault 13: the test checks that late usage that was booked as billed stays billed if the late policy
+// changes. Late usage that arrives while the policy is to report it is booked as reported only. A later
+// policy does not bill it.
 func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))
@@ -362,7 +368,7 @@ func TestWhatIsBookedStaysSoWhateverTheLatePolicyBecomes(t *testing.T) {
 	require.Equal(t, "200", of(adjustment.Of, billing.StepOnlyUnits).Amount.String())
 }
 
-// rescaled are bookings with the shortest form of their decimals.
+// rescaled returns the bookings with their decimals in the shortest form.
 func rescaled(all []billing.Booking) []billing.Booking {
 	for i := range all {
 		for _, d := range []*metering.Decimal{&all[i].UnitsBefore, &all[i].Units, &all[i].ChargeBefore, &all[i].Charge} {
@@ -372,7 +378,8 @@ func rescaled(all []billing.Booking) []billing.Booking {
 	return all
 }
 
-// Fault 15: the invoice is final for both of the periods in it, and what came for the first one is late usage.
+// Fault 15: one invoice bills two periods, and only the second period is marked as invoiced. The test checks
+// that the first period's remaining 50 units are still reported.
 func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
 	t.Parallel()
 	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
@@ -392,7 +399,8 @@ func TestOfTwoPeriodsInOneInvoiceTheFirstIsStillReported(t *testing.T) {
 	require.Equal(t, january.End, plan.Reports[0].Window.End, "a time whose invoice is final")
 }
 
-// Fault 15: 40 units that came late are still in the target period's next statement once their events are gone.
+// Fault 15: the test checks that 40 late units stay in the target period's statement after their events are
+// deleted.
 func TestAnAdjustmentStaysWhenRetentionIsCutShort(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10000"), billing.Period{Range: february}))
@@ -404,7 +412,7 @@ func TestAnAdjustmentStaysWhenRetentionIsCutShort(t *testing.T) {
 	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: february.Start, Number: 1, State: billing.Accepted, Lines: lines}}
 	f.Reported = []billing.Reported{stated(first, february, "0", "0"), adjusted(first, january, february, "40", "4000")}
 	f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(140), Charge: metering.Whole(14000)}}
-	f.LateMonths, f.Usage = nil, []billing.Usage{used(february, "1")} // the meter was regrouped: nothing counts January again
+	f.LateMonths, f.Usage = nil, []billing.Usage{used(february, "1")} // the meter was regrouped, and January is not counted again
 	plan := billing.NewBooks(f).Plan()
 	require.Len(t, plan.Reports, 1)
 	require.Len(t, plan.Reports[0].Lines, 2)

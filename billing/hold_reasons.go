@@ -9,33 +9,33 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// HoldCode is why an invoice is not released, or how it became final.
+// HoldCode is the reason why an invoice is not released, or how it became final.
 type HoldCode string
 
 const (
-	HoldNotCounted     HoldCode = "not_counted"     // the provider has counted something else than it has accepted
-	HoldOnItsWay       HoldCode = "on_its_way"      // a report's outcome is not known
+	HoldNotCounted     HoldCode = "not_counted"     // the provider's count differs from the units that it has accepted
+	HoldOnItsWay       HoldCode = "on_its_way"      // the outcome of a report is not known yet
 	HoldSyncOpen       HoldCode = "sync_open"       // the customer is being synced
-	HoldSyncFailed     HoldCode = "sync_failed"     // the customer's usage could not be reported
-	HoldExcluded       HoldCode = "excluded"        // a meter on the invoice was not reported
-	HoldNoLine         HoldCode = "no_line"         // what a meter has used is on no line
-	HoldPriceDiffers   HoldCode = "price_differs"   // the provider charges another price than ours
-	HoldChargeDiffers  HoldCode = "charge_differs"  // a line says another amount than the report that made it
-	HoldUnknownCharge  HoldCode = "unknown_charge"  // a line names a report that the provider has not accepted from here
-	HoldChanged        HoldCode = "changed"         // somebody has changed the draft
-	HoldRescheduled    HoldCode = "rescheduled"     // somebody has changed when it becomes final
-	HoldNotAutomatic   HoldCode = "not_automatic"   // it waits for people
-	HoldInvoiceGone    HoldCode = "invoice_gone"    // somebody has deleted it
-	HoldNotTaken       HoldCode = "not_taken"       // the provider has refused the hold
-	HoldNotReleased    HoldCode = "not_released"    // the provider has refused to make it final
-	HoldTooLate        HoldCode = "too_late"        // its deadline was over when it was seen
-	HoldDeadlinePassed HoldCode = "deadline_passed" // nobody released it until then
-	HoldFinalizedThere HoldCode = "finalized_there" // somebody finalized it at the provider, or it did so by itself
+	HoldSyncFailed     HoldCode = "sync_failed"     // the customer's sync failed
+	HoldExcluded       HoldCode = "excluded"        // a meter that the invoice bills was not reported
+	HoldNoLine         HoldCode = "no_line"         // no line bills a meter's reported usage
+	HoldPriceDiffers   HoldCode = "price_differs"   // the provider's price differs from ours
+	HoldChargeDiffers  HoldCode = "charge_differs"  // a line's amount differs from that of the report that set it
+	HoldUnknownCharge  HoldCode = "unknown_charge"  // a line names a report that the ledger does not record as accepted
+	HoldChanged        HoldCode = "changed"         // a user changed the draft at the provider
+	HoldRescheduled    HoldCode = "rescheduled"     // a user changed the time of the automatic finalization
+	HoldNotAutomatic   HoldCode = "not_automatic"   // the provider does not finalize the draft automatically
+	HoldInvoiceGone    HoldCode = "invoice_gone"    // the invoice no longer exists at the provider
+	HoldNotTaken       HoldCode = "not_taken"       // the provider refused the hold
+	HoldNotReleased    HoldCode = "not_released"    // the provider refused the release
+	HoldTooLate        HoldCode = "too_late"        // the deadline had passed when Odometer read the draft
+	HoldDeadlinePassed HoldCode = "deadline_passed" // the draft was not released before its deadline
+	HoldFinalizedThere HoldCode = "finalized_there" // final before its release: by a user, or because it was not held
 
-	HoldConnectionReplaced HoldCode = "connection_replaced" // the tenant has another provider
+	HoldConnectionReplaced HoldCode = "connection_replaced" // the tenant no longer uses the connection of the invoice
 )
 
-// Values are all codes.
+// Values returns all codes.
 func (HoldCode) Values() []HoldCode {
 	return []HoldCode{
 		HoldNotCounted, HoldOnItsWay, HoldSyncOpen, HoldSyncFailed, HoldExcluded, HoldNoLine, HoldPriceDiffers, HoldChargeDiffers, HoldUnknownCharge, HoldChanged,
@@ -43,13 +43,13 @@ func (HoldCode) Values() []HoldCode {
 	}
 }
 
-// HoldReason is one thing that was found.
+// HoldReason is one finding about a held invoice.
 type HoldReason struct {
 	Code     HoldCode          `json:"code"`
 	MeterID  metering.MeterID  `json:"meter_id,omitempty"`
-	Ours     *metering.Decimal `json:"ours,omitempty"`     // units, or money
-	Theirs   *metering.Decimal `json:"theirs,omitempty"`   // units, or money
-	Response string            `json:"response,omitempty"` // of the provider, without its words
+	Ours     *metering.Decimal `json:"ours,omitempty"`     // reported units or money
+	Theirs   *metering.Decimal `json:"theirs,omitempty"`   // units or money at the provider
+	Response string            `json:"response,omitempty"` // of the provider, without its message text
 }
 
 func reasons(codes ...HoldCode) (all []HoldReason) {
@@ -65,7 +65,7 @@ func differs(code HoldCode, meter metering.MeterID, ours, theirs metering.Decima
 	return HoldReason{Code: code, MeterID: meter, Ours: &ours, Theirs: &theirs}
 }
 
-// Sentence says it to people. meter is what they call the meter.
+// Sentence returns the reason as a sentence for operators. meter is the meter's name in that sentence.
 func (r HoldReason) Sentence(meter string) string {
 	switch r.Code {
 	case HoldNotCounted:
@@ -103,7 +103,8 @@ var holdSentences = map[HoldCode]string{
 	HoldConnectionReplaced: "the billing provider was replaced; the invoice becomes final at its deadline",
 }
 
-// changed says whether people have taken the draft over.
+// changed returns the code of a user's change to the draft, or of a draft that is not finalized automatically. It
+// returns "" if there is neither. The finalization time is compared only if the draft is held.
 func (f HoldFacts) changed(held bool) HoldCode {
 	switch {
 	case !f.Draft.Automatic:
@@ -116,9 +117,8 @@ func (f HoldFacts) changed(held bool) HoldCode {
 	return ""
 }
 
-// linesChanged says whether another line than one of metered usage is not as it
-// was. A charge of ours may have come since, or have been set to another amount:
-// that is compared with what it was set to.
+// linesChanged reports whether a user changed, added or removed a line that does not bill metered usage. A report may
+// add a line or set a line to another amount. disagreements compares such amounts with the reports.
 func (f HoldFacts) linesChanged() bool {
 	for _, l := range f.Before.Lines {
 		same := func(o DraftLine) bool {
@@ -138,7 +138,7 @@ func (f HoldFacts) linesChanged() bool {
 	return false
 }
 
-// usageLine is what a draft's lines say of an item's usage.
+// usageLine identifies the metered lines of a subscription item at one price.
 type usageLine struct{ item, price string }
 
 type usageLines struct {
@@ -159,9 +159,8 @@ func (d Draft) usage() map[usageLine]usageLines {
 	return all
 }
 
-// usageChanged says whether a metered line is not what the provider has made of
-// it: it shows the units of some earlier moment, and has them anew only when
-// more, or less, is counted.
+// usageChanged reports whether a user changed a metered line. Such a line shows the units of an earlier moment. The
+// provider updates the units and the amount only when its count changes.
 func (f HoldFacts) usageChanged() bool {
 	before, now := f.Before.usage(), f.Draft.usage()
 	if len(before) != len(now) {
@@ -183,8 +182,8 @@ func (f HoldFacts) usageChanged() bool {
 	return false
 }
 
-// between says whether a meter's units may have been counted between then and
-// now. Nobody can tell of what is not ours, or was not read.
+// between reports whether the line's units lie between the previous units and the provider's present count. It
+// returns true if the count is unknown: the meter is not ours, or the counts were not read.
 func (f HoldFacts) between(is usageLines, was metering.Decimal) bool {
 	counted, known := metering.Decimal{}, false
 	for _, p := range f.Places {
@@ -195,7 +194,8 @@ func (f HoldFacts) between(is usageLines, was metering.Decimal) bool {
 	return !known || is.quantity.Cmp(smaller(was, counted)) >= 0 && is.quantity.Cmp(larger(was, counted)) <= 0
 }
 
-// missing is what may come by itself.
+// missing returns the reasons that can disappear without an operator: the sync, outstanding reports and delayed
+// counts.
 func (f HoldFacts) missing() (all []HoldReason) {
 	switch f.Sync.Status {
 	case metering.SyncSucceeded:
@@ -220,7 +220,7 @@ func (f HoldFacts) missing() (all []HoldReason) {
 	return all
 }
 
-// disagreements is what does not come right by itself.
+// disagreements returns the reasons that do not disappear without an operator.
 func (f HoldFacts) disagreements() (all []HoldReason) {
 	for _, p := range f.Places {
 		if !p.Reported.IsZero() && !f.Draft.bills(p.MeterID) {
@@ -249,8 +249,8 @@ func (f HoldFacts) disagreements() (all []HoldReason) {
 	return all
 }
 
-// afterTheBorder are the reasons for which a meter that is on the invoice is
-// not reported any more once its period is over.
+// afterTheBorder lists the reasons for which a meter is no longer reported after the end of its period. They are
+// expected, so they are no disagreement.
 var afterTheBorder = []string{
 	ExcludedOver, ExcludedWindow, ExcludedInvoiced, ExcludedEarlier, ExcludedCurrency, ExcludedOnInvoice, ExcludedNoLine, ExcludedLines,
 }
@@ -259,7 +259,7 @@ func (d Draft) bills(meter metering.MeterID) bool {
 	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.MeterID == meter })
 }
 
-// has says whether a line of the draft is as the report has set it last.
+// has reports whether a line of the draft was last set by the report.
 func (d Draft) has(report uuid.UUID) bool {
 	return slices.ContainsFunc(d.Lines, func(l DraftLine) bool { return l.ReportID != nil && *l.ReportID == report })
 }
@@ -268,7 +268,8 @@ func (f HoldFacts) sets(meter metering.MeterID) bool {
 	return slices.ContainsFunc(f.Lines, func(l HeldLine) bool { return l.MeterID == meter })
 }
 
-// TermsIn are our terms of the meters in the period that an invoice is for.
+// TermsIn returns our price terms by meter, for the stored periods that overlap the invoice's period. It omits meters
+// without a price.
 func (f Facts) TermsIn(invoice metering.Range) map[metering.MeterID]*Terms {
 	all := make(map[metering.MeterID]*Terms)
 	for _, p := range f.Stored {
@@ -284,8 +285,8 @@ func (f Facts) TermsIn(invoice metering.Range) map[metering.MeterID]*Terms {
 	return all
 }
 
-// otherPrice says whether units of which each costs the same cost something
-// else by our price.
+// otherPrice reports whether our price differs from the line's unit price: in the amount, in the currency, or because
+// our units have no common price.
 func (f HoldFacts) otherPrice(l DraftLine) bool {
 	return slices.ContainsFunc(f.Places, func(p HeldPlace) bool {
 		if p.MeterID != l.MeterID || p.Terms == nil {

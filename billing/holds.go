@@ -8,27 +8,27 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// HoldState is where the hold of a draft invoice stands.
+// HoldState is the state of the hold of a draft invoice.
 type HoldState string
 
 const (
-	HoldPlanned   HoldState = "planned"   // the provider has not taken it yet
-	Held          HoldState = "held"      // not everything is reported, counted and compared yet
-	HoldDisagrees HoldState = "disagrees" // what was compared differs: somebody has to look
-	HoldReleasing HoldState = "releasing" // the draft is told to become final
-	HoldReleased  HoldState = "released"  // it became final as it was told
-	HoldExpired   HoldState = "expired"   // it became final by itself, at the deadline
-	HoldFinalized HoldState = "finalized" // somebody else had it become final
-	HoldTheirs    HoldState = "theirs"    // somebody decides on the draft at the provider: it is left alone
-	HoldRefused   HoldState = "refused"   // the provider did not take it: the draft becomes final by itself
+	HoldPlanned   HoldState = "planned"   // the provider has not accepted the hold yet
+	Held          HoldState = "held"      // some usage is not reported, counted or compared yet
+	HoldDisagrees HoldState = "disagrees" // an operator has to act on a difference or a refused release
+	HoldReleasing HoldState = "releasing" // the request to release the draft is planned or sent
+	HoldReleased  HoldState = "released"  // the invoice became final after its release was sent
+	HoldExpired   HoldState = "expired"   // the provider finalized the invoice at the deadline
+	HoldFinalized HoldState = "finalized" // finalized in another way, for example by a user at the provider
+	HoldTheirs    HoldState = "theirs"    // Odometer no longer acts on the draft, for example because a user changed it
+	HoldRefused   HoldState = "refused"   // the hold was refused or too late: the draft becomes final as usual
 )
 
-// Values are all states of a hold.
+// Values returns all states of a hold.
 func (HoldState) Values() []HoldState {
 	return []HoldState{HoldPlanned, Held, HoldDisagrees, HoldReleasing, HoldReleased, HoldExpired, HoldFinalized, HoldTheirs, HoldRefused}
 }
 
-// Ended says whether there is nothing left to do about the invoice.
+// Ended reports whether the hold has ended: Odometer takes no further action on the invoice.
 func (s HoldState) Ended() bool {
 	switch s {
 	case HoldReleased, HoldExpired, HoldFinalized, HoldTheirs, HoldRefused:
@@ -37,17 +37,16 @@ func (s HoldState) Ended() bool {
 	return false
 }
 
-// Releasable says whether an operator can have the invoice released.
+// Releasable reports whether an operator can release the invoice.
 func (s HoldState) Releasable() bool { return !s.Ended() && s != HoldReleasing }
 
-// Draft is an invoice that may still change, as a provider shows it, with what
-// decides when it becomes final.
+// Draft is an invoice that may not be final yet, as read from the provider.
 type Draft struct {
-	Gone        bool        `json:"-"`        // the provider has it no longer
-	FinalizedAt time.Time   `json:"-"`        // zero while it is a draft
-	Automatic   bool        `json:"-"`        // it becomes final by itself
-	FinalizesAt time.Time   `json:"-"`        // when, by itself; zero: the provider does not say
-	Settings    string      `json:"settings"` // a hash of what people can change of it beside its lines
+	Gone        bool        `json:"-"`        // the invoice no longer exists at the provider
+	FinalizedAt time.Time   `json:"-"`        // zero: the invoice is a draft
+	Automatic   bool        `json:"-"`        // the provider finalizes the draft automatically
+	FinalizesAt time.Time   `json:"-"`        // time of the automatic finalization; zero: unknown
+	Settings    string      `json:"settings"` // hash of the fields, except lines, that users can edit
 	Currency    string      `json:"currency"` // ISO 4217
 	Lines       []DraftLine `json:"lines"`
 }
@@ -56,16 +55,16 @@ type Draft struct {
 type DraftLine struct {
 	ID        string            `json:"id"` // at the provider
 	MeterID   metering.MeterID  `json:"meter_id,omitempty"`
-	ReportID  *uuid.UUID        `json:"report_id,omitempty"` // that put it there; nil: none of ours
-	Item      string            `json:"item,omitempty"`      // of the subscription
+	ReportID  *uuid.UUID        `json:"report_id,omitempty"` // the report that last set the line; nil: no report
+	Item      string            `json:"item,omitempty"`      // subscription item at the provider
 	Price     string            `json:"price,omitempty"`     // at the provider
-	Metered   bool              `json:"metered,omitempty"`   // its units are those of some earlier moment, and are counted again when it becomes final
+	Metered   bool              `json:"metered,omitempty"`   // units are a snapshot, counted again at finalization
 	Quantity  metering.Decimal  `json:"quantity"`
 	Amount    metering.Decimal  `json:"amount"`
-	UnitPrice *metering.Decimal `json:"unit_price,omitempty"` // in the currency; nil: each unit does not cost the same
+	UnitPrice *metering.Decimal `json:"unit_price,omitempty"` // in the currency; nil: no common price of all units
 }
 
-// Ours says whether anything on the draft is of our making.
+// Ours reports whether a line of the draft bills one of our meters or comes from one of our reports.
 func (d Draft) Ours() bool {
 	for _, l := range d.Lines {
 		if l.MeterID != 0 || l.ReportID != nil {
@@ -77,83 +76,80 @@ func (d Draft) Ours() bool {
 
 // HoldAction is a report that holds or releases an invoice.
 type HoldAction struct {
-	ID          uuid.UUID // zero: it is not planned
+	ID          uuid.UUID // zero: the action is not planned
 	State       State
 	Response    string
-	LeasedUntil time.Time // somebody may be sending it until then
+	LeasedUntil time.Time // until then, a worker may be sending the report
 }
 
-// Same says whether an action stands where it stood.
+// Same reports whether o is the same action in the same state.
 func (a HoldAction) Same(o HoldAction) bool { return a.ID == o.ID && a.State == o.State }
 
-// Withdrawn is the response of an action that was taken back before it arrived. It is stored
-// and compared: do not reword it.
+// Withdrawn is the response of an action that was rejected because the invoice shows that the request did not arrive.
+// The response is stored and compared: do not reword it.
 const Withdrawn = "withdrawn: the invoice shows that the request did not arrive"
 
-// HeldPlace is what a meter's usage of the invoice's period comes to in one
-// place at the provider.
+// HeldPlace is the usage of a meter in the invoice's period at one destination.
 type HeldPlace struct {
 	MeterID     metering.MeterID
-	Reported    metering.Decimal // that the provider has accepted
-	Counted     metering.Decimal // that it has counted
-	Outstanding bool             // something is on its way
-	Terms       *Terms           // ours, whatever the provider charges; nil: the meter had no price
+	Reported    metering.Decimal // units that the provider has accepted
+	Counted     metering.Decimal // units that the provider has counted
+	Outstanding bool             // the outcome of a report is not known yet
+	Terms       *Terms           // our price, whatever the provider charges; nil: the meter had no price
 }
 
-// HeldLine is what a meter comes to in the invoice's period, where that is set as
-// an amount.
+// HeldLine is the amount of a meter for the invoice's period, if a report sets the amount.
 type HeldLine struct {
 	MeterID     metering.MeterID
-	ReportID    uuid.UUID // the last one that the provider has accepted; zero: none was
+	ReportID    uuid.UUID // the last accepted report; zero: none
 	Amount      metering.Decimal
-	Outstanding bool // something is on its way
+	Outstanding bool // the outcome of a report is not known yet
 }
 
-// HeldSync is the sync that a hold has asked for after the grace.
+// HeldSync is the sync that was requested for a hold after the grace.
 type HeldSync struct {
-	Status   metering.SyncStatus // "": none was asked for
+	Status   metering.SyncStatus // "": no sync was requested
 	Excluded []Exclusion
 }
 
-// HoldFacts is everything that is known about a held invoice at one instant.
+// HoldFacts contains all known facts about a held invoice at one instant.
 type HoldFacts struct {
 	Now        time.Time
-	GraceUntil time.Time // until when its period takes usage
-	Deadline   time.Time // when it becomes final by itself
-	Before     Draft     // as it was when it was to be held
-	Draft      Draft     // as it is
+	GraceUntil time.Time // end of the grace: until then, the invoice's period accepts usage
+	Deadline   time.Time // when the held draft becomes final automatically
+	Before     Draft     // the draft when the hold was recorded
+	Draft      Draft     // the draft now
 	Hold       HoldAction
 	Release    HoldAction
-	Asked      bool // an operator has asked for its release
-	Replaced   bool // the connection is not the tenant's any more
+	Asked      bool // an operator has requested the release
+	Replaced   bool // the tenant no longer uses the connection
 	Sync       HeldSync
 	Places     []HeldPlace
-	Lines      []HeldLine                     // that no other invoice has taken
-	Charges    map[uuid.UUID]metering.Decimal // of our reports on its lines, what the provider has accepted
+	Lines      []HeldLine                     // lines that are on no final invoice yet
+	Charges    map[uuid.UUID]metering.Decimal // accepted amounts of the charge reports that the draft's lines name
 }
 
-// HoldDecision is what is to be done about a held invoice.
+// HoldDecision is the next action for a held invoice.
 type HoldDecision struct {
 	State    HoldState
 	Reasons  []HoldReason
-	Settle   []Resolved // of its reports, those whose outcome it shows
+	Settle   []Resolved // hold and release reports with the outcome that the invoice shows
 	SendHold bool
-	Release  bool      // it agrees, or an operator has decided: it is told to become final
-	Sync     bool      // the customer has to be synced
-	Until    time.Time // nothing is to be done before; zero: it is looked at again and again
+	Release  bool      // release the draft: it agrees, or an operator requested the release
+	Sync     bool      // the customer needs a sync
+	Until    time.Time // no action is needed before this time; zero: compare again at the usual interval
 }
 
-// maxAlarm is how long after the grace what is not counted, or not reported,
-// is merely late.
+// maxAlarm is the longest time after the grace during which missing counts and reports are late, but no disagreement.
 const maxAlarm = time.Hour
 
-// alarmAt is when what is missing becomes a disagreement.
+// alarmAt returns the time from which missing counts and reports are a disagreement.
 func (f HoldFacts) alarmAt() time.Time {
 	return f.GraceUntil.Add(min(maxAlarm, f.Deadline.Sub(f.GraceUntil)/2))
 }
 
-// Decide compares the draft with what was reported and says what is to be done.
-// It never has a draft released that somebody has changed.
+// Decide compares the draft with the reports and returns the next action. It does not release a draft in which it
+// finds a user's change.
 func (f HoldFacts) Decide() HoldDecision {
 	switch {
 	case f.Replaced:
@@ -179,13 +175,13 @@ func (f HoldFacts) Decide() HoldDecision {
 	if f.Hold.State.Outstanding() {
 		d.Settle = append(d.Settle, Resolved{f.Hold.ID, Accepted})
 	}
-	if !d.Release && f.Release.State.Outstanding() { // it is a draft still: the release did not arrive
+	if !d.Release && f.Release.State.Outstanding() { // the invoice is still a draft: the release did not arrive
 		d.Settle = append(d.Settle, Resolved{f.Release.ID, Rejected})
 	}
 	return d
 }
 
-// compare says whether a draft that is held can go.
+// compare decides whether a held draft can be released.
 func (f HoldFacts) compare() HoldDecision {
 	if f.Asked {
 		return f.release()
@@ -207,7 +203,8 @@ func (f HoldFacts) compare() HoldDecision {
 	return d
 }
 
-// release tells the draft to become final, again where that was refused.
+// release returns the decision to release the draft. If the provider refused an earlier release, the hold disagrees,
+// and the release is sent again.
 func (f HoldFacts) release() HoldDecision {
 	d := HoldDecision{State: HoldReleasing, Release: true}
 	if f.Release.State == Rejected && f.Release.Response != Withdrawn {
@@ -216,7 +213,7 @@ func (f HoldFacts) release() HoldDecision {
 	return d
 }
 
-// final is how an invoice became so that is final.
+// final returns the decision for an invoice that has become final.
 func (f HoldFacts) final() HoldDecision {
 	overdue := !f.Draft.FinalizedAt.Before(f.Deadline)
 	switch sent := f.Release.State; {
@@ -228,7 +225,8 @@ func (f HoldFacts) final() HoldDecision {
 	return f.end(HoldFinalized, HoldFinalizedThere)
 }
 
-// end settles what was on its way: what the invoice shows is what arrived.
+// end returns the decision that ends the hold in the given state. The state shows whether the outstanding hold and
+// release requests arrived.
 func (f HoldFacts) end(state HoldState, code HoldCode) HoldDecision {
 	d := HoldDecision{State: state, Reasons: reasons(code)}
 	if f.Hold.State.Outstanding() {

@@ -20,8 +20,8 @@ var (
 
 func amount(text string) metering.Decimal { return metering.MustDecimal(text) }
 
-// agreeing is a held invoice of which everything is counted, an hour after the
-// grace: a metered line of meter 7, a flat fee and late usage of ours.
+// agreeing returns the facts of a held invoice that agrees with the reports, an hour after the grace. The invoice has a
+// metered line of meter 7, a flat fee, and a charge of Odometer for late usage.
 func agreeing() billing.HoldFacts {
 	each, report := amount("0.05"), charged
 	draft := func() billing.Draft {
@@ -129,8 +129,8 @@ func TestWhatOfAHeldInvoiceDisagrees(t *testing.T) {
 	}
 }
 
-// settingLine is a held invoice of a meter that is set as an amount: 1.25 when it
-// was held, 1.75 by a later report.
+// settingLine returns the facts of a held invoice with a line of meter 7 that is billed in amounts. The line was 1.25
+// USD at the hold, and a later report set it to 1.75 USD.
 func settingLine() billing.HoldFacts {
 	f, later := agreeing(), uuid.MustParse("01900000-0000-7000-8000-000000000004")
 	f.Places, f.Before.Lines, f.Draft.Lines = nil, f.Before.Lines[1:], f.Draft.Lines[1:]
@@ -297,7 +297,7 @@ func TestAHoldIsSentUntilTheProviderHasIt(t *testing.T) {
 		f.Hold.State, f.Draft.FinalizesAt = state, heldAt.Add(time.Hour)
 		require.Equal(t, billing.HoldDecision{State: billing.HoldPlanned, SendHold: true}, f.Decide(), state)
 		f.Draft.FinalizesAt = f.Deadline
-		if state == billing.Planned { // somebody else has set it
+		if state == billing.Planned { // Odometer did not set the time: the hold was not sent
 			require.Equal(t, billing.HoldDecision{State: billing.HoldPlanned, SendHold: true}, f.Decide())
 			continue
 		}
@@ -330,7 +330,8 @@ func TestAReleaseThatDidNotArriveIsTriedAgainOrTakenBack(t *testing.T) {
 	require.Equal(t, "the invoice could not be released: the API key lacks a permission", d.Reasons[0].Sentence(""))
 }
 
-// Each code has words, and each state says whether there is something left to do.
+// Each code has a sentence, and an operator can release an invoice only in the states HoldPlanned, Held and
+// HoldDisagrees.
 func TestEveryReasonOfAHoldHasWords(t *testing.T) {
 	t.Parallel()
 	one := amount("1")
@@ -347,8 +348,8 @@ func TestEveryReasonOfAHoldHasWords(t *testing.T) {
 	require.Equal(t, []billing.HoldState{billing.HoldPlanned, billing.Held, billing.HoldDisagrees}, releasable)
 }
 
-// Another price is one that any of the units cost something else by; of a meter
-// with several lines it is said once.
+// Odometer's price differs from the unit price on the invoice if any unit costs a different amount, or if the currency
+// differs. A meter with several lines is listed once.
 func TestWhichPriceIsAnother(t *testing.T) {
 	t.Parallel()
 	each := amount("0.05")

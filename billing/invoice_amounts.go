@@ -4,9 +4,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// amountDiffers says whether invoices that bill the right units of a closed line
-// bill another amount than the provider's own price of them. Where they also bill
-// other periods, or at other prices, it cannot be told.
+// amountDiffers reports whether invoices that bill the right units of a closed line bill an amount other than the
+// provider's price of these units. It returns false if the invoices also bill other periods, or at other prices: the
+// amount of the line is then unknown.
 func (b *Books) amountDiffers(p Period, l *ClosedLine, r Reconciliation, invoices []invoiced) bool {
 	lines, alone := b.linesOfOne(p, l, invoices)
 	if l.Price == nil || !alone || !r.Elsewhere.IsZero() {
@@ -30,9 +30,9 @@ func (b *Books) amountDiffers(p Period, l *ClosedLine, r Reconciliation, invoice
 	return absolute(amount.Sub(want)).Cmp(halfUnits(rounded, l.Currency)) > 0
 }
 
-// linesOfOne are the lines of a closed line's meter on the invoices of one of
-// the subscription's periods. alone says that these bill no other period's usage
-// of it, and no others bill this one's.
+// linesOfOne returns the lines of a closed line's meter on the final invoices of p's subscription period. alone is true
+// if there are such lines, these invoices bill the meter's usage of no other period, and no invoices of another
+// subscription period overlap p.
 func (f *Facts) linesOfOne(p Period, l *ClosedLine, invoices []invoiced) (lines []InvoiceLine, alone bool) {
 	for _, i := range invoices {
 		if i.Period.Intersect(p.Range).Empty() {
@@ -54,8 +54,8 @@ func (f *Facts) linesOfOne(p Period, l *ClosedLine, invoices []invoiced) (lines 
 	return lines, alone && len(lines) > 0
 }
 
-// halfUnits are so many halves of the currency's minor unit: what as many
-// amounts may differ by, each rounded in another way.
+// halfUnits returns n halves of the currency's minor unit. The sum of n invoice lines may differ from the expected
+// amount by up to this much, because the provider rounds each line separately.
 func halfUnits(n int64, currency string) metering.Decimal {
 	half := metering.MustDecimal("0.5")
 	for range metering.MinorDigits(currency) {

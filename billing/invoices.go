@@ -8,42 +8,40 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Invoice is a final invoice of a provider's, with the lines that meters of ours
-// have made. Only it says what is billed of quantities: that a provider has
-// accepted or counted one does not. Where a subscription has ended and makes none
-// any more, that stands in the place of the last one.
+// Invoice is a provider's final invoice, with the lines of our meters. Only a final invoice shows which quantities
+// are billed: a quantity that the provider has accepted or counted can remain unbilled. If an ended subscription gets
+// no further invoice, an Invoice with Ended set takes the place of the last one.
 type Invoice struct {
 	ID           string
-	Connection   metering.ConnectionID // with which it was read
+	Connection   metering.ConnectionID // the connection with which the invoice was read
 	Customer     string                // at the provider
 	Subscription string
-	Period       metering.Range // of the subscription's, whose usage it bills
-	Renewal      bool           // it is the last one of the period
-	Ended        bool           // it is none: the subscription has ended, and all invoices of its last period are final
-	Void         bool           // nobody has to pay it
+	Period       metering.Range // the period of the subscription that the invoice bills
+	Renewal      bool           // the invoice is the last one of the period
+	Ended        bool           // not an invoice: the subscription ended, and all invoices of its last period are final
+	Void         bool           // no payment is due
 	Lines        []InvoiceLine
 }
 
-// InvoiceLine is what an invoice bills of one meter, before discounts and tax.
+// InvoiceLine is the part of an invoice that bills one meter, before discounts and tax.
 type InvoiceLine struct {
 	MeterID  metering.MeterID
 	Quantity metering.Decimal // units
 	Amount   metering.Decimal // in the invoice's currency, at the provider's price
 	Currency string           // ISO 4217
-	Price    string           // the provider's, of all of its lines; "": they have several
-	Lines    int              // how many it has of the meter, each rounded by itself
+	Price    string           // the provider's price of all lines; "": the lines have several
+	Lines    int              // number of the meter's lines on the invoice, each rounded separately
 }
 
-// invoiced is what the final invoices of one of a subscription's periods bill,
-// once the last of them is final.
+// invoiced combines all final invoices of one period of a subscription, once the period's last invoice is final.
 type invoiced struct {
 	Invoice
 	units map[metering.MeterID]metering.Decimal
-	more  map[metering.MeterID]metering.Decimal // of them, beyond what was, or may have been, taken
+	more  map[metering.MeterID]metering.Decimal // units beyond those that the provider accepted or may have accepted
 	lines []InvoiceLine
 }
 
-// invoicedPeriods are those of which the last invoice is final.
+// invoicedPeriods returns the subscription periods with a final last invoice, if they concern this billing schedule.
 func (f *Facts) invoicedPeriods() (all []invoiced) {
 	for _, last := range f.Invoices {
 		if !last.Renewal || !f.concerns(last) || slices.ContainsFunc(all, func(known invoiced) bool { return known.samePeriod(last) }) {
@@ -57,7 +55,7 @@ func (f *Facts) invoicedPeriods() (all []invoiced) {
 			i.Void = i.Void || invoice.Void
 			for _, l := range invoice.Lines {
 				if f.fed(l.MeterID, invoice.Period).Empty() && !f.isReportedTo(invoice.Subscription, l.MeterID) {
-					continue // it is another stream's
+					continue // the line belongs to another billing schedule
 				}
 				i.units[l.MeterID] = i.units[l.MeterID].Add(l.Quantity)
 				i.lines = append(i.lines, l)
@@ -68,7 +66,7 @@ func (f *Facts) invoicedPeriods() (all []invoiced) {
 	return all
 }
 
-// follower is the stream that has a subscription.
+// follower returns the number of a subscription's billing schedule: 0, unless the subscription has its own.
 func (f *Facts) follower(subscription string) (stream int) {
 	for _, of := range f.Followed {
 		if of.Subscription == subscription {
@@ -78,53 +76,57 @@ func (f *Facts) follower(subscription string) (stream int) {
 	return stream
 }
 
-// answersFor says whether what nobody has reported of an invoice's meter is for the
-// stream: it has the subscription, or the meter did not feed the one that has it.
+// answersFor reports whether unreported units of a meter on an invoice belong to this billing schedule: it follows
+// the subscription, or the meter did not feed the schedule that does.
 func (f *Facts) answersFor(i Invoice, meter metering.MeterID) bool {
 	follower := *f
 	follower.Stream = f.follower(i.Subscription)
 	return follower.Stream == f.Stream || follower.fed(meter, i.Period).Empty()
 }
 
-// concerns says whether the invoices of a subscription bill anything of the stream:
-// it has the subscription, or had it, or was reported to it.
+// concerns reports whether a subscription's invoices may bill usage of this billing schedule. The schedule follows or
+// followed the subscription, or its usage was reported to the subscription.
 func (f *Facts) concerns(i Invoice) bool {
 	return f.follower(i.Subscription) == f.Stream ||
 		slices.ContainsFunc(f.Stored, func(p Period) bool { return p.Subscription.ID == i.Subscription }) ||
 		containsAny(f.Reported, func(r *Reported) bool { return r.To.Subscription == i.Subscription })
 }
 
-// isReportedTo says whether usage of the meter was reported to the subscription.
+// isReportedTo reports whether usage of the meter was reported to the subscription.
 func (f *Facts) isReportedTo(subscription string, meter metering.MeterID) bool {
 	return containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && r.To.Subscription == subscription })
 }
 
-// hasEnded says whether the subscription has, and makes no invoice any more.
+// hasEnded reports whether the subscription has ended and gets no further invoice.
 func (f *Facts) hasEnded(s Subscription) bool {
 	return s.ID != "" && slices.ContainsFunc(f.Invoices, func(i Invoice) bool { return i.Ended && i.Subscription == s.ID })
 }
 
-// samePeriod says whether two invoices bill one of a subscription's periods.
+// samePeriod reports whether two invoices bill the same period of a subscription.
 func (i Invoice) samePeriod(o Invoice) bool {
 	return i.Connection == o.Connection && i.Subscription == o.Subscription && i.Period.Start.Equal(o.Period.Start)
 }
 
-// isIn says whether an invoice bills the period that last is the last invoice of:
-// of one that was cut short also where it names another part of it.
+// isIn reports whether an invoice bills the period of last, which is the period's last invoice. If the end of a
+// subscription cut its period short, invoices that name a later part of the period are included.
 func (i Invoice) isIn(last Invoice) bool {
 	cut := last.Ended && i.Connection == last.Connection && i.Subscription == last.Subscription && i.Period.Start.After(last.Period.Start)
 	return cut || i.samePeriod(last)
 }
 
-// whose says whether the invoices of one of a subscription's periods bill a meter's
-// usage of some time, or would. Of several subscriptions it is the one whose invoices
-// of that time name the meter; where none does, any but one whose period another one
-// has, which the customer's period is of and which is still to bill it.
+// whose reports whether the invoices i of a subscription's period bill a meter's usage in a range, or would bill it.
+// The first case that applies decides:
+//   - true: i names the meter, or i is the end of a subscription.
+//   - false: the invoices of an overlapping subscription name the meter in that range, and cover every report of the
+//     meter that i covers.
+//   - false: a stored period that overlaps i follows another subscription, and the last invoice of that subscription's
+//     period is not final. Its invoices would cover every report of the meter that i covers.
+//   - true: all other cases.
 func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
-	if _, named := i.units[meter]; named || i.Ended { // of the end of one, says decides
+	if _, named := i.units[meter]; named || i.Ended { // for an ended subscription, the method says decides
 		return true
 	}
-	instead := func(o invoiced) bool { // it bills, or would, all of the meter that this one does
+	instead := func(o invoiced) bool { // o bills, or would bill, all reports of the meter that i bills
 		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Intersect(i.Period).Empty()
 		return beside && !containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && f.isOn(i.Invoice, r) && !f.isOn(o.Invoice, r) })
 	}
@@ -143,17 +145,18 @@ func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all
 	})
 }
 
-// isOn says whether what the series was reported is on the invoice: on one of the
-// subscription that it was reported to, or of another with the same periods. One that
-// has a stream of its own has other ones, also if they begin with those of another.
+// isOn reports whether the invoice covers the quantities of the series. They were reported to the invoice's
+// subscription, to an unrecorded one, or to one with the same periods. A subscription with its own billing schedule
+// never has the same periods as another one, even if both start at the same time.
 func (f *Facts) isOn(i Invoice, r *Reported) bool {
 	same := r.To.Start.Equal(i.Period.Start) && f.follower(r.To.Subscription) == 0 && f.follower(i.Subscription) == 0
 	to := r.To.Subscription == "" || r.To.Subscription == i.Subscription || same
 	return to && r.Kind == QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && i.Period.Contains(r.Window.Start)
 }
 
-// says says whether an invoice shows what is billed of the series. That another
-// subscription has ended says nothing of one there in whose period the series lies.
+// says reports whether an invoice shows how much of the series is billed. The end of a subscription shows this only
+// for a series that was reported to that subscription. If the series records no subscription, it must not lie in the
+// period of another subscription at the connection.
 func (f *Facts) says(i Invoice, r *Reported) bool {
 	if i.Ended && r.To.Subscription != "" {
 		return f.isOn(i, r) && r.To.Subscription == i.Subscription
@@ -164,16 +167,17 @@ func (f *Facts) says(i Invoice, r *Reported) bool {
 	return f.isOn(i, r) && (!i.Ended || !slices.ContainsFunc(f.Stored, another))
 }
 
-// isAt says whether the subscription is, or may be, one at the connection.
+// isAt reports whether the subscription is, or may be, at the connection.
 func (s Subscription) isAt(c metering.ConnectionID) bool {
 	return s.Connection == 0 || s.Connection == c
 }
 
-// share notes in each series what of the invoiced units is its own: what was
-// taken, less, from the newest on, what the invoices lack. What they have more
-// was in doubt, or comes from somebody else. What the invoices of another
-// subscription were found to bill of the series is added. A void invoice bills
-// what was taken, from nobody.
+// share divides the invoiced units of a meter among its series:
+//   - Each series gets its accepted quantity. If the invoices bill less, the newest series get less.
+//   - If the invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
+//     in of.more.
+//   - The units include those that the invoices of another subscription bill of the series.
+//   - A void invoice bills the accepted quantities, although no payment is due.
 func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal
@@ -192,11 +196,11 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 	if of.Void && (taken.IsNegative() || units.Cmp(taken) <= 0) {
 		return // what was accepted counts as on it, whatever it lists
 	}
-	slices.SortFunc(series, func(a, b *Reported) int { // in the same order, of whichever stream the facts are
+	slices.SortFunc(series, func(a, b *Reported) int { // the same order for the facts of every billing schedule
 		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
 	})
 	lacking := taken.Sub(units)
-	if taken.IsNegative() { // which is billed as nothing; where something is billed, a decrease has not arrived
+	if taken.IsNegative() { // a negative total is billed as 0; if more is billed, a decrease has not arrived
 		for _, r := range slices.Backward(series) {
 			gone := smaller(notNegative(negative(lacking)), notNegative(negative(*r.Invoiced)))
 			*r.Invoiced, lacking = r.Invoiced.Add(gone), lacking.Add(gone)
@@ -216,8 +220,8 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 	}
 }
 
-// quantities are what the stream was reported, and what others were that may be on
-// the same invoices.
+// quantities iterates over the series of this billing schedule, and over the series of the customer's other schedules
+// that may be on the same invoices.
 func (b *Books) quantities() iter.Seq[*Reported] {
 	return func(yield func(*Reported) bool) {
 		for _, all := range [][]Reported{b.Reported, b.Beside} {

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What was accepted before a meter moved to another subscription is on the former
-// one's invoice or on none, whatever the later one's names.
+// Units that were accepted before a meter moved to another subscription are billed by the previous subscription's
+// invoice or by none. A line on the later subscription's invoice does not bill them.
 func TestWhatWasAcceptedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
 	t.Parallel()
 	later := ofAnother(renewal("0"))
@@ -31,8 +31,7 @@ func TestWhatWasAcceptedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
 	}
 }
 
-// A subscription that was cut short where the period's own began keeps nobody
-// waiting for an invoice.
+// A period does not wait for an invoice of a subscription that was cut short when the period's own subscription began.
 func TestASubscriptionThatWasCutShortBillsNothingOfTheNextOne(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
@@ -45,7 +44,8 @@ func TestASubscriptionThatWasCutShortBillsNothingOfTheNextOne(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000", reconciledAs(f))
 }
 
-// A line of a meter that has fed another stream all the time says nothing of this one.
+// An invoice line is ignored if its meter belonged to another billing schedule all the time. Exception: usage of the
+// meter was reported to the invoice's subscription.
 func TestALineOfAnotherStreamIsNotBilledHere(t *testing.T) {
 	t.Parallel()
 	to := billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
@@ -66,8 +66,8 @@ func TestALineOfAnotherStreamIsNotBilledHere(t *testing.T) {
 	}
 }
 
-// Whatever an invoice of another subscription bills of a meter, it says nothing of
-// what was reported to this one in the same time.
+// An invoice of another subscription does not bill units that were reported to this subscription for the same time.
+// Exception: both subscription periods begin at the same instant.
 func TestAnInvoiceSaysNothingOfWhatWasReportedToAnotherSubscription(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -84,9 +84,8 @@ func TestAnInvoiceSaysNothingOfWhatWasReportedToAnotherSubscription(t *testing.T
 	require.Equal(t, "13", billing.NewBooks(f).Reported[0].Invoiced.String(), "it was reported to one with the same periods")
 }
 
-// Two subscriptions of which one has a stream of its own have an invoice each, also
-// if they begin at one instant: that of one says nothing of what was reported to the
-// other.
+// Subscriptions with different billing schedules have separate invoices, even if both begin at the same instant. The
+// invoice of one does not bill units that were reported to the other.
 func TestSubscriptionsOfTwoStreamsThatBeginAtOneInstantHaveAnInvoiceEach(t *testing.T) {
 	t.Parallel()
 	beside := counted(january, "13")
@@ -102,8 +101,8 @@ func TestSubscriptionsOfTwoStreamsThatBeginAtOneInstantHaveAnInvoiceEach(t *test
 	}
 }
 
-// That a subscription has ended says of what was reported to it that no invoice
-// bills it, whichever subscription the period lies in by now.
+// If a subscription ends without an invoice, a target period bills the units that were reported to the subscription.
+// The period's present subscription does not matter.
 func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
@@ -116,8 +115,9 @@ func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000", reconciledAs(f))
 }
 
-// What a subscription bills that has a stream of its own is that one's, and of an
-// invoice that two streams were reported to each has its own part.
+// The test checks which billing schedule owns the units of an invoice. A subscription with its own schedule bills for
+// that schedule. If usage of two schedules was reported to one subscription, each schedule owns its part of the
+// invoice.
 func TestWhichStreamAnInvoiceBills(t *testing.T) {
 	t.Parallel()
 	to := billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}
@@ -158,8 +158,8 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 	}
 }
 
-// What an invoice bills that nobody has reported is of the last period that the
-// invoice is about and that the meter feeds, whatever else it touches.
+// Unexplained units on an invoice, which Odometer did not report, belong to one period: the last one that the invoice
+// is about and in which the meter belongs to the schedule.
 func TestMoreThanReportedIsOfTheLastPeriodThatTheInvoiceIsAbout(t *testing.T) {
 	t.Parallel()
 	border := january.Start.AddDate(0, 0, 14)
@@ -179,8 +179,8 @@ func TestMoreThanReportedIsOfTheLastPeriodThatTheInvoiceIsAbout(t *testing.T) {
 	}
 }
 
-// What a subscription was reported is on its own final invoice or on none, whatever
-// one beside it is still to bill.
+// Units that were reported to a subscription are not billed if its final invoice has no line for them. The
+// reconciliation does not wait for the invoice of a parallel subscription.
 func TestAFinalInvoiceWithoutALineWaitsForNoOtherSubscription(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
@@ -191,8 +191,8 @@ func TestAFinalInvoiceWithoutALineWaitsForNoOtherSubscription(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000", reconciledAs(f))
 }
 
-// A report with a time in the next subscription is looked at again as soon as the
-// period is known to lie in that, and not for ever.
+// If a report has a timestamp in the next subscription, the plan is re-evaluated at once, until the period is stored
+// with that subscription.
 func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -218,8 +218,8 @@ func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T)
 	}
 }
 
-// What an invoice bills more than was reported there is somebody else's: nothing that
-// another connection accepted, and does not bill, arrived there after all.
+// Unexplained units on one connection's invoice do not replace units that another connection accepted but did not
+// invoice.
 func TestMoreThanReportedIsNothingThatWasReportedElsewhere(t *testing.T) {
 	t.Parallel()
 	elsewhere := ofAnother(renewal("41"))
@@ -229,7 +229,7 @@ func TestMoreThanReportedIsNothingThatWasReportedElsewhere(t *testing.T) {
 	refused := part
 	refused.Taken, refused.Standing, refused.State = billing.Sums{}, billing.Sums{}, billing.Rejected
 	for name, c := range map[string]struct {
-		dropped string // of what the first connection accepted
+		dropped string // units that the first connection accepted
 		there   []billing.Reported
 		want    string
 	}{
@@ -249,8 +249,8 @@ func TestMoreThanReportedIsNothingThatWasReportedElsewhere(t *testing.T) {
 	}
 }
 
-// A final invoice without a line of a meter bills nothing of it, whatever others
-// do that are of a later time or another customer there, or have no line of it either.
+// A final invoice without a line for a meter bills none of its units. Invoices of later periods, of other customers, or
+// without such a line do not change this.
 func TestAnInvoiceWithoutALineBillsNothing(t *testing.T) {
 	t.Parallel()
 	border := january.Start.AddDate(0, 0, 14)
@@ -272,8 +272,8 @@ func TestAnInvoiceWithoutALineBillsNothing(t *testing.T) {
 	}
 }
 
-// Two periods of one subscription's period came to less than nothing, so that its
-// final invoice bills nothing: nothing is charged, and nothing given back.
+// If two periods in one subscription period total less than zero, the final invoice bills zero. Odometer then plans
+// neither a charge nor a credit.
 func TestLessThanNothingIsGivenBackToNobody(t *testing.T) {
 	t.Parallel()
 	of := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}

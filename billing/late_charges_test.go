@@ -11,8 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// lateCharge is what the subscription was charged of January's late usage, in
-// the charges of February.
+// lateCharge returns a charge of January's late usage to the subscription, with February as the target period.
 func lateCharge(f billing.Facts, amount string, number int64) billing.Reported {
 	r := adjusted(first, january, february, "0", amount)
 	r.Kind, r.Customer, r.Target, r.Counting = billing.ChargeReport, "cus_1", "sub_1", billing.Adds
@@ -21,15 +20,14 @@ func lateCharge(f billing.Facts, amount string, number int64) billing.Reported {
 	return r
 }
 
-// ofLateUsage is a customer whose January closed with 10 of its units, at 1000
-// USD, before more came.
+// ofLateUsage returns the facts of a customer with late usage for January, which closed at 10 units and 1000 USD.
 func ofLateUsage(total, late string) billing.Facts {
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), subscribed(february)))
 	return withLate(f, january, total, late)
 }
 
-// Each charge for late usage is for what came since the last one, as late usage
-// in the customer's running subscription, until its invoice can still take it.
+// Late usage is charged as it arrives: each charge is the difference to the charges before. Without a subscription,
+// nothing is charged. The deadline of a charge is the end of the target period's grace.
 func TestLateUsageIsChargedOnceAsItComes(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
@@ -67,8 +65,7 @@ func TestLateUsageIsChargedOnceAsItComes(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Reports)
 }
 
-// A target period closes whether what it carries was charged or not: what was
-// not is for the next one.
+// A target period closes even if its late usage was not charged. The next target period then charges it.
 func TestAChargeHoldsUpNoClosing(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
@@ -92,8 +89,8 @@ func TestAChargeHoldsUpNoClosing(t *testing.T) {
 	}
 }
 
-// A closed period is adjusted as long as its late usage is stored or counted,
-// wherever the month that it came for touches the period.
+// A closed period is adjusted if a month with late events touches it, or if its closed line stores the late usage of
+// deleted events. The period must have been billed, and the meter must not be backfilled.
 func TestWhatIsLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -145,7 +142,7 @@ func TestWhatIsLate(t *testing.T) {
 	})
 }
 
-// Late usage is priced in whole units where a provider was reported those.
+// Late usage is charged in whole units if the provider was reported whole units.
 func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("12.4", "2.4")
@@ -156,8 +153,7 @@ func TestLateUsageIsRoundedLikeTheRest(t *testing.T) {
 	require.Equal(t, "3", billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String(), "one that it was not reported before is among them")
 }
 
-// What a provider was reported in whole units is all of it, whatever was used
-// beyond them: there is nothing to adjust.
+// A fraction of a unit that was rounded off needs no adjustment: the reported whole units are complete.
 func TestAFractionThatWasNotReportedIsNothingLate(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("12.4", "0")
@@ -182,7 +178,7 @@ func TestTheDescriptionOfLateUsage(t *testing.T) {
 		billing.Description(metering.Meter{Slug: "calls", Name: "API calls"}, january, time.UTC, true))
 }
 
-// Of two open periods the older one carries what late usage adjusts.
+// The older of two open periods bills the late usage.
 func TestTheStatementThatCarriesLateUsage(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
@@ -192,8 +188,8 @@ func TestTheStatementThatCarriesLateUsage(t *testing.T) {
 	require.Equal(t, "0", billing.NewBooks(f).StatementOf(f.Stored[2]).Lines[0].Amount.String())
 }
 
-// A receiver has half a call of January, which counters of whole calls would
-// never have had: February took it back, and March does not do so again.
+// January is billed with half a call, although its usage rounds to 0 whole calls. February credits the half call, and
+// March does not credit it again.
 func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "0.5", "0")
@@ -211,7 +207,7 @@ func TestWhatATargetPeriodTookBackIsNotTakenBackAgain(t *testing.T) {
 	require.Equal(t, "-0.25", of(adjustment.Of, billing.StepQuantity).Amount.String())
 }
 
-// 10 units of a trial cost nothing at the provider, and so do 3 that came late, and 2 that were not reported in time.
+// A trial costs nothing: neither its 10 reported units, nor 2 units that were not reported in time, nor 3 late units.
 func TestLateUsageOfATrialIsNotCharged(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
@@ -238,7 +234,7 @@ func TestLateUsageOfATrialIsNotCharged(t *testing.T) {
 	require.Equal(t, "500", billing.NewBooks(f).Plan().Reports[0].Quantity.String(), "had it not been a trial")
 }
 
-// A period is in trial as long as the provider says so, and for good once it is over.
+// A period is in trial if the provider last said so while the period ran. The state of a past period does not change.
 func TestAPeriodIsInTrialAsTheProviderLastSaid(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
@@ -261,7 +257,7 @@ func TestAPeriodIsInTrialAsTheProviderLastSaid(t *testing.T) {
 	require.False(t, billing.Periods(f)[0].Subscription.Trial, "the provider says something else")
 }
 
-// inDollars is a customer whose January closed in USD before one more unit of it came.
+// inDollars returns the facts of a customer with one late unit for January, which closed in USD.
 func inDollars(t *testing.T) billing.Facts {
 	f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
 	f.Usage = []billing.Usage{used(january, "10")}
@@ -270,7 +266,8 @@ func inDollars(t *testing.T) billing.Facts {
 	return withLate(f, january, "11", "1")
 }
 
-// A subscription that has ended has no next invoice: its last one takes usage, and no charges.
+// Usage is reported to an ended subscription, because its last invoice bills the usage. Amounts are not charged to the
+// subscription, because it has no next invoice.
 func TestAnEndedSubscriptionIsReportedUsageAndNoCharges(t *testing.T) {
 	t.Parallel()
 	f := inDollars(t)
@@ -288,7 +285,8 @@ func TestAnEndedSubscriptionIsReportedUsageAndNoCharges(t *testing.T) {
 	require.Equal(t, []billing.Kind{billing.QuantityReport}, kinds(), "while the last invoice is a draft")
 }
 
-// What the subscription cannot be charged is booked, and keeps no period open.
+// Late usage in another currency than the subscription's is booked and not charged. Such late usage keeps no period
+// open.
 func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 	t.Parallel()
 	f := inDollars(t)
@@ -319,7 +317,7 @@ func TestLateUsageInAnotherCurrencyIsBookedAndKeepsNothingOpen(t *testing.T) {
 	require.Empty(t, plan.Excluded)
 }
 
-// What is refused all the same is for the next target period, and for each sync until then.
+// A rejected charge is planned again by each later sync, and in the next target period after the close.
 func TestARefusedChargeIsLeftToTheNextTargetPeriod(t *testing.T) {
 	t.Parallel()
 	f := inDollars(t)
@@ -349,8 +347,8 @@ func TestARefusedChargeIsLeftToTheNextTargetPeriod(t *testing.T) {
 	require.Equal(t, "100", next[0].Quantity.String())
 }
 
-// A closed period's usage is read as long as anything of it is carried: that
-// another one's is, or that the period itself was reported, says nothing.
+// UsageRanges includes a closed period if a later period was charged for it. Charges of other periods, rejected charges
+// and the period's own reports do not count.
 func TestWhatIsCarriedKeepsAClosedPeriodsUsageRead(t *testing.T) {
 	t.Parallel()
 	refused := adjusted(first, january, february, "5", "500")
@@ -369,7 +367,7 @@ func TestWhatIsCarriedKeepsAClosedPeriodsUsageRead(t *testing.T) {
 	}
 }
 
-// What is booked was counted from so many events, whatever still counts them.
+// A report of booked usage has the number of events of the booking, even if fewer events are counted now.
 func TestTheEventsOfWhatIsBookedStayItsOwn(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("10", "0")
@@ -380,7 +378,7 @@ func TestTheEventsOfWhatIsBookedStayItsOwn(t *testing.T) {
 	require.EqualValues(t, 4, reports[0].Lines[0].Events)
 }
 
-// Units that the base price covers are left out though they cost nothing.
+// The breakdown shows units that are only reported, and not billed, even if the base price covers them.
 func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) {
 	t.Parallel()
 	f := atBasic(atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1), closedAt(january, "50", "10"), billing.Period{Range: march})))
@@ -392,7 +390,7 @@ func TestWhatIsOnlyReportedStandsInTheWorkingThoughItCostsNothing(t *testing.T) 
 	require.Equal(t, "0", of(late.Working, billing.StepOnly).Amount.String())
 }
 
-// Units that a closed period was not billed with are carried though they cost nothing.
+// Units that a closed period's invoices lack are billed later even if they cost nothing.
 func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "50", "10")
@@ -402,12 +400,11 @@ func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 	require.Equal(t, [2]string{"10", "0"}, [2]string{lines[0].Quantity.String(), lines[0].Amount.String()})
 }
 
-// A credit whose outcome at a former subscription nobody knows is not given again:
-// what is sure is.
+// A credit of unknown outcome at a previous subscription is not given again. Only the remaining credit is given.
 func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		units, amount string // in doubt
+		units, amount string // of unknown outcome
 		want          []string
 	}{
 		"Nothing":      {"", "", []string{"-300 for -3"}},
@@ -432,19 +429,18 @@ func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
 	}
 }
 
-// inDoubtElsewhere is what a former subscription may have been charged of January's
-// late usage.
+// inDoubtElsewhere returns a charge of January's late usage to a previous subscription, with an unknown outcome.
 func inDoubtElsewhere(f billing.Facts, units, amount string) billing.Reported {
 	r := lateCharge(f, amount, 1)
 	r.Target, r.State, r.Outstanding, r.Taken, r.Standing.Value = "sub_0", billing.InDoubt, true, billing.Sums{}, metering.MustDecimal(units)
 	return r
 }
 
-// Of 7 late units a former subscription may have been charged all or none: what the
-// present one was charged of them is neither added to nor given back.
+// A charge of 7 late units to a previous subscription has an unknown outcome. The present subscription's charge then
+// stays unchanged up to 7 units, and only units beyond 7 are credited.
 func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
 	t.Parallel()
-	for units, want := range map[string][]string{"4": nil, "7": nil, "9": {"-200", "700"}} { // what is added, and what a line is set to
+	for units, want := range map[string][]string{"4": nil, "7": nil, "9": {"-200", "700"}} { // the added amount, and the amount that a line is set to
 		f := ofLateUsage("17", "7")
 		charged := lateCharge(f, units+"00", 2)
 		charged.Taken.Value = metering.MustDecimal(units)
@@ -459,7 +455,7 @@ func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
 		note()
 		f.Stored[1].Bills = metering.BillsAmounts
 		f.Side.Charges = []billing.Destination{{MeterID: 1, Target: "sub_1", Method: "item", Counting: billing.Replaces}}
-		charged.Counting, charged.Taken.Added = billing.Replaces, metering.Whole(1000) // all that it was ever set to
+		charged.Counting, charged.Taken.Added = billing.Replaces, metering.Whole(1000) // the sum of all amounts that it was set to
 		f.Reported[0] = charged
 		note()
 		require.Equal(t, want, made, units)

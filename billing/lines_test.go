@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What a line of a statement leaves to others: what each of their series was
-// reported last, or where that adds up, all of it.
+// A line of a statement excludes units and amounts that other series bill: the last value that each series was
+// reported, or the sum if the series adds up.
 func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 	t.Parallel()
 	series := func(change func(*billing.Reported)) billing.Reported {
@@ -22,7 +22,7 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		reported         billing.Reported
-		quantity, amount string // of 10 used, at 100
+		quantity, amount string // for 10 units at 100 USD each
 	}{
 		"AStatement":             {series(func(*billing.Reported) {}), "6", "600"},
 		"AQuantityThatIsAddedUp": {series(func(r *billing.Reported) { r.Kind, r.Counting = billing.QuantityReport, billing.Adds }), "9", "600"},
@@ -59,13 +59,13 @@ func TestAStatementLeavesOutWhatOthersHave(t *testing.T) {
 	}
 }
 
-// Another connection has priced up to 10 calls, or none: that is unknown. At a volume price 9
-// calls may have cost more than 10: no more is billed here than is left of the highest charge.
+// Another connection may have billed up to 10 calls, with an unknown outcome. At a volume price, 9 calls can cost more
+// than 10. The statement therefore bills only the remainder of the highest possible charge.
 func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		arrived, mayArrive string
-		amount             string // of 12 used: 9 cost 90, and 10 or more 5 each
+		amount             string // for 12 calls: up to 9 cost 10 USD each, and 10 or more cost 5 USD each
 	}{
 		"ItArrived":     {"10", "10", "10"},
 		"ItDidNot":      {"0", "0", "60"},
@@ -86,8 +86,8 @@ func TestAVolumePriceWaitsForAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A meter that an operator leaves out is stated as it was taken last, or not at
-// all, and so is late usage.
+// A meter that an operator excludes is stated as in the last accepted statement, or not at all. The same holds for its
+// late usage.
 func TestAStatementWithoutAMeter(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
@@ -126,8 +126,7 @@ func TestAStatementWithoutAMeter(t *testing.T) {
 	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "bytes", Reason: billing.ExcludedBackfilling}}, plan.Excluded)
 }
 
-// Late usage that was stated stays in the target period's next statements, also
-// where it comes to nothing now.
+// Late usage stays in the target period's statements once it was stated, even if it becomes zero.
 func TestAStatementRepeatsLateUsage(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
@@ -157,7 +156,7 @@ func TestAStatementRepeatsLateUsage(t *testing.T) {
 	require.Equal(t, "2", lines[1].Quantity.String())
 }
 
-// The currency of a statement is the one that its lines have in common.
+// A statement has the currency that all of its lines have in common, or else the tenant's currency.
 func TestCurrencyOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -172,8 +171,8 @@ func TestCurrencyOf(t *testing.T) {
 	}
 }
 
-// A meter without a price has the currency that the others have in common:
-// those that count now.
+// A meter without a price has the currency that the prices of the other meters have in common. Backfilling meters do
+// not count.
 func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
@@ -190,7 +189,8 @@ func TestTheCurrencyOfAMeterWithoutAPrice(t *testing.T) {
 	require.Equal(t, "USD", billing.NewBooks(f).Plan().Reports[0].Lines[2].Currency)
 }
 
-// Whatever a period's charges depend on changes the configuration's hash.
+// The configuration hash changes with each fact that a period's charges depend on, except usage and the customer's own
+// prices.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	hash := func(change func(*billing.Facts)) string {
@@ -236,8 +236,8 @@ func TestThePriceOfAPlan(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Of what others were reported, what their final invoices lack is still to be
-// billed, at the period's price; the base price goes with the first unit there.
+// Units can be missing on the final invoices of another connection to which they were reported. A statement bills these
+// units at the period's price. The base price counts as billed with the first invoiced unit.
 func TestAStatementBillsWhatTheInvoicesOfOthersLack(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))

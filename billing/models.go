@@ -6,40 +6,40 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Measured is the usage of a meter that is charged.
+// Measured is the usage of a meter for which a charge is computed.
 type Measured struct {
 	Units  metering.Decimal
-	Events int64 // that were counted; 0 for quantities of a provider, which is reported no number of events
+	Events int64 // counted events; 0 for quantities at a provider, since reports contain no number of events
 
-	Dimensions []DimensionUsage // of the units, with prices by dimension
+	Dimensions []DimensionUsage // Units by dimension values, for prices by dimension
 }
 
 // unitsAlone returns usage without a number of events.
 func unitsAlone(units metering.Decimal) Measured { return Measured{Units: units} }
 
-// Charged is the unrounded breakdown of a charge. It is exact, except for a quotient that
-// does not end: that has so many decimals that rounding it once gives the exact result.
+// Charged is the breakdown of a charge before rounding. Its amounts are exact, except a quotient with infinitely
+// many decimals. Such a quotient keeps enough decimals that rounding it once gives the exact result.
 type Charged struct {
-	Rest     metering.Decimal // units beyond the included ones; with prices by dimension, each of Rates has its own
-	Parts    []ChargedPart    // of the units, with tiers: those of the tiers that they reach
-	Units    metering.Decimal // sum of the parts, before it is divided by PerUnits
-	Packages metering.Decimal // that are started
-	Flat     metering.Decimal // sum of the tiers' flat fees
-	Events   int64            // that cost the fixed fee
-	Usage    metering.Decimal // the charge of the model
-	Digits   *int32           // decimals of Usage, if a quotient does not end; nil: Usage is exact
-	Exact    metering.Decimal // with the base price, within the minimum and the maximum
+	Rest     metering.Decimal // units beyond the included units; 0 with prices by dimension: see Rates
+	Parts    []ChargedPart    // charged tiers that Rest reaches, with ModelVolume only the last; nil without tiers
+	Units    metering.Decimal // charge for Rest by unit prices or percent, before division by PerUnits and without fees
+	Packages metering.Decimal // started packages
+	Flat     metering.Decimal // sum of the flat fees of Parts
+	Events   int64            // events that cost the fixed fee
+	Usage    metering.Decimal // charge of the model, without the base price
+	Digits   *int32           // number of decimals of Usage if it contains an inexact quotient; nil: Usage is exact
+	Exact    metering.Decimal // base price + Usage, within the minimum and the maximum charge
 
-	Rates   []ChargedRate    // with prices by dimension: of each price, and of the default
-	Unrated []DimensionUsage // of the units, those that no price charges
+	Rates   []ChargedRate    // charge of each price by dimension, then of the default; nil without prices by dimension
+	Unrated []DimensionUsage // usage that no price by dimension charges
 }
 
 // ChargedPart is the charge of the units in one tier.
 type ChargedPart struct {
-	Tier    int // its index
+	Tier    int // index in Terms.Tiers
 	Units   metering.Decimal
 	Rate    metering.Decimal
-	Amount  metering.Decimal // units × rate
+	Amount  metering.Decimal // Units × Rate, before division by PerUnits
 	FlatFee metering.Decimal
 }
 
@@ -56,7 +56,7 @@ func (t Terms) Charge(of Measured) Charged {
 	return c
 }
 
-// chargeModel charges the units beyond the included ones.
+// chargeModel computes the charge of the model for c.Rest, the units beyond the included units.
 func (t Terms) chargeModel(c *Charged, of Measured) {
 	switch t.Model {
 	case ModelPerUnit:
@@ -78,12 +78,12 @@ func (t Terms) chargeModel(c *Charged, of Measured) {
 
 var hundredth = metering.MustDecimal("0.01")
 
-// Rest is the usage beyond the included units, never below zero.
+// Rest returns the usage beyond the included units. It is at least 0.
 func (t Terms) Rest(usage metering.Decimal) metering.Decimal {
 	return notNegative(notNegative(usage).Sub(t.IncludedUnits))
 }
 
-// bounded returns the charge within the minimum and the maximum.
+// bounded returns the charge, limited to the range from the minimum to the maximum charge of the terms.
 func (t Terms) bounded(charge metering.Decimal) metering.Decimal {
 	charge = larger(charge, t.MinimumCharge)
 	if t.MaximumCharge.IsZero() {
@@ -92,11 +92,12 @@ func (t Terms) bounded(charge metering.Decimal) metering.Decimal {
 	return smaller(charge, t.MaximumCharge)
 }
 
-// amountDigits is at least the number of decimals of every amount that a charge is added to,
-// compared with or rounded to.
+// amountDigits is an upper bound for the decimals of amounts that a charge is added to, compared with or rounded to.
+// metering.Decimal.Div keeps enough decimals that these operations give the same result as the exact quotient.
 const amountDigits = 16
 
-// divide divides a sum of units × unit prices by perUnits. Fees are added afterwards.
+// divide returns sum / perUnits. If the quotient has infinitely many decimals, divide rounds it and stores the
+// number of decimals that it keeps in c.Digits. A perUnits of 0 stands for 1.
 func (c *Charged) divide(sum metering.Decimal, perUnits int64) metering.Decimal {
 	if perUnits <= 1 {
 		return sum
@@ -108,7 +109,7 @@ func (c *Charged) divide(sum metering.Decimal, perUnits int64) metering.Decimal 
 	return quotient
 }
 
-// perUnits divides a unit price by PerUnits.
+// perUnits returns the price of one unit, given the price of PerUnits units.
 func (t Terms) perUnits(price metering.Decimal) metering.Decimal {
 	return new(Charged).divide(price, t.PerUnits)
 }
@@ -124,8 +125,8 @@ func (t Terms) chargeTiers(c *Charged) {
 	c.Usage = c.divide(c.Units, t.PerUnits).Add(c.Flat)
 }
 
-// graduated divides the units among the tiers that they reach. The first tier is always
-// reached.
+// graduated divides the units among the tiers and returns a part for each tier that they reach. Zero units
+// reach the first tier, so the result has at least one part.
 func (t Terms) graduated(units metering.Decimal) (parts []ChargedPart) {
 	var from metering.Decimal
 	for n, tier := range t.Tiers {
@@ -147,13 +148,14 @@ func (t Terms) part(tier int, units metering.Decimal) ChargedPart {
 	return ChargedPart{tier, units, of.UnitPrice, units.Mul(of.UnitPrice), of.FlatFee}
 }
 
-// ChargeIn is the charge in the currency's minor unit, as a provider is sent it.
+// ChargeIn returns the charge, rounded to the currency's minor unit as it is sent to a provider.
 func (t Terms) ChargeIn(currency string, of Measured) metering.Decimal {
 	return RoundMoney(t.Charge(of).Exact, currency)
 }
 
-// UnitPriceAt is the overage rate, and 0 with prices by dimension. With other models it is the rate of the last of the units
-// beyond the included ones, of a package of them with packages; 0 without such units.
+// UnitPriceAt returns the price of the last unit of the usage. For ModelOverage, this is the overage rate. For
+// ModelPackage, it is the price of a package. It returns 0 for prices by dimension. For all models except
+// ModelOverage, it also returns 0 if the usage does not exceed the included units.
 func (t Terms) UnitPriceAt(usage metering.Decimal) metering.Decimal {
 	if t.Model == "" {
 		return t.OverageRate
@@ -172,7 +174,8 @@ func (t Terms) UnitPriceAt(usage metering.Decimal) metering.Decimal {
 	return t.perUnits(t.UnitPrice).Round(metering.MaxFractionDigits)
 }
 
-// PerUnit returns the price of each unit, if all units cost the same and nothing else is charged.
+// PerUnit returns the price of each unit. same is false if units can have different prices or anything else is
+// charged.
 func (t Terms) PerUnit() (rate metering.Decimal, same bool) {
 	if t.Dimensions != nil {
 		return rate, false
@@ -182,7 +185,7 @@ func (t Terms) PerUnit() (rate metering.Decimal, same bool) {
 	return rate, same && bare
 }
 
-// rate returns the price of each unit beyond the included ones, if all of them cost the same.
+// rate returns the price of each unit beyond the included units. same is false for models with tiers or packages.
 func (t Terms) rate() (rate metering.Decimal, same bool) {
 	switch t.Model {
 	case "":
@@ -195,13 +198,15 @@ func (t Terms) rate() (rate metering.Decimal, same bool) {
 	return rate, false
 }
 
-// rises reports whether more usage never costs less.
+// rises reports whether more usage never costs less, judged by the models alone. Only with ModelVolume can more
+// usage cost less.
 func (t Terms) rises() bool {
 	return t.Model != ModelVolume && !slices.ContainsFunc(t.rates(), func(r Terms) bool { return !r.rises() })
 }
 
-// peaks returns the first units of usage, from least to most, of which one quantity has the
-// highest charge of all of them: the charge only rises within a tier.
+// peaks returns least, most and the ends of all tiers between them, unsorted. One of these quantities has the highest
+// charge of all quantities from least to most, because the charge never falls within a tier. The charge for a quantity
+// is the charge for so many first units of the usage; see First.
 func (t Terms) peaks(of Measured, least, most metering.Decimal) []metering.Decimal {
 	peaks := []metering.Decimal{least, most}
 	add := func(t Terms, before metering.Decimal) {

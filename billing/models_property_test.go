@@ -13,14 +13,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reference is the charge of a price in minor units, with rationals and without any code of
-// the package: the definition of the models, read from the documentation.
+// reference computes the charge for a price with rational numbers, rounded to the currency's minor unit. It
+// implements the documented definition of the models, and uses none of the package's arithmetic.
 func reference(t billing.Terms, units *big.Rat, events int64) *big.Rat {
 	charge := referenceUsageCharge(t, units, events)
 	return referenceBounded(t, charge.Add(charge, rational(t.BasePrice)))
 }
 
-// referenceBounded returns a charge within the minimum and the maximum, in minor units.
+// referenceBounded raises a charge to the minimum charge, limits it to the maximum charge, if there is one, and
+// rounds it to the currency's minor unit.
 func referenceBounded(t billing.Terms, charge *big.Rat) *big.Rat {
 	charge = upper(charge, rational(t.MinimumCharge))
 	if most := rational(t.MaximumCharge); most.Sign() > 0 {
@@ -29,7 +30,7 @@ func referenceBounded(t billing.Terms, charge *big.Rat) *big.Rat {
 	return rounded(charge, map[string]int{"JPY": 0, "USD": 2, "KWD": 3}[t.Currency])
 }
 
-// referenceUsageCharge is the charge of the model.
+// referenceUsageCharge computes the exact charge of the price model, without the base price.
 func referenceUsageCharge(t billing.Terms, units *big.Rat, events int64) *big.Rat {
 	zero := new(big.Rat)
 	rest := upper(zero, units)
@@ -91,15 +92,14 @@ func boundBelow(tiers []billing.Tier, n int) *big.Rat {
 	return rational(*tiers[n-1].UpTo)
 }
 
-// anyDecimal draws a decimal that is not negative: often a small or round one, or one with
-// all decimals.
+// anyDecimal draws a decimal from 0 to 10¹² with at most 12 decimals. Small and round numbers are frequent.
 func anyDecimal(rng *rand.Rand) metering.Decimal {
 	digits := []int64{1, 10, 1000, 1_000_000, 1_000_000_000_000}[rng.IntN(5)]
 	places := []int{0, 0, 1, 2, 3, 6, 12}[rng.IntN(7)]
 	return metering.MustDecimal(fmt.Sprintf("%de-%d", rng.Int64N(digits+1), places))
 }
 
-// anyTerms draws terms of any model that Validate accepts.
+// anyTerms draws valid terms of a random price model, without prices by dimension.
 func anyTerms(rng *rand.Rand) billing.Terms {
 	maybe := func() (d metering.Decimal) {
 		if rng.IntN(3) == 0 {
@@ -142,8 +142,8 @@ func anyTerms(rng *rand.Rand) billing.Terms {
 	return t
 }
 
-// anyUsages draws usages, with every boundary of the terms, and one unit of the last decimal
-// below and above.
+// anyUsages returns usages at the boundaries of the terms, and two random ones, each also 10⁻¹² lower and 10⁻¹²
+// higher.
 func anyUsages(rng *rand.Rand, t billing.Terms) (all []metering.Decimal) {
 	bounds := []metering.Decimal{{}, t.IncludedUnits, anyDecimal(rng), anyDecimal(rng).Add(t.IncludedUnits)}
 	for _, tier := range t.Tiers {
@@ -161,8 +161,8 @@ func anyUsages(rng *rand.Rand, t billing.Terms) (all []metering.Decimal) {
 	return all
 }
 
-// TestPropertyCharges holds the charges of 500 × HISTORIES random terms, at all of their
-// boundaries, to the reference.
+// TestPropertyCharges compares the charges of 500 × histories.Count() random terms, for usages around their
+// boundaries, with the charges that reference computes.
 func TestPropertyCharges(t *testing.T) {
 	t.Parallel()
 	for seed := range 500 * uint64(histories.Count()) {

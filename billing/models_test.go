@@ -75,7 +75,7 @@ func TestChargesOfEachModel(t *testing.T) {
 	}
 }
 
-// TestTheBreakdownOfEachModel reads the steps from the units to the exact charge.
+// TestTheBreakdownOfEachModel checks the steps of the breakdown from the included units to the exact charge.
 func TestTheBreakdownOfEachModel(t *testing.T) {
 	t.Parallel()
 	d := metering.MustDecimal

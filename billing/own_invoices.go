@@ -7,39 +7,37 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A customer without a subscription has no invoice of the provider's that its
-// amounts would be lines of. Each of its periods becomes an invoice of ours: once
-// the period is closed its lines are put on a draft, and what came late for
-// earlier ones, and then the draft is made final.
+// A customer without a subscription gets no invoice from the provider to which amounts could be added. Odometer
+// therefore creates an own invoice for each of the customer's periods. After a period is closed, Odometer puts the
+// period's lines, and late usage of earlier periods, on a draft. Odometer then finalizes the draft.
 
-// OwnInvoice stands in the place of the subscription where a period's invoice is
-// one of ours, and is the target of its lines.
+// OwnInvoice is the subscription ID of a period that is billed with an own invoice, and the target of the invoice's
+// lines.
 const OwnInvoice = "own_invoice"
 
-// Own says whether the period's invoice is one of ours.
+// Own reports whether the period is billed with an own invoice.
 func (p Period) Own() bool { return p.Subscription.ID == OwnInvoice }
 
-// own notes that an open period's invoice will be one of ours: it is billed in
-// amounts, and the customer was seen without a subscription while it was open.
-// It stays so, unless a subscription's period turns out to touch it.
+// own marks an open period for an own invoice if the period is billed in amounts, the customer has no subscription at
+// the provider, and a meter can be charged. The period keeps its own invoice unless a subscription's period overlaps
+// it.
 func (p *Period) own(f *Facts) {
 	if p.ClosedAt != nil || p.Bills != metering.BillsAmounts || f.Side == nil {
 		return
 	}
 	begins := p.Subscription.ID == "" && !f.subscribed() && slices.ContainsFunc(f.Side.Charges, func(d Destination) bool { return d.Excluded == "" })
-	if begins || p.Own() { // whose invoice may be final before it closes, once the ledger was restored
+	if begins || p.Own() { // after a restore, the invoice of an open period may already be final
 		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID, Invoiced: p.Own() && p.Subscription.Invoiced}
 	}
 }
 
-// leavesRest says whether what the invoices of a subscription that has ended lack
-// of a period is carried: onto the next one's, or onto one of ours.
+// leavesRest reports whether the unbilled part of a period of an ended subscription rolls forward: onto the invoice
+// of the next subscription, or onto an own invoice.
 func (f *Facts) leavesRest(p Period) bool {
 	return p.Subscription.ID != "" && !(f.subscribed() && p.Intersect(p.Subscription.Range).Empty())
 }
 
-// finalization is the last report that makes the period's invoice final; zero:
-// there is none.
+// finalization returns the last report that finalizes the period's own invoice, or a zero Sent if there is none.
 func (f *Facts) finalization(p Period) (last Sent) {
 	for _, s := range f.Finalized {
 		if s.Period.Equal(p.Start) && s.Number > last.Number {
@@ -49,40 +47,41 @@ func (f *Facts) finalization(p Period) (last Sent) {
 	return last
 }
 
-// finalizes says whether the period's invoice is, or may be, final.
+// finalizes reports whether the period's own invoice is, or may be, final.
 func (b *Books) finalizes(p Period) bool {
 	s := b.finalization(p).State
 	return p.Subscription.Invoiced || s.Taken() || s.Outstanding()
 }
 
-// isOnOwn says whether the series is a line of the period's own invoice, as the
-// customer that it is there now.
+// isOnOwn reports whether the series is a line of the period's own invoice, under the customer's present ID at the
+// provider.
 func (f *Facts) isOnOwn(s Series, p Period) bool {
 	return f.isOwnLine(s, p) && s.Customer == f.Side.Customer
 }
 
-// isOwnLine says the same of any customer that it was there.
+// isOwnLine reports whether the series is a line of the period's own invoice, under any ID of the customer at the
+// provider.
 func (f *Facts) isOwnLine(s Series, p Period) bool {
 	return s.Kind == ChargeReport && s.Target == OwnInvoice && f.here(s) && s.Window.Start.Equal(p.Start)
 }
 
-// hasLines says whether there is a line of something among some of the series.
+// hasLines reports whether a line of the series that is selects has an amount other than 0.
 func (f *Facts) hasLines(p Period, is func(Series, Period) bool) bool {
 	return containsAny(f.Reported, func(r *Reported) bool {
 		return is(r.Series, p) && r.Standing.Any && !r.Standing.Amount.IsZero()
 	})
 }
 
-// isToInvoice says whether a closed period is to have, or has, an invoice of
-// ours: it comes to something, or what came late for earlier ones does.
+// isToInvoice reports whether a closed period needs, or has, an own invoice that is not known to be final. The
+// invoice bills the period's charges, or late usage of earlier periods.
 func (b *Books) isToInvoice(p Period) bool {
 	return b.isCharged(p) || !p.Subscription.Invoiced && slices.ContainsFunc(b.lateOnOwn(p), func(l Line) bool {
 		return !l.Amount.IsZero() && b.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }
 
-// isCharged says whether what the closed period itself came to is to be put on an
-// invoice of ours, or is on one that is not final.
+// isCharged reports whether the charges of the closed period itself must be put on an own invoice, or are on one that
+// is not known to be final.
 func (b *Books) isCharged(p Period) bool {
 	if b.finalizes(p) || b.hasLines(p, b.isOwnLine) {
 		return !p.Subscription.Invoiced
@@ -93,8 +92,7 @@ func (b *Books) isCharged(p Period) bool {
 	})
 }
 
-// lateOnOwn are the lines of what came late for earlier periods that go onto the
-// period's own invoice.
+// lateOnOwn returns the adjustments of earlier periods that the period's own invoice bills.
 func (b *Books) lateOnOwn(p Period) []Line {
 	at, takes := b.lateTarget(b.Stored, p)
 	if !takes {
@@ -103,15 +101,15 @@ func (b *Books) lateOnOwn(p Period) []Line {
 	return b.adjustments(b.Stored, at, nil)
 }
 
-// takesLate says whether what came late goes onto the own invoice of a closed
-// period: it is the last one that is not final.
+// takesLate reports whether the own invoice of target bills late usage of earlier periods. It does if target is the
+// latest closed, incomplete period with an own invoice that is neither final nor being finalized.
 func (b *Books) takesLate(periods []Period, target Period) bool {
 	takes := func(p Period) bool { return p.Own() && p.pending() && !b.finalizes(p) }
 	return takes(target) && !slices.ContainsFunc(periods, func(p Period) bool { return p.Start.After(target.Start) && takes(p) })
 }
 
-// ownCurrency is that of the period's own invoice: the one of all that it comes
-// to, or, where that is nothing, of what comes late; the tenant's where these differ.
+// ownCurrency returns the currency of the period's own invoice: that of all charges other than 0 or, if there are
+// none, of all adjustments. If these have several currencies or none, it returns the tenant's currency.
 func (b *Books) ownCurrency(p Period) string {
 	var charged []string
 	for _, l := range p.Closed {
@@ -139,8 +137,8 @@ func (b *Books) ownCurrency(p Period) string {
 	return b.inCommon(charged)
 }
 
-// finalize plans that a closed period's own invoice becomes final, once nothing
-// is to be put on it any more. Without a line there is none.
+// finalize plans the finalization of a closed period's own invoice, once no more lines are added to it. A period
+// without lines has no own invoice.
 func (p *planner) finalize(period Period) {
 	if !period.Own() || period.ClosedAt == nil {
 		return
@@ -154,7 +152,7 @@ func (p *planner) finalize(period Period) {
 	case slices.ContainsFunc(p.plan.Reports, onIt):
 		p.open, p.plan.More = true, true
 	case p.open, !p.hasLines(period, p.isOnOwn):
-	case last.Number > p.After: // it was refused in this pass
+	case last.Number > p.After: // the provider refused the finalization in this pass
 		p.open = true
 	case len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce:
 		p.open, p.plan.More = true, true

@@ -10,12 +10,12 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What nothing of can go onto a period's own invoice makes none, and what it lacks
-// is a difference like any other: the period does not wait for it.
+// A closed period gets no own invoice if the invoice could bill nothing of the remaining amount. The closed lines are
+// reconciled without an invoice, and the period is complete.
 func TestAPeriodDoesNotWaitForAnInvoiceThatIsNotMade(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		elsewhere string // of 3 in EUR; of the 3 in USD all is
+		elsewhere string // EUR of meter 2's charge of 3 that connection 9 has billed; it has billed all 3 USD of meter 1
 		state     billing.ReconciliationState
 	}{
 		"the rest is in another currency": {"2", billing.ReconciliationCarried},
@@ -44,8 +44,8 @@ func TestAPeriodDoesNotWaitForAnInvoiceThatIsNotMade(t *testing.T) {
 	}
 }
 
-// What comes late is in the currency of the invoice that it goes onto: of the
-// subscription's next one, also where the period before that has one of ours.
+// Late usage is charged only in the currency of the invoice that bills it. That is the subscription's next invoice,
+// even if the target period before the subscription has an own invoice.
 func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]int{"USD": 1, "JPY": 0} {
@@ -71,8 +71,8 @@ func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T
 	}
 }
 
-// Where the customer has a subscription by then, nothing late goes onto an invoice of
-// ours that is not final: it is charged once.
+// If the customer has a subscription by now, late usage is charged once: with the subscription, and not on the own
+// invoice of an earlier period, even if that invoice is not final.
 func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -96,8 +96,8 @@ func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
 	require.Equal(t, map[metering.Range]string{subscribed: "1"}, late)
 }
 
-// What a meter counts that was made once it was read where charges go is billed
-// all the same, whenever its period closes.
+// A meter that is missing in Side.Charges, because it was created after Side.Charges was read, is billed when its
+// period closes, if the period has a subscription or an own invoice.
 func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
 	t.Parallel()
 	unread := func(f *billing.Facts) { f.Side.Charges = f.Side.Charges[:0] }
@@ -123,8 +123,8 @@ func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
 	}
 }
 
-// That the invoice of a subscription's period is final says nothing of the one
-// whose period it becomes.
+// If a period moves to another subscription, or to another period of its subscription, Subscription.Invoiced and
+// Subscription.Scales are reset, because they belong to the previous subscription period.
 func TestAPeriodOfAnotherSubscriptionIsNotInvoiced(t *testing.T) {
 	t.Parallel()
 	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
@@ -146,8 +146,8 @@ func TestAPeriodOfAnotherSubscriptionIsNotInvoiced(t *testing.T) {
 	}
 }
 
-// What a subscription has not been charged with that has ended is carried, also
-// where another one runs when the period closes.
+// An amount that was not charged with a previous subscription is charged with the next one, even if the next one was
+// already running when the period closed. A period without a subscription leaves no such amount.
 func TestWhatAFormerSubscriptionLacksIsBilledWithTheNextOne(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]string{"it was of one": "sub_0", "it was of none": ""} {
@@ -172,7 +172,7 @@ func TestWhatAFormerSubscriptionLacksIsBilledWithTheNextOne(t *testing.T) {
 	}
 }
 
-// Nobody has to have read what the customer is at the provider for a statement.
+// StatementOf and Adjustments work before the customer was read at the provider, while Facts.Side is nil.
 func TestAStatementOfWhoWasNotReadYet(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -182,8 +182,8 @@ func TestAStatementOfWhoWasNotReadYet(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Adjustments())
 }
 
-// A draft with lines is made final by whoever the customer is there again, however
-// long it was linked to nobody.
+// A draft own invoice with lines waits while the customer is linked to no provider customer. The draft is finalized
+// after the customer is linked again.
 func TestADraftWaitsForWhoItIsOf(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// unsubscribedFacts are chargedFacts of a customer without a subscription.
+// unsubscribedFacts returns chargedFacts for a customer without a subscription.
 func unsubscribedFacts(t *testing.T) billing.Facts {
 	t.Helper()
 	f := chargedFacts(t)
@@ -21,7 +21,7 @@ func unsubscribedFacts(t *testing.T) billing.Facts {
 	return f
 }
 
-// ownJanuary has January closed, and the facts go on in February.
+// ownJanuary returns unsubscribedFacts, changed by more, on 5 February after January was closed.
 func ownJanuary(t *testing.T, more ...func(*billing.Facts)) billing.Facts {
 	t.Helper()
 	f := unsubscribedFacts(t)
@@ -35,7 +35,7 @@ func ownJanuary(t *testing.T, more ...func(*billing.Facts)) billing.Facts {
 	return f
 }
 
-// onOwn is a line of January's own invoice that was set.
+// onOwn returns an accepted report that set meter 1's line of January's own invoice to the amount.
 func onOwn(t *testing.T, f billing.Facts, amount string) billing.Reported {
 	t.Helper()
 	r := set(t, f, amount)
@@ -86,7 +86,7 @@ func TestWhoseInvoicesAreOurs(t *testing.T) {
 	}
 }
 
-// Who subscribes in mid-period has the part before that on an invoice of ours.
+// If a customer subscribes within a period, the part of the period before the subscription gets an own invoice.
 func TestASubscriptionCutsAPeriodOfOurs(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
@@ -179,7 +179,7 @@ func TestNothingIsNoInvoice(t *testing.T) {
 	}
 }
 
-// Where a meter was left out as the period closed, no invoice is awaited for it.
+// A meter that was excluded when its period closed needs no own invoice: the period is complete without one.
 func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) {
@@ -193,7 +193,7 @@ func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 	require.Len(t, plan.Complete, 1)
 }
 
-// What lowers what an earlier period came to stays booked: no invoice is made for it.
+// Late usage that lowers the charge of an earlier period creates no own invoice. The adjustment stays recorded.
 func TestACorrectionMakesNoInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -216,8 +216,8 @@ func TestACorrectionMakesNoInvoice(t *testing.T) {
 	require.Empty(t, plan.Complete)
 }
 
-// One plan has two hundred reports at most: an invoice that is complete while
-// others get as many lines is made final with the next one.
+// A plan has at most 200 reports, resumed ones included. If the lines of another own invoice fill the plan, an own
+// invoice with all of its lines is finalized by the next plan.
 func TestAnInvoiceOfOursIsMadeFinalWithinTheBound(t *testing.T) {
 	t.Parallel()
 	for lines, final := range map[int]bool{198: true, 199: false} {
@@ -262,8 +262,7 @@ func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
 	require.Equal(t, []billing.Exclusion{{MeterID: 2, MeterSlug: "meter2", Reason: billing.ExcludedOtherPrice}}, billing.NewBooks(f).Plan().Excluded)
 }
 
-// What comes late for a period goes onto the next invoice of ours, also if nothing
-// else does, and never onto two.
+// Late usage is charged on the next own invoice, even if that invoice bills nothing else, and never on two invoices.
 func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -304,8 +303,7 @@ func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	require.Equal(t, "1", billing.NewBooks(f).Adjustments()[0].Amount.String())
 }
 
-// What comes late for a period whose own invoice is not final yet is late all the
-// same: it goes onto the next one.
+// Late usage goes onto the next own invoice, even if the own invoice of its closed period is not final yet.
 func TestWhatComesLateForAPeriodIsNotOnItsOwnInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -345,8 +343,7 @@ func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
 	require.Equal(t, []any{billing.ReconciliationWaived, billing.ReasonVoid}, []any{billing.NewBooks(f).Reconciled[0].State, billing.NewBooks(f).Reconciled[0].Reason})
 }
 
-// What the subscription of a period has not been charged with when it ended goes
-// onto the next invoice of ours.
+// An amount that a subscription was not charged before it ended goes onto the customer's next own invoice.
 func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
 	t.Parallel()
 	f := chargedFacts(t)
@@ -367,12 +364,13 @@ func TestWhatASubscriptionLeavesGoesOntoAnInvoiceOfOurs(t *testing.T) {
 	require.Equal(t, f.Stored[1].Range, reports[0].Window)
 }
 
-// So has one of nothing but what comes late.
+// An own invoice that bills only late usage has one currency: that of all adjustments other than 0, else the tenant's.
+// Late usage in another currency is not charged and stays recorded.
 func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tenant string
-		late   map[metering.MeterID]string // units: of 1 in USD, of 2 in EUR
+		late   map[metering.MeterID]string // units by meter; meter 1 is priced in USD, meter 2 in EUR
 		want   []string
 	}{
 		"one currency":                      {"USD", map[metering.MeterID]string{2: "2"}, []string{"EUR"}},
@@ -409,8 +407,8 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	}
 }
 
-// A preview says of what is late why it is left out as the period does that is to
-// carry it: the former one, while that is in its grace.
+// A preview's line of late usage has the reason ExcludedCurrency if the target period's own invoice has another
+// currency. The target period here is February, which is in its grace period while the preview shows March.
 func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -457,9 +455,8 @@ func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {
 	require.Equal(t, billing.ActionReport, plan.Reports[0].Kind, "the rest is a difference")
 }
 
-// What comes late goes onto the last invoice of ours that is not final. A plan that
-// makes that final goes on as the next one will, once that is written down: what
-// came late is set again on the one before.
+// Late usage goes onto the last own invoice that is not final. A plan that finalizes this invoice also sets the late
+// line on the own invoice before it, as the next plan would.
 func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t)
@@ -514,8 +511,8 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	require.Equal(t, february.Range, plan.Reports[1].Window)
 }
 
-// Once a ledger was restored, a period may be open again whose draft has its lines:
-// that is made final once the period has closed.
+// After a restore, a period may be open again although its draft invoice already has lines. The draft is finalized
+// after the period closes.
 func TestADraftWaitsForItsPeriodToClose(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)
@@ -530,8 +527,8 @@ func TestADraftWaitsForItsPeriodToClose(t *testing.T) {
 	require.Equal(t, billing.ActionReport, reports[0].Kind)
 }
 
-// Once a ledger was restored, an invoice of ours may be final before its period
-// closes. The period is compared with it as it closes: nobody looks again.
+// After a restore, an own invoice may be final before its period closes. The plan that closes the period also
+// reconciles the period with the invoice, because nothing triggers a later plan.
 func TestAnInvoiceOfOursMayBeFinalBeforeItsPeriodCloses(t *testing.T) {
 	t.Parallel()
 	f := unsubscribedFacts(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// pricedLife is a random sequence of writes of prices and assignments, as a reference keeps it:
-// for each level, the version that was written last for each instant.
+// pricedLife holds the result of random writes of prices and plan assignments. Each level (meter, plan, customer) has
+// the version that was written last for each instant.
 type pricedLife struct {
 	catalog  map[metering.MeterID][]billing.Price
 	customer billing.Customer
@@ -27,8 +27,8 @@ func newPricedLife(random *rand.Rand) *pricedLife {
 	return l
 }
 
-// write makes a version or an assignment. As in the database, versions are numbered in the order of
-// the writes, and a price has one version of an instant.
+// write adds a random price version or plan assignment. As in the database, version numbers follow the order of the
+// writes, and a price has one version for each instant.
 func (l *pricedLife) write(random *rand.Rand) {
 	from := january.Start.AddDate(0, 0, random.IntN(10))
 	if random.IntN(5) == 0 {
@@ -50,7 +50,7 @@ func (l *pricedLife) write(random *rand.Rand) {
 	l.catalog[p.MeterID] = append(unreplaced(l.catalog[p.MeterID], p), p)
 }
 
-// unreplaced returns the versions that the new one does not replace.
+// unreplaced returns the versions without the one that p replaces: the version of the same series and instant.
 func unreplaced(versions []billing.Price, p billing.Price) (rest []billing.Price) {
 	for _, v := range versions {
 		if !v.SameSeries(p) || !v.EffectiveFrom.Equal(p.EffectiveFrom) {
@@ -60,7 +60,8 @@ func unreplaced(versions []billing.Price, p billing.Price) (rest []billing.Price
 	return rest
 }
 
-// inForceAt is the reference: it goes back day by day until a version begins.
+// inForceAt returns the version in force at t. As a simple reference, it steps back by 12 hours until a version
+// begins.
 func inForceAt(versions []billing.Price, series billing.Price, t time.Time) (billing.Price, bool) {
 	for ; !t.Before(january.Start); t = t.Add(-12 * time.Hour) {
 		for _, v := range versions {
@@ -72,7 +73,7 @@ func inForceAt(versions []billing.Price, series billing.Price, t time.Time) (bil
 	return billing.Price{}, false
 }
 
-// expected is the reference of Customer.PriceAt.
+// expected is the reference implementation of Customer.PriceAt.
 func (l *pricedLife) expected(meter metering.MeterID, t time.Time) (billing.Price, bool) {
 	if own, ok := inForceAt(l.customer.Prices, billing.Price{MeterID: meter, CustomerID: 7}, t); ok && !own.Inherits {
 		return own, true
@@ -112,7 +113,7 @@ func TestTheCustomersPriceComesBeforeThePlansAndThePlansBeforeTheMeters(t *testi
 	require.Len(t, sources, 4, "each level applied, and none did")
 }
 
-// OwnVersions changes with each version that begins, and with no other.
+// OwnVersions lists the versions in force, so that its result changes only when a version takes effect.
 func TestOwnVersionsAreThoseInForce(t *testing.T) {
 	t.Parallel()
 	own := []billing.Price{

@@ -11,8 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A statement that was made before a pass began is out of date where usage has
-// grown since; one of the pass itself is done with until the next one.
+// TestAPassStatesWhatGrewBeforeItBegan checks that a pass replaces a statement from before the pass if usage
+// has grown since. A statement that the pass itself made is not replaced before the next pass.
 func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
@@ -39,8 +39,8 @@ func TestAPassStatesWhatGrewBeforeItBegan(t *testing.T) {
 	}
 }
 
-// Of two statements the one with the higher number is the last, in whatever
-// order they are read.
+// TestTheLastStatementCounts checks that the statement with the higher number is the last one, in whatever
+// order the statements are read.
 func TestTheLastStatementCounts(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january}, billing.Period{Range: february}))
@@ -63,7 +63,8 @@ func TestTheLastStatementCounts(t *testing.T) {
 	require.False(t, plan.More, "it is the newest one")
 }
 
-// Any of what a line says makes a statement out of date.
+// TestAStatementIsOutOfDateWhereALineChanged checks that a statement is out of date if the meter, the closed
+// period, a number or the currency of a line changed. A changed meter slug does not make it out of date.
 func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
@@ -89,12 +90,12 @@ func TestAStatementIsOutOfDateWhereALineChanged(t *testing.T) {
 	}
 }
 
-// A series is reported again where there is something new, unless one of it is
-// on its way or was reported in this pass.
+// TestWhatAPassReportsOfASeries checks that a series is reported again if its quantity changed. It is not
+// reported while a report of the series is outstanding, nor twice in one pass.
 func TestWhatAPassReportsOfASeries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		used               string // of 10 that were reported
+		used               string // the usage now; 10 were reported
 		number             int64
 		state              billing.State
 		outstanding        bool
@@ -124,7 +125,7 @@ func TestWhatAPassReportsOfASeries(t *testing.T) {
 	}
 }
 
-// One plan has two hundred reports at most, those that are sent again among them.
+// TestAPlanIsBounded checks that a plan has at most 200 reports, including the resumed ones.
 func TestAPlanIsBounded(t *testing.T) {
 	t.Parallel()
 	const reportsAtOnce = 200
@@ -146,9 +147,10 @@ func TestAPlanIsBounded(t *testing.T) {
 	require.True(t, plan.More)
 }
 
-// What is on its way here is sent first. What is on its way to a former
-// connection is withdrawn if it was never sent, and else in doubt, unless
-// somebody is sending it: that is waited for.
+// TestWhatIsOnItsWay checks how a plan treats outstanding reports. Reports to the current connection are
+// resumed. Reports to a previous connection are withdrawn if they were never sent; otherwise their outcome is
+// unknown. If a worker is still sending such a report, the plan leaves it unchanged, and the customer is
+// re-evaluated when the worker's lease ends.
 func TestWhatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	now := january.Start.AddDate(0, 0, 20)
@@ -199,9 +201,9 @@ func TestWhatIsOnItsWay(t *testing.T) {
 	require.True(t, billing.NewBooks(f).Plan().Empty(), "without a connection nothing is withdrawn")
 }
 
-// A quantity that was never sent to a subscription which another one has followed is
-// withdrawn: the former one's last invoice may be final, and bill the 10 that were
-// taken before. The next one gets the rest of that, in the same plan.
+// TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn checks that a quantity for a previous subscription is
+// withdrawn if it was never sent. That subscription's last invoice may be final and bill the 10 units that
+// were accepted before. The same plan reports the difference to the next subscription.
 func TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	swapped := january.Start.AddDate(0, 0, 19)
@@ -211,7 +213,7 @@ func TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn(t *testing.T) {
 		return billing.InvoicedBy{Subscription: subscription, Start: january.Start}
 	}
 	for name, c := range map[string]struct {
-		usage            string // and what the report was made of
+		usage            string // the usage now, and when the report was made
 		to               billing.InvoicedBy
 		state            billing.State
 		epoch            int64
@@ -256,9 +258,10 @@ func TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn(t *testing.T) {
 	}
 }
 
-// The mark of an open period says that a former connection knows of all, as soon
-// as its report is planned. Who withdraws that clears the mark: the tenant may come
-// back before anybody has reported elsewhere, and the usage would wait for more.
+// TestWhoWithdrawsAReportClearsTheMarks checks that a plan that withdraws a report clears the watermarks of
+// open periods. A planned report already sets the watermark of its connection, as if the provider had all
+// usage. If the tenant returned to that connection before any other report, the withdrawn usage would not be
+// reported until more usage arrived.
 func TestWhoWithdrawsAReportClearsTheMarks(t *testing.T) {
 	t.Parallel()
 	marked := subscribed(january)
@@ -284,8 +287,9 @@ func TestWhoWithdrawsAReportClearsTheMarks(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Plan().Reported, "what goes to the present connection is sent")
 }
 
-// Somebody looks again when a period ends and when its grace is over, and where
-// something was not seen counted for a day.
+// TestWhenSomebodyLooksAgain checks LookAgain, the time at which the customer is re-evaluated: when a period
+// ends, when its grace period is over, and a day after a report was accepted if the provider has not counted
+// it.
 func TestWhenSomebodyLooksAgain(t *testing.T) {
 	t.Parallel()
 	taken := func(at time.Time, r billing.Reported) billing.Reported {
@@ -343,7 +347,8 @@ func TestWhenSomebodyLooksAgain(t *testing.T) {
 	require.Equal(t, march.Start, billing.NewBooks(f).Plan().LookAgain, "when its first period begins")
 }
 
-// What a customer is at its provider is read before quantities are planned.
+// TestACustomerIsReadFirst checks that the customer's state at the provider is read before quantities are
+// planned.
 func TestACustomerIsReadFirst(t *testing.T) {
 	t.Parallel()
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
@@ -390,8 +395,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// What is in doubt of a period that is over is for people to find out, or for its
-// invoice, where it is a quantity.
+// TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed checks that a quantity of unknown outcome is not resumed
+// once its period is complete. The period's invoice or an operator determines the outcome.
 func TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed(t *testing.T) {
 	t.Parallel()
 	id := uuid.UUID{1}
@@ -412,8 +417,9 @@ func TestWhatIsInDoubtOfAPeriodThatIsOverIsNotResumed(t *testing.T) {
 	}
 }
 
-// A period is known once it is known what is left of it: what is on its way to a
-// place that counts here has to be known before, unless only people can find out.
+// TestWhatIsOnItsWayElsewhereLeavesAPeriodUnknown checks that a period gets no watermark while another report
+// of its usage to the current connection is outstanding. A report of unknown outcome does not prevent the
+// watermark, because an operator may have to determine the outcome.
 func TestWhatIsOnItsWayElsewhereLeavesAPeriodUnknown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -9,78 +9,75 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Period is one billing period of a customer's stream: each begins where the
-// former ended.
+// Period is one billing period of a customer's billing schedule. Each period begins when the previous one ends.
 type Period struct {
-	ID metering.PeriodID // 0: it is not stored yet
+	ID metering.PeriodID // 0: not stored yet
 	metering.Range
-	Stream       int
-	ClosedAt     *time.Time // nil while usage still changes it
-	Complete     bool       // closed, and nothing of it is to be reported, on its way, or to be seen on an invoice
+	Stream       int        // number of the billing schedule
+	ClosedAt     *time.Time // nil: usage still changes the period
+	Complete     bool       // closed, without reports to send or resolve and without an invoice to wait for
 	Closed       []ClosedLine
 	Subscription Subscription
-	Bills        metering.Bills // in what a provider with invoices bills it; "": that is not decided, or there is none
-	Watermark    Watermark      // as it is stored
+	Bills        metering.Bills // form of usage on the provider's invoices; "": undecided, or no invoices
+	Watermark    Watermark      // as stored
 }
 
-// ClosedLine is what a closed period came to for one meter.
+// ClosedLine holds the totals of one meter at the close of a period, and the state of their billing.
 type ClosedLine struct {
 	MeterID      metering.MeterID
-	MeterVersion metering.MeterVersionID // that has counted the usage
-	Aggregation  metering.Aggregation    // of that version: late usage is counted by it too
+	MeterVersion metering.MeterVersionID // version that counted the usage
+	Aggregation  metering.Aggregation    // aggregation of that version, which also applies to late usage
 	Usage        metering.Decimal
 	Events       int64
-	Dimensions   []DimensionUsage // of the usage, with prices by dimension
-	PriceVersion int              // 0: the meter had no price, or the provider's own
-	Source       PriceSource      // of that version; "": as PriceVersion 0, or the line is not stored yet
-	Terms        Terms            // that the charge is by, whatever the price is now
-	Price        ProviderPrice    // that the charge is by instead; nil: it is by Terms
+	Dimensions   []DimensionUsage // Usage by dimension, if the price has dimensions
+	PriceVersion int              // 0: the meter had no price, or the provider's own price applied
+	Source       PriceSource      // level of PriceVersion; "": PriceVersion is 0, or the line is not stored yet
+	Terms        Terms            // terms of the charge, unaffected by later price changes
+	Price        ProviderPrice    // provider's own price of the charge; nil: Terms apply
 	Charge       metering.Decimal
 	Currency     string
-	Billed       bool           // a provider bills it: only then is there something to adjust
-	Test         bool           // in test mode, in which nobody is charged
-	Scale        *int32         // decimals of the units that the charge is for; nil: all that the usage has
-	Bills        metering.Bills // in what the period was billed, where its provider makes invoices
-	Trial        bool           // the provider charges nothing for them, nor for what comes later
+	Billed       bool           // a provider bills the line; other lines are never adjusted
+	Test         bool           // closed with a connection in test mode, in which no customer is charged
+	Scale        *int32         // decimals of the charged units; nil: all decimals of Usage
+	Bills        metering.Bills // form of usage on the invoices, if the provider creates invoices
+	Trial        bool           // the provider charges neither the units nor late usage
 
-	Reconciled *Reconciliation // the last one; nil: there is none yet
-	so         *billedSoFar    // what is billed where nothing more of the period is reported; nil: all is, or will be. Reconcile finds it
+	Reconciled *Reconciliation // last comparison with final invoices; nil: none yet
+	so         *billedSoFar    // billed total, if it differs and nothing more is reported; else nil. Set by NewBooks
 
-	// What came late, once the events behind it may go; nil: it is still counted.
+	// Late usage, stored before retention can delete its events. nil: late usage is still counted.
 	LateUsage      *metering.Decimal
 	LateEvents     *int64
 	LateDimensions []DimensionUsage
 }
 
-// PeriodPlace is where a period stands among all of a customer's.
+// PeriodPlace is the position of a period in the order of all of a customer's periods.
 type PeriodPlace struct {
 	Start  time.Time
 	Stream int
 }
 
-// Place is the period's.
+// Place returns the period's position in the order of the customer's periods.
 func (p Period) Place() PeriodPlace { return PeriodPlace{p.Start, p.Stream} }
 
-// Compare orders places by time, and those of one instant by stream.
+// Compare orders periods by start. Periods with the same start are in the order of their schedule numbers.
 func (p PeriodPlace) Compare(o PeriodPlace) int {
 	return cmp.Or(p.Start.Compare(o.Start), cmp.Compare(p.Stream, o.Stream))
 }
 
-// Before says whether the place comes first.
+// Before reports whether p precedes o.
 func (p PeriodPlace) Before(o PeriodPlace) bool { return p.Compare(o) < 0 }
 
-// Deadline is the instant until which the period's usage may still be sent:
-// its end and the tenant's grace.
+// Deadline returns the instant at which the period is due to close: its end plus the tenant's grace.
 func (p Period) Deadline(grace time.Duration) time.Time { return p.End.Add(grace) }
 
-// CalendarPeriod is the calendar month of the timezone that t lies in.
+// CalendarPeriod returns the calendar month of the time zone in which t lies.
 func CalendarPeriod(t time.Time, timezone *time.Location) metering.Range {
 	return metering.WindowOf(t, metering.Month, timezone)
 }
 
-// Periods returns the customer's billing periods as they are now, oldest
-// first: those that are stored, of which the open one may have become shorter,
-// and those that they lack up to now.
+// Periods returns the periods of the billing schedule as of Now, oldest first: the stored periods and the missing ones
+// up to Now. The last stored period may end earlier than it is stored.
 func Periods(f Facts) []Period {
 	periods := slices.Clone(f.Stored)
 	if len(periods) > 0 {
@@ -100,8 +97,8 @@ func Periods(f Facts) []Period {
 	return periods
 }
 
-// ExpectedPeriods are Periods, and what is expected to follow a subscription
-// whose last known period is over, which is never stored.
+// ExpectedPeriods returns Periods and, if the last known period of the subscription is over, the expected next period.
+// The expected period is never stored.
 func ExpectedPeriods(f Facts) []Period {
 	periods := Periods(f)
 	if f.subscribed() && !f.Side.Period.End.After(f.Now) {
@@ -110,12 +107,12 @@ func ExpectedPeriods(f Facts) []Period {
 	return periods
 }
 
-// CurrentPeriod is the customer's billing period that Now lies in. Before the
-// first one begins it is the calendar's.
+// CurrentPeriod returns the billing period that Now lies in. Before the first period begins, it returns the calendar
+// month.
 func CurrentPeriod(f Facts) metering.Range { return expectedAt(f, f.Now) }
 
-// expectedAt returns the customer's billing period that an instant lies in, or the calendar's if the
-// billing periods do not reach it.
+// expectedAt returns the billing period that an instant lies in. Outside of all billing periods, it returns the
+// calendar month.
 func expectedAt(f Facts, at time.Time) metering.Range {
 	for _, p := range ExpectedPeriods(f) {
 		if p.Contains(at) {
@@ -125,8 +122,8 @@ func expectedAt(f Facts, at time.Time) metering.Range {
 	return CalendarPeriod(at, f.Settings.Timezone)
 }
 
-// PeriodOfMeter returns the billing period that an instant lies in, of the stream of a customer
-// that bills the meter now.
+// PeriodOfMeter returns the billing period that an instant lies in, of the billing schedule to which the meter belongs
+// now. streams holds the facts of all billing schedules of a customer.
 func PeriodOfMeter(streams []Facts, meter metering.MeterID, at time.Time) metering.Range {
 	for _, f := range streams {
 		if f.feeds(meter) {
@@ -138,7 +135,7 @@ func PeriodOfMeter(streams []Facts, meter metering.MeterID, at time.Time) meteri
 
 func (f *Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }
 
-// current is the subscription's period; empty where there is none.
+// current returns the subscription's current period. It is empty without a subscription.
 func (f *Facts) current() metering.Range {
 	if !f.subscribed() {
 		return metering.Range{}
@@ -146,8 +143,8 @@ func (f *Facts) current() metering.Range {
 	return f.Side.Period
 }
 
-// subscribe notes which subscription an open period lies in, and at what prices:
-// of an earlier period of the subscription's, those that nobody has noted yet.
+// subscribe records the customer's subscription and its prices in an open period. If the period lies in an earlier
+// period of the subscription, subscribe only adds prices that are missing.
 func (p *Period) subscribe(f *Facts) {
 	if p.ClosedAt != nil || !f.subscribed() {
 		return
@@ -161,7 +158,7 @@ func (p *Period) subscribe(f *Facts) {
 		return
 	}
 	if s.ID != side.Subscription || !s.Start.Equal(side.Period.Start) {
-		s.Invoiced, s.Scales = false, nil // that was of the former one
+		s.Invoiced, s.Scales = false, nil // both belong to the previous subscription period
 	}
 	s.ID, s.Range, s.Trial = side.Subscription, side.Period, side.Trial
 	if f.Connection != nil {
@@ -170,8 +167,8 @@ func (p *Period) subscribe(f *Facts) {
 	s.notePrices(side)
 }
 
-// missingPeriods are those that the stream lacks up to now: after its end, and,
-// once that is decided, before its beginning.
+// missingPeriods returns the ranges of the periods that the schedule lacks up to Now. They follow the stored periods.
+// Once the start of the first period is final, missing periods can also precede the stored ones.
 func missingPeriods(f *Facts, periods []Period) []metering.Range {
 	if len(periods) == 0 {
 		return f.extend(f.first().Start)
@@ -187,10 +184,9 @@ func missingPeriods(f *Facts, periods []Period) []metering.Range {
 	return missing
 }
 
-// headOpenUntil is until when an event may bring the customer's first period
-// forward: the end of the last calendar month before it was made, and the grace.
-// nil: that is decided, once and for all, by then, by an operator, or by a
-// subscription.
+// headOpenUntil returns the instant until which an event can make the customer's first period begin earlier. It is the
+// end of the last calendar month before the customer's creation, plus the grace. headOpenUntil returns nil if the start
+// is final: from that instant on, if BillingStartsAt is set, or with a subscription.
 func (f *Facts) headOpenUntil() *time.Time {
 	c := f.Customer
 	until := c.HeadOpenUntil
@@ -216,7 +212,7 @@ func (f *Facts) extend(start time.Time) []metering.Range {
 	return FollowSubscription(start, f.Now, f.Side.Period, f.Settings.Timezone)
 }
 
-// first is where the customer's periods begin.
+// first returns the customer's first period.
 func (f *Facts) first() metering.Range {
 	c := f.Customer
 	if c.BillingStartsAt == nil && f.current().Contains(c.CreatedAt) {
@@ -228,10 +224,13 @@ func (f *Facts) first() metering.Range {
 	return FirstPeriod(c, f.Settings.Grace, f.Settings.Timezone)
 }
 
-// FirstPeriod is where a customer's periods begin: the month that an operator
-// has said, or in which the customer was made, or the earliest before that of
-// which an event came before the month's end and grace. It is asked once that
-// instant is past, so that it does not matter when somebody asks.
+// FirstPeriod returns a customer's first period, from the events so far:
+//   - from BillingStartsAt to the end of that month, if BillingStartsAt is set
+//   - else the earliest month with an event that was ingested before the month's end plus the grace, if it precedes the
+//     month of the customer's creation
+//   - else the month of the customer's creation
+//
+// Once headOpenUntil has passed, the result no longer depends on the time of the call.
 func FirstPeriod(c Customer, grace time.Duration, timezone *time.Location) metering.Range {
 	if c.BillingStartsAt != nil {
 		return metering.Range{Start: *c.BillingStartsAt, End: CalendarPeriod(*c.BillingStartsAt, timezone).End}
@@ -246,9 +245,8 @@ func FirstPeriod(c Customer, grace time.Duration, timezone *time.Location) meter
 	return first
 }
 
-// ExtendPeriods returns the periods from first to the one that now lies in:
-// each begins where the former ended and ends with that month of the timezone.
-// There are none while first lies ahead of now.
+// ExtendPeriods returns the periods from first to the one that now lies in. Each further period begins when the
+// previous one ends, and ends with that calendar month in the time zone. There are none if first begins after now.
 func ExtendPeriods(first metering.Range, now time.Time, timezone *time.Location) []metering.Range {
 	var periods []metering.Range
 	for next := first; !next.Start.After(now); next = (metering.Range{Start: next.End, End: CalendarPeriod(next.End, timezone).End}) {
@@ -257,10 +255,9 @@ func ExtendPeriods(first metering.Range, now time.Time, timezone *time.Location)
 	return periods
 }
 
-// FollowSubscription returns the periods from start to the one that now lies
-// in, of a customer who is subscribed at a provider: up to the subscription's
-// current period the calendar's, cut where that begins, and then that. Of the
-// time after it nothing is known yet.
+// FollowSubscription returns the periods of a customer with a subscription, from start to the one that now lies in.
+// These are calendar months until current begins, which cuts the last of them. The period in current ends with current.
+// Later periods are missing, because the provider has not determined them.
 func FollowSubscription(start, now time.Time, current metering.Range, timezone *time.Location) []metering.Range {
 	var periods []metering.Range
 	for !start.After(now) && start.Before(current.End) {
@@ -274,9 +271,8 @@ func FollowSubscription(start, now time.Time, current metering.Range, timezone *
 	return periods
 }
 
-// AfterSubscription is the period that now lies in, of a customer whose
-// subscription's last known period ended at end: a month, until the provider
-// says otherwise.
+// AfterSubscription returns the expected period that now lies in, if the last known period of the subscription ended at
+// end. It assumes periods of one month until the provider determines the next period.
 func AfterSubscription(end, now time.Time) metering.Range {
 	months := 1
 	for !end.AddDate(0, months, 0).After(now) {
@@ -285,11 +281,15 @@ func AfterSubscription(end, now time.Time) metering.Range {
 	return metering.Range{Start: end.AddDate(0, months-1, 0), End: end.AddDate(0, months, 0)}
 }
 
-// shorten returns where the last period ends, now that the customer's periods
-// are the calendar's or those of a subscription: at the next border, or, if no
-// provider was reported it yet, where the subscription's begins: one in test
-// mode neither, since what has windows of it has them for good. A period never
-// grows.
+// shorten returns the end of the last stored period, which can be earlier than stored while the period is open and
+// contains Now. The new end is the first of these that applies:
+//   - without a subscription, the end of the calendar month
+//   - the start of the subscription's current period, if it is after p.Start and p does not record this period
+//     yet. If p was reported, the start must also be after Now.
+//   - the end of the subscription's current period
+//
+// Reports in test mode count too, because the windows of their series remain. A reported period never ends before Now,
+// and no period becomes longer.
 func (p Period) shorten(f *Facts) time.Time {
 	if p.ClosedAt != nil || !p.Contains(f.Now) {
 		return p.End
@@ -310,5 +310,5 @@ func (p Period) shorten(f *Facts) time.Time {
 	return border
 }
 
-// about says whether the series is of the period's usage.
+// about reports whether the series reports usage of the period.
 func (s Series) about(p Period) bool { return s.Period.Equal(p.Start) }

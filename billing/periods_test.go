@@ -78,7 +78,8 @@ func TestAPeriodIsThereAsItBegins(t *testing.T) {
 	}
 }
 
-// A page of statements ends with a place, and the next one has those before it.
+// A page of statements ends with a PeriodPlace, and the next page has the periods before it. Periods with the same
+// start are ordered by billing schedule.
 func TestWhichPlaceIsBefore(t *testing.T) {
 	t.Parallel()
 	at := billing.Period{Range: february, Stream: 1}.Place()
@@ -114,8 +115,8 @@ func TestUntilTheProviderSaysOtherwiseAPeriodIsAMonth(t *testing.T) {
 	}
 }
 
-// What was read only after a period ended, and is reported at a price then, stays
-// at it when the customer has gone elsewhere since.
+// An ended period that has no recorded provider price records the price that is read later, unless the period is
+// closed or in another subscription. The recorded price stays if the customer changes to another subscription.
 func TestAPriceIsNotedOfPeriodsThatHadNone(t *testing.T) {
 	t.Parallel()
 	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}

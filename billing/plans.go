@@ -6,14 +6,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Assignment gives a customer a plan from an instant on. If two have the same instant, the later
-// one in the list applies.
+// Assignment assigns a plan to a customer from EffectiveFrom on. If two assignments have the same
+// EffectiveFrom, the later one in the customer's list applies.
 type Assignment struct {
-	PlanID        metering.PlanID // 0: none
+	PlanID        metering.PlanID // 0: no plan
 	EffectiveFrom time.Time
 }
 
-// PlanAt returns the plan that the customer has at t, or 0.
+// PlanAt returns the plan of the customer at t, or 0 if the customer has none.
 func PlanAt(assignments []Assignment, t time.Time) metering.PlanID {
 	var in Assignment
 	for _, a := range assignments {

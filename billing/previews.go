@@ -7,25 +7,25 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// PreviewLine is what one meter of the running period would be charged if it
-// ended now, or what late usage adds to a closed one.
+// PreviewLine is the charge of one meter if the current period ended now, or the amount that late usage adds to a
+// closed period.
 type PreviewLine struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	Usage     metering.Decimal
-	UnitPrice metering.Decimal // the overage rate; 0 where the meter has no price; of a provider's price, the rate of the last tier that the usage reaches
-	Amount    metering.Decimal // the exact charge, and a provider's as it rounds it; of late usage in the currency's minor unit
+	UnitPrice metering.Decimal // overage rate; with another model or a provider's price, the rate of the last unit or package; 0 without a price
+	Amount    metering.Decimal // unrounded charge; at a provider's price, as the provider rounds it; of late usage, rounded to the currency's minor unit
 	Currency  string
-	Source    PriceSource      // of our price; "": there is none
-	Price     ProviderPrice    // that is charged instead of ours; nil: ours is
-	Differs   *PriceDifference // ours is another one
-	Excluded  string           // why it is not reported; ExcludedBackfilling: the figures are not to be used
-	LateFor   *metering.Range  // the closed period; nil: it is of the running one
-	Working   []Step           // the amount's, and on to what the provider is reported
+	Source    PriceSource      // level at which the price in Odometer is set; "": no such price is charged
+	Price     ProviderPrice    // provider's own price, if it is charged instead; else nil
+	Differs   *PriceDifference // difference between the price in Odometer and Price; nil: none
+	Excluded  string           // why the meter is not reported; with ExcludedBackfilling, the figures are not set
+	LateFor   *metering.Range  // closed period of the late usage; nil: the line is of the current period
+	Working   []Step           // breakdown of Amount, continued to the amount that is reported to the provider
 }
 
-// PreviewAll is the Preview of all of a customer's streams: meter by meter, and
-// then what late usage adds.
+// PreviewAll returns the Preview lines of all of a customer's billing schedules: first the lines of current periods,
+// ordered by meter, then the lines of late usage.
 func PreviewAll(schedules []*Books) (lines []PreviewLine) {
 	for _, b := range schedules {
 		lines = append(lines, b.Preview()...)
@@ -39,8 +39,8 @@ func PreviewAll(schedules []*Books) (lines []PreviewLine) {
 	return lines
 }
 
-// Preview is the bill of CurrentPeriod as if that ended now, meter by meter,
-// and then what late usage adds to closed periods.
+// Preview returns the bill of CurrentPeriod as if that period ended now: a line for each meter, then a line for each
+// amount that late usage adds to a closed period.
 func (b *Books) Preview() (lines []PreviewLine) {
 	period := b.running()
 	shown := b.shown(period)
@@ -67,8 +67,8 @@ func (b *Books) Preview() (lines []PreviewLine) {
 	return lines
 }
 
-// difference is how our price of the meter in the period differs from the
-// provider's, where that is charged instead.
+// difference compares the meter's price in Odometer with the provider's price. It returns nil if the provider's price
+// is not charged, if the meter has no price in Odometer, or if both charge the same.
 func (f *Facts) difference(m metering.Meter, period Period, theirs ProviderPrice) *PriceDifference {
 	ours, priced := f.price(m.ID, period)
 	if theirs == nil || !priced {
@@ -80,7 +80,8 @@ func (f *Facts) difference(m metering.Meter, period Period, theirs ProviderPrice
 	return nil
 }
 
-// running is the period of CurrentPeriod.
+// running returns the billing period that Now lies in. If there is none, it returns the calendar period of
+// CurrentPeriod.
 func (f *Facts) running() Period {
 	for _, p := range ExpectedPeriods(*f) {
 		if p.Contains(f.Now) {
@@ -90,8 +91,7 @@ func (f *Facts) running() Period {
 	return Period{Range: CurrentPeriod(*f)}
 }
 
-// excluded says why the meter is not reported, as far as that is known without
-// planning.
+// excluded returns the reason why the meter is not reported, as far as it is known without a report plan; else "".
 func (f *Facts) excluded(m metering.Meter, period Period) string {
 	if m.Version.Status == metering.Backfilling {
 		return ExcludedBackfilling

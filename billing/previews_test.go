@@ -38,8 +38,7 @@ func TestCurrentPeriod(t *testing.T) {
 	}
 }
 
-// A preview has a line for each meter, with what it costs exactly, and why it
-// is not reported.
+// A preview has a line for each meter, with the exact charge and, if the meter is not reported, the reason.
 func TestAPreviewHasALineForEachMeter(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), subscribed(february)))
@@ -69,8 +68,8 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 	require.Equal(t, billing.ExcludedBackfilling, billing.NewBooks(f).Preview()[2].Excluded)
 }
 
-// A preview is in the currency of whoever's price is charged, and what has no price
-// in that of the others.
+// A preview line has the currency of the price that is charged, Odometer's or the provider's. A meter without a price
+// has the currency of the other meters' prices in Odometer.
 func TestTheCurrencyOfAPreview(t *testing.T) {
 	t.Parallel()
 	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), subscribed(february)))
@@ -86,8 +85,8 @@ func TestTheCurrencyOfAPreview(t *testing.T) {
 	}
 }
 
-// What late usage adds to a closed period stands in the preview of the period
-// that is open, with the closed one's range.
+// The preview of the open period has a line for the late usage of each closed period. LateFor has the closed period's
+// range.
 func TestAPreviewHasWhatIsLate(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(march.Start.AddDate(0, 0, 1),
@@ -103,7 +102,7 @@ func TestAPreviewHasWhatIsLate(t *testing.T) {
 	}, lines[1])
 }
 
-// Of several streams a preview has all meters, by meter, and then all that is late.
+// PreviewAll lists the meters of several billing schedules by meter ID, and then the late usage of all schedules.
 func TestThePreviewOfSeveralStreams(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
@@ -123,8 +122,8 @@ func TestThePreviewOfSeveralStreams(t *testing.T) {
 	require.Equal(t, []line{{1, false}, {2, false}, {1, true}}, all)
 }
 
-// What has been billed of late usage before is not in what is still added, and
-// who bills nothing adds nothing.
+// Adjustments exclude late usage that earlier target periods have billed. Without a provider there are no
+// adjustments.
 func TestAdjustments(t *testing.T) {
 	t.Parallel()
 	charged := func(target metering.Range, units, amount string) billing.Reported {

@@ -6,8 +6,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// providerForm is a price in the form that providers have: base price and included units are
-// parts of the tiers, and each unit price is for one unit.
+// providerForm is a price in the form that providers use. Its tiers contain the base price and the included
+// units, and each unit price is for one unit.
 type providerForm struct {
 	model        Model // ModelGraduated, ModelVolume or ModelPackage
 	tiers        []Tier
@@ -15,7 +15,7 @@ type providerForm struct {
 	packagePrice metering.Decimal
 }
 
-// modelName returns the name of the model; one tier is a price of each unit.
+// modelName returns the name of the model. A single tier without a flat fee is the model per_unit.
 func (f providerForm) modelName() string {
 	if len(f.tiers) == 1 && f.tiers[0].FlatFee.IsZero() {
 		return string(ModelPerUnit)
@@ -23,7 +23,8 @@ func (f providerForm) modelName() string {
 	return string(f.model)
 }
 
-// providerForm returns the form of the terms at a provider, or the field that has none there.
+// providerForm converts the terms to the form that providers use. If this form cannot express a field of the
+// terms, without names the field.
 func (t Terms) providerForm() (f providerForm, without string) {
 	switch {
 	case t.Dimensions != nil:
@@ -63,7 +64,8 @@ func (t Terms) volumeForm() (f providerForm, without string) {
 	return providerForm{model: ModelVolume, tiers: tiers}, ""
 }
 
-// unitTiers returns the tiers of the charged units, with prices of one unit.
+// unitTiers returns the tiers of the units beyond the included units, with unit prices for one unit. Terms without
+// tiers result in a single tier.
 func (t Terms) unitTiers() []Tier {
 	if rate, _ := t.rate(); len(t.Tiers) == 0 {
 		return []Tier{{UnitPrice: rate}}
@@ -76,7 +78,9 @@ func (t Terms) unitTiers() []Tier {
 	return tiers
 }
 
-// fromZero returns tiers that count from the first unit, and contain the base price.
+// fromZero converts tiers of the units beyond the included units to tiers of all units. If there are included units,
+// a new first tier contains them and takes over the flat fee of the previous first tier. fromZero adds the base price
+// to the flat fee of the first tier. It modifies the elements of tiers.
 func (t Terms) fromZero(tiers []Tier) []Tier {
 	tiers[0].FlatFee = tiers[0].FlatFee.Add(t.BasePrice)
 	if t.IncludedUnits.IsZero() {
@@ -92,7 +96,7 @@ func (t Terms) fromZero(tiers []Tier) []Tier {
 	return append([]Tier{included}, tiers...)
 }
 
-// merged joins tiers that follow one another at the same unit price without a flat fee.
+// merged joins each tier without a flat fee to the previous tier if both have the same unit price.
 func merged(tiers []Tier) (all []Tier) {
 	for _, tier := range tiers {
 		if n := len(all); n > 0 && tier.FlatFee.IsZero() && tier.UnitPrice.Equal(all[n-1].UnitPrice) {
@@ -104,8 +108,8 @@ func merged(tiers []Tier) (all []Tier) {
 	return all
 }
 
-// FirstDifference returns in words the first difference between the charges at our terms and
-// at a provider's, except for the rounding; "": they charge the same.
+// FirstDifference describes the first difference between t and the provider's terms, apart from rounding. It
+// returns "" if both charge the same. If a field cannot be compared, the text names that field.
 func (t Terms) FirstDifference(theirs Terms) string {
 	ours, without := t.providerForm()
 	if without != "" {
@@ -129,7 +133,7 @@ func (t Terms) FirstDifference(theirs Terms) string {
 			return fmt.Sprintf("tier %d: %s", n+1, d)
 		}
 	}
-	return "" // the last tiers have no bound, so there are as many
+	return "" // no further tiers: only a last tier has no bound, and the compared bounds are equal
 }
 
 func differenceInTier(ours, theirs Tier) string {

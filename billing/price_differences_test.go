@@ -56,8 +56,8 @@ func TestTheFirstDifferenceBetweenPrices(t *testing.T) {
 	require.Equal(t, "currency is USD in Odometer and EUR at the provider", billing.Terms{Currency: "USD"}.FirstDifference(billing.Terms{Currency: "EUR"}))
 }
 
-// TestPricesWithoutADifferenceChargeTheSame compares random terms with themselves in another
-// form: as tiers that contain the base price and the included units.
+// TestPricesWithoutADifferenceChargeTheSame checks that pairs of random terms without a FirstDifference charge the
+// same amount for usages around their boundaries.
 func TestPricesWithoutADifferenceChargeTheSame(t *testing.T) {
 	t.Parallel()
 	same := 0

@@ -7,20 +7,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Price is the price of one meter in one currency: its own, a plan's or a customer's. It holds
-// from EffectiveFrom until that of another one.
+// Price is one version of the price of a meter in one currency. The price is the meter's own, a plan's or a
+// customer's. The version applies from EffectiveFrom until the EffectiveFrom of the next version.
 type Price struct {
 	MeterID    metering.MeterID
-	PlanID     metering.PlanID     // 0: no plan's
-	CustomerID metering.CustomerID // 0: no customer's; without both, the meter's own
+	PlanID     metering.PlanID     // plan with this price; 0: none
+	CustomerID metering.CustomerID // customer with this price; 0: none. With neither, the price is the meter's own
 	Version    int
 	Terms
-	Inherits      bool      // ends the customer's own price: the plan's or the meter's holds, and Terms is zero
+	Inherits      bool      // ends the customer's own price: the plan's or the meter's price applies, and Terms is zero
 	EffectiveFrom time.Time // zero: from the beginning
 	CreatedAt     time.Time
 }
 
-// Validate refuses terms that cannot be charged.
+// Validate returns an error if the terms are invalid. A price that inherits has no terms and is always valid.
 func (p Price) Validate() error {
 	if p.Inherits {
 		return nil
@@ -28,10 +28,10 @@ func (p Price) Validate() error {
 	return p.Terms.Validate()
 }
 
-// PriceSource is the level that a price is set at.
+// PriceSource is the level at which a price is set.
 type PriceSource string
 
-// The levels, in the order in which they apply.
+// The levels, in order of precedence.
 const (
 	CustomerPrice PriceSource = "customer"
 	PlanPrice     PriceSource = "plan"
@@ -43,7 +43,7 @@ func (PriceSource) Values() []PriceSource {
 	return []PriceSource{CustomerPrice, PlanPrice, MeterPrice}
 }
 
-// Source returns the level that the price is set at; "": there is no price.
+// Source returns the level at which the price is set, or "" if Version is 0: there is no price.
 func (p Price) Source() PriceSource {
 	switch {
 	case p.Version == 0:
@@ -56,14 +56,14 @@ func (p Price) Source() PriceSource {
 	return MeterPrice
 }
 
-// SameSeries reports whether a version of one price can replace the other.
+// SameSeries reports whether p and o are versions of the same price: of the same meter, plan and customer.
 func (p Price) SameSeries(o Price) bool {
 	return p.MeterID == o.MeterID && p.PlanID == o.PlanID && p.CustomerID == o.CustomerID
 }
 
 // PriceAt returns the price of the meter that is in force at t for the customer: the customer's
-// own price, else the price in the customer's plan, else the meter's own. versions are those of
-// the meter and its plans.
+// own price, else the price in the customer's plan, else the meter's own. versions contains all
+// versions of the meter's own price and of the plans' prices of the meter.
 func (c Customer) PriceAt(meter metering.MeterID, versions []Price, t time.Time) (in Price, ok bool) {
 	if in, ok = ownPriceAt(c.Prices, meter, t); ok && !in.Inherits {
 		return in, ok
@@ -75,8 +75,8 @@ func ownPriceAt(own []Price, meter metering.MeterID, t time.Time) (in Price, ok 
 	return inForce(own, t, func(p *Price) bool { return p.MeterID == meter })
 }
 
-// PriceAt returns the price in force at t for a customer without own prices that has the plan, or
-// none (0): the plan's price, else the meter's own.
+// PriceAt returns the price of a meter that is in force at t for customers with the plan and without own
+// prices: the plan's price, else the meter's own. A plan of 0 stands for customers without a plan.
 func PriceAt(versions []Price, plan metering.PlanID, t time.Time) (in Price, ok bool) {
 	of := func(plan metering.PlanID) func(*Price) bool { return func(p *Price) bool { return p.PlanID == plan } }
 	if in, ok = inForce(versions, t, of(plan)); !ok && plan != 0 {
@@ -85,13 +85,13 @@ func PriceAt(versions []Price, plan metering.PlanID, t time.Time) (in Price, ok 
 	return in, ok
 }
 
-// InForce returns the version of one price that is in force at t.
+// InForce returns the version that is in force at t. All versions must be of the same price.
 func InForce(versions []Price, t time.Time) (in Price, ok bool) {
 	return inForce(versions, t, func(*Price) bool { return true })
 }
 
-// inForce returns, of the matching versions, the one with the last EffectiveFrom that is not after
-// t, and of two with the same the later version.
+// inForce returns the matching version with the latest EffectiveFrom that is not after t. If several
+// have that EffectiveFrom, it returns the one with the highest Version.
 func inForce(versions []Price, t time.Time, matches func(*Price) bool) (in Price, ok bool) {
 	for i := range versions {
 		p := &versions[i]
@@ -106,9 +106,8 @@ func inForce(versions []Price, t time.Time, matches func(*Price) bool) (in Price
 	return in, ok
 }
 
-// RoundMoney rounds an amount that leaves for a provider to the currency's
-// minor unit, half to even. It is applied once per meter line; totals add
-// rounded lines.
+// RoundMoney rounds an amount half to even to the currency's minor unit, as it is sent to a provider. Odometer
+// rounds the charge of each line once; totals are sums of rounded lines.
 func RoundMoney(amount metering.Decimal, currency string) metering.Decimal {
 	return amount.Round(metering.MinorDigits(currency))
 }

@@ -88,7 +88,7 @@ func TestPriceAt(t *testing.T) {
 func TestRoundMoney(t *testing.T) {
 	for _, c := range []struct{ currency, amount, want string }{
 		{"USD", "1.004999999999", "1"},
-		{"USD", "1.005", "1"}, // half, to even
+		{"USD", "1.005", "1"}, // half is rounded to even
 		{"USD", "1.005000000001", "1.01"},
 		{"USD", "1.015", "1.02"},
 		{"USD", "1.025", "1.02"},

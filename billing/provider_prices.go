@@ -9,41 +9,41 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ProviderPrice is a provider's own price of the units that one of its
-// destinations adds up, with the provider's rounding. It never changes: what was
-// charged by it keeps the hash of its terms.
+// ProviderPrice is the price that a provider itself charges for the units of a destination, with the provider's
+// rounding. It is immutable: stored data refers to it by its PriceHash.
 type ProviderPrice interface {
-	// ID is the price's at the provider.
+	// ID returns the id of the price at the provider.
 	ID() string
-	// JSON is how its terms are kept: always the same bytes.
+	// JSON returns the encoding of the price for storage. It is deterministic.
 	JSON() []byte
-	// Currency is ISO 4217.
+	// Currency returns the ISO 4217 code.
 	Currency() string
-	// Lines are those that an invoice has for so many units.
+	// Lines returns the lines of an invoice for the given units.
 	Lines(units metering.Decimal) []PriceLine
-	// Terms are those of ours that charge the same, but for the rounding, if any do.
+	// Terms returns Odometer terms that charge the same, except for rounding. same is false if there are no such
+	// terms.
 	Terms() (t Terms, same bool)
-	// String is what it charges, in words.
+	// String describes the price in words.
 	String() string
 }
 
-// ProviderTermsSchema is the version of the form that a provider's terms are
-// kept in: what is in them is the provider's own.
+// ProviderTermsSchema is the version of the stored encoding of provider prices. Each provider defines the
+// fields of its prices.
 const ProviderTermsSchema = 2
 
-// PriceLine is one line of an invoice, in the currency itself.
+// PriceLine is one line of a provider's invoice. Rate and Amount are in the major unit of the currency.
 type PriceLine struct {
-	Units  metering.Decimal // of the usage that it is for
-	Priced metering.Decimal // what the rate is for: the units, or packages of them
-	Rate   metering.Decimal // for each
-	Flat   bool             // Amount is fixed, and for no units
-	Amount metering.Decimal // rounded as the provider rounds
+	Units  metering.Decimal // usage that the line charges; 0 if Flat
+	Priced metering.Decimal // quantity that Rate applies to: Units, or a number of packages
+	Rate   metering.Decimal // price of each unit or package
+	Flat   bool             // Amount is a fixed fee that is not for units
+	Amount metering.Decimal // rounded by the provider's rule
 }
 
-// PriceHash names a provider's price by what it says.
+// PriceHash returns the SHA-256 of the price's JSON. Stored data identifies the price by this hash.
 func PriceHash(p ProviderPrice) [sha256.Size]byte { return sha256.Sum256(p.JSON()) }
 
-// chargeAt is what the provider charges for so many units.
+// chargeAt returns the amount that the provider charges for the units.
 func chargeAt(p ProviderPrice, units metering.Decimal) (charge metering.Decimal) {
 	for _, l := range p.Lines(units) {
 		charge = charge.Add(l.Amount)
@@ -62,8 +62,8 @@ func unitPriceAt(p ProviderPrice, units metering.Decimal) (rate metering.Decimal
 	return rate
 }
 
-// notePrices notes the prices of the subscription that the period lies in. What
-// is no longer on it keeps the price that it had last.
+// notePrices records the provider's prices of side.Destinations in the subscription. A meter without a price there
+// keeps its recorded price.
 func (s *Subscription) notePrices(side *Side) {
 	if !slices.ContainsFunc(side.Destinations, func(d Destination) bool { return d.Price != nil }) {
 		return
@@ -80,7 +80,7 @@ func (s *Subscription) notePrices(side *Side) {
 	s.Prices = prices
 }
 
-// SamePrices says whether the meters have the same prices in two of them.
+// SamePrices reports whether s and o have the same prices for the same meters.
 func (s Subscription) SamePrices(o Subscription) bool {
 	if len(s.Prices) != len(o.Prices) {
 		return false
@@ -94,17 +94,17 @@ func (s Subscription) SamePrices(o Subscription) bool {
 	return true
 }
 
-// PriceDifference is a price of ours that is not the one that the provider
-// charges.
+// PriceDifference describes how the provider's price of a meter differs from Odometer's price.
 type PriceDifference struct {
 	MeterID   metering.MeterID
 	MeterSlug string
-	Ours      string // what each charges, in words
-	Theirs    string
-	First     string // the first difference between the two, in words
+	Ours      string // Odometer's price, in words
+	Theirs    string // the provider's price, in words
+	First     string // first difference between both prices, in words
 }
 
-// DifferenceOf compares our price of a meter with the provider's.
+// DifferenceOf compares our terms of a meter with the provider's price, apart from rounding. differs is true also if
+// the two cannot be compared.
 func DifferenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDifference, differs bool) {
 	first := "Odometer has no form of the provider's price"
 	if t, is := theirs.Terms(); is {
@@ -115,18 +115,19 @@ func DifferenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDi
 	return PriceDifference{m.ID, m.Slug, ours.String(), theirs.String(), first}, true
 }
 
-// Linked is what is known of a customer's prices where a provider has its own.
+// Linked contains the data for comparing Odometer's prices for a customer with the provider's prices.
 type Linked struct {
 	Meters  []metering.Meter
-	Prices  map[metering.MeterID][]Price // of meters and plans
+	Prices  map[metering.MeterID][]Price // prices of meters and plans, without customers' own prices
 	Plans   []Assignment
 	Own     []Price // the customer's own prices
 	Side    Side
-	Charged bool // our prices are charged there
+	Charged bool // the provider bills amounts at our prices, so that its own prices do not apply
 	Now     time.Time
 }
 
-// price is ours of a meter, and the provider's, where both are known.
+// price returns our price of a meter in force at Now and the provider's price. both is false if either is
+// missing.
 func (l Linked) price(m metering.Meter) (ours Price, theirs ProviderPrice, both bool) {
 	destinations := l.Side.all()
 	i := slices.IndexFunc(destinations, func(d Destination) bool { return d.MeterID == m.ID && d.Price != nil })
@@ -137,7 +138,8 @@ func (l Linked) price(m metering.Meter) (ours Price, theirs ProviderPrice, both 
 	return ours, destinations[i].Price, true
 }
 
-// Differences are the prices of ours that are not those that the provider charges.
+// Differences compares both prices of each meter and returns the differences. It skips meters for which either price
+// is missing. If the provider bills amounts at our prices, Differences returns none.
 func (l Linked) Differences() (all []PriceDifference) {
 	if l.Charged {
 		return nil
@@ -152,8 +154,8 @@ func (l Linked) Differences() (all []PriceDifference) {
 	return all
 }
 
-// Validate refuses prices of ours in another currency than the provider bills
-// the meter in: nobody could say what such a customer owes.
+// Validate returns an error for the field if the currency of our price of a meter differs from the provider's.
+// The amount that such a customer owes could not be determined.
 func (l Linked) Validate(field string) error {
 	for _, m := range l.Meters {
 		if ours, theirs, both := l.price(m); both && ours.Currency != theirs.Currency() {

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// like is a provider's price that charges the same as terms of ours.
+// like is a provider price that charges the same as the given Odometer terms.
 type like struct {
 	*tariff
 	terms billing.Terms
@@ -17,8 +17,8 @@ type like struct {
 
 func (l like) Terms() (billing.Terms, bool) { return l.terms, true }
 
-// A price of ours is compared with the provider's wherever among the customer's
-// items that is.
+// Odometer's price of a meter is compared with the provider's price of that meter, in any of the customer's
+// destinations and subscriptions. Validate rejects a provider price in another currency.
 func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 	t.Parallel()
 	in := func(currency string) billing.Destination {
@@ -32,7 +32,7 @@ func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 	another := billing.Destination{MeterID: 2, Price: &tariff{"price_2", "JPY", tariffOf(1, 2, 0)}}
 	for name, c := range map[string]struct {
 		side    billing.Side
-		charged bool // our prices are
+		charged bool // Odometer's prices are charged at the provider
 		refused bool
 		differs int
 	}{
@@ -69,8 +69,8 @@ func TestAPriceIsComparedWithTheProviders(t *testing.T) {
 	require.Empty(t, l.Differences())
 }
 
-// What a subscription's prices are is written down again where one of them is
-// another, or of another meter.
+// SamePrices compares the provider prices of two subscriptions meter by meter. A period's prices are stored again if
+// any of them differs.
 func TestTheSamePrices(t *testing.T) {
 	t.Parallel()
 	one, other := &tariff{"price_1", "USD", tariffOf(1, 1, 0)}, &tariff{"price_2", "USD", tariffOf(1, 1, 1)}

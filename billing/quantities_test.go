@@ -59,8 +59,8 @@ func TestPropertyDeltasNeverLoseARemainder(t *testing.T) {
 	})
 }
 
-// Where only the last quantity counts it is the sum of two periods, which may
-// stay the same while what they come to does not.
+// With a destination of Counting Latest, a reported quantity is the sum of two periods. The later period is reported
+// again if its own part changed, even if the sum is unchanged.
 func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 	t.Parallel()
 	january, february := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"), span(t, "2026-02-01T00:00:00Z", "2026-02-15T00:00:00Z")
@@ -99,8 +99,8 @@ func TestALastQuantityIsReportedAgainWhenItsPartsChange(t *testing.T) {
 	require.Empty(t, billing.NewBooks(facts).Plan().Reports)
 }
 
-// Where only the last quantity counts, an earlier period that came to something
-// else has the present one reported again, once it was reported at all.
+// With a destination of Counting Latest, a changed total of an earlier period causes a new report of the current
+// period, if the current period was reported before.
 func TestALastQuantityIsReportedAgainWhenAnEarlierPeriodChanged(t *testing.T) {
 	t.Parallel()
 	ofSubscription := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}

@@ -8,59 +8,57 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ReconciliationState is where the comparison of a closed period's meter with
-// the provider's invoices stands.
+// ReconciliationState is the state of the comparison of a closed period's meter with the provider's invoices.
 type ReconciliationState string
 
 const (
 	ReconciliationOpen       ReconciliationState = "open"        // the last invoice of the period is not final
-	ReconciliationAgreed     ReconciliationState = "agreed"      // the invoices bill what was reported, which is all
-	ReconciliationCarried    ReconciliationState = "carried"     // what they lack is billed in a target period
-	ReconciliationWaived     ReconciliationState = "waived"      // what they lack is not billed, because of what happened at the provider, unless an operator says so
-	ReconciliationDisputed   ReconciliationState = "disputed"    // they bill more than was reported, or another amount: somebody has to look
-	ReconciliationWrittenOff ReconciliationState = "written_off" // an operator has given up what they lack
+	ReconciliationAgreed     ReconciliationState = "agreed"      // the total of the period is billed
+	ReconciliationCarried    ReconciliationState = "carried"     // a target period bills or credits the difference
+	ReconciliationWaived     ReconciliationState = "waived"      // not billed because of a change at the provider, or by an operator's decision
+	ReconciliationDisputed   ReconciliationState = "disputed"    // more is billed than was reported, or another amount: an operator has to act
+	ReconciliationWrittenOff ReconciliationState = "written_off" // an operator gave up the difference
 )
 
-// Values are all states of a reconciliation.
+// Values returns all states of a reconciliation.
 func (ReconciliationState) Values() []ReconciliationState {
 	return []ReconciliationState{
 		ReconciliationOpen, ReconciliationAgreed, ReconciliationCarried, ReconciliationWaived, ReconciliationDisputed, ReconciliationWrittenOff,
 	}
 }
 
-// Why the invoices bill something else than the period came to.
+// Reasons why the invoices bill something other than the total of the closed period.
 const (
-	ReasonAgreed     = ""                                                       // they do not
-	ReasonUnreported = "not reported"                                           // nobody reported it before the last invoice was final
-	ReasonNotBilled  = "accepted, not billed"                                   // the provider accepted it, and it is on no final invoice
-	ReasonEnded      = "the subscription ended, and no invoice bills the usage" // of what was accepted: it was cancelled at once
-	ReasonTakenBack  = "usage decreased after it was reported"                  // usage went down once it was reported
-	ReasonVoid       = "the invoice was voided"                                 // nobody has to pay what it bills
-	ReasonMore       = "billed more than reported"                              // something else reports there, or the invoice line was edited
-	ReasonEdited     = "the invoice line was edited"                            // it bills less than it was set to
-	ReasonAmount     = "billed at a different amount"                           // the quantity agrees, and the amount is not the provider's price of it
+	ReasonAgreed     = ""                                                       // there is no difference
+	ReasonUnreported = "not reported"                                           // not reported before the last invoice was final
+	ReasonNotBilled  = "accepted, not billed"                                   // accepted by the provider, on no final invoice
+	ReasonEnded      = "the subscription ended, and no invoice bills the usage" // as ReasonNotBilled, after an immediate cancellation
+	ReasonTakenBack  = "usage decreased after it was reported"                  // Billed exceeds Units
+	ReasonVoid       = "the invoice was voided"                                 // no payment is due
+	ReasonMore       = "billed more than reported"                              // another program reports usage, or a user edited the line
+	ReasonEdited     = "the invoice line was edited"                            // the line bills less than the reported amount
+	ReasonAmount     = "billed at a different amount"                           // the units agree; the amount is not their price at the provider
 )
 
-// Reconciliation is what the final invoices bill of a closed period's meter,
-// beside what it came to. It is written down when an invoice says something else
-// than the one before it did, and never changes.
+// Reconciliation is the comparison of a closed period's meter with the final invoices. If the period is billed in
+// amounts, all figures are money. A new Reconciliation is stored when the comparison or an operator's decision
+// changes the result. A stored one never changes.
 type Reconciliation struct {
-	Period  time.Time // start of the closed one
+	Period  time.Time // start of the closed period
 	MeterID metering.MeterID
 
-	Units       metering.Decimal // that the period closed at, in the decimals that the provider takes
-	Reported    metering.Decimal // of them, what providers have accepted
-	Invoiced    metering.Decimal // that final invoices bill
-	Unexplained metering.Decimal // of these, what nobody has reported from here
-	Elsewhere   metering.Decimal // that were billed where no such invoice is read
-	Billed      metering.Decimal // that count as billed, elsewhere too: they are never charged again
+	Units       metering.Decimal // total of the closed period, in the decimals that the provider accepts
+	Reported    metering.Decimal // units that providers have accepted
+	Invoiced    metering.Decimal // units that final invoices bill; 0 if one of them is void
+	Unexplained metering.Decimal // invoiced units that Odometer did not report
+	Elsewhere   metering.Decimal // units that are billed without a final invoice to read
+	Billed      metering.Decimal // units that are treated as billed, including Elsewhere: they are never charged again
 
 	State  ReconciliationState
 	Reason string // one of the Reason constants
 }
 
-// leaveSubscriptions notes that what a plan withdraws, since its subscription is not
-// the customer's any more, counts for nothing.
+// leaveSubscriptions treats unsent reports to a previous subscription as rejected, because the plan withdraws them.
 func (b *Books) leaveSubscriptions() {
 	for _, o := range b.Open {
 		if !b.leavesSubscription(o) {
@@ -74,10 +72,10 @@ func (b *Books) leaveSubscriptions() {
 	}
 }
 
-// leavesSubscription says whether a quantity was never sent, and made for a subscription
-// that is not the customer's any more. Its last invoice may be final although nobody
-// has heard of that, and would not bill what is taken now. One that was made before a
-// restore may have been sent since.
+// leavesSubscription reports whether a quantity report was never sent, and was made for a subscription that the
+// customer no longer has. That subscription's last invoice may be final, unknown to Odometer, and would then not bill
+// the quantity. The result is false for a report from before a restore, because it may have been sent after the
+// backup.
 func (f *Facts) leavesSubscription(o Open) bool {
 	if o.State != Planned || !f.connectedTo(o.Connection) || f.Side == nil || o.Epoch < f.Epoch {
 		return false
@@ -87,7 +85,7 @@ func (f *Facts) leavesSubscription(o Open) bool {
 	})
 }
 
-// shareInvoices notes in each series what of it is on final invoices, which it returns.
+// shareInvoices stores in each series how much of it final invoices bill. It returns these invoices.
 func (b *Books) shareInvoices() (invoices []invoiced) {
 	invoices = b.invoicedPeriods()
 	for r := range b.quantities() {
@@ -103,9 +101,9 @@ func (b *Books) shareInvoices() (invoices []invoiced) {
 	return invoices
 }
 
-// resolve notes what invoices show of reports that are on their way, and that
-// nobody is sending at this moment; found says that it was anything. Those that were
-// never sent go first: what they would have added is no part of what invoices bill.
+// resolve settles the outstanding reports with an outcome that invoices show, except reports that are being sent.
+// found reports whether there were any. Reports that were never sent are settled first, because invoices bill nothing
+// of them.
 func (b *Books) resolve() (found bool) {
 	return b.resolveThose(true) || b.resolveThose(false)
 }
@@ -124,8 +122,8 @@ func (b *Books) resolveThose(planned bool) (found bool) {
 	return found
 }
 
-// outcome is what final invoices show of a report: they bill what was taken with
-// it, or without it. What was never sent is on none. "": nothing.
+// outcome returns the outcome of a report that final invoices show: they bill the quantity with the report or without
+// it. A report that was never sent is on no invoice. outcome returns "" if the invoices do not show the outcome.
 func (b *Books) outcome(o Open) State {
 	for i := range b.Reported {
 		if r := &b.Reported[i]; r.Last == o.ID && r.Line != nil {
@@ -144,8 +142,8 @@ func (b *Books) outcome(o Open) State {
 	return ""
 }
 
-// reconcile compares the lines of a period, if it is closed, with the invoices
-// that bill it. What they say as before is not written down again.
+// reconcile compares the closed lines of a period with the invoices. It sets and returns the result of a line only if
+// the result differs from the previous one.
 func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliation) {
 	p.Closed = slices.Clone(p.Closed)
 	for n := range p.Closed {
@@ -158,15 +156,20 @@ func (b *Books) reconcile(p *Period, invoices []invoiced) (changed []Reconciliat
 	return changed
 }
 
-// says says whether the invoices say the same as at a reconciliation before.
+// says reports whether the invoices show the same result as at a previous reconciliation.
 func (r Reconciliation) says(before *Reconciliation) bool {
 	return before != nil && r.Invoiced.Equal(before.Invoiced) && (r.Reason == ReasonVoid) == (before.Reason == ReasonVoid) &&
 		(r.Reason == ReasonAmount) == (before.Reason == ReasonAmount)
 }
 
-// reconciliation is what the invoices bill of a closed period's meter; it is
-// known once all that the present connection was reported of it is invoiced, and
-// nothing is on its way elsewhere.
+// reconciliation compares a closed line with the invoices that bill it. known is false in these cases:
+//   - The tenant has no connection, or no provider bills the line in the connection's mode.
+//   - The unbilled part of the line is still reported with its own period.
+//
+// Otherwise, reconciledAmount compares a line in amounts. For a line in units, known is also false in these cases:
+//   - A quantity that the current connection accepted is not on a final invoice yet.
+//   - The outcome of a report is not known, and no final invoice shows its series.
+//   - No final invoice bills, or would bill, the meter in the period.
 func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r Reconciliation, known bool) {
 	r = Reconciliation{Period: p.Start, MeterID: l.MeterID, Units: l.ownUnits()}
 	if b.Connection == nil || !b.bills(l) || b.reportedOn(p, l) {
@@ -197,7 +200,8 @@ func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 		if !b.answersFor(i.Invoice, l.MeterID) {
 			continue
 		}
-		mine := smaller(b.missing(i.Invoice, p, r), notNegative(i.more[l.MeterID])) // it arrived after all
+		// The invoice bills these units beyond the accepted ones, and the period lacks them: they arrived after all.
+		mine := smaller(b.missing(i.Invoice, p, r), notNegative(i.more[l.MeterID]))
 		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
 		if b.isLastOf(i.Invoice, p, l.MeterID) {
 			r.Unexplained = r.Unexplained.Add(i.more[l.MeterID])
@@ -216,7 +220,7 @@ func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 	return r, known
 }
 
-// ownOf are the series of what was reported of a meter's period while it was open.
+// ownOf iterates over the series of a meter's period in the current mode, except those of late usage.
 func (f *Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[*Reported] {
 	return func(yield func(*Reported) bool) {
 		for n := range f.Reported {
@@ -228,8 +232,8 @@ func (f *Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[*Reported] {
 	}
 }
 
-// missing is what of a reconciliation's units, billed nowhere so far, the invoice may
-// bill: not what others have accepted, and their own invoices lack.
+// missing returns the units of a reconciliation that are not billed yet and that the invoice may bill. It excludes
+// units that other connections accepted but did not bill on their own invoices.
 func (b *Books) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
 	missing := r.Units.Sub(r.Billed)
 	for s := range b.ownOf(p, r.MeterID) {
@@ -240,8 +244,7 @@ func (b *Books) missing(i Invoice, p Period, r Reconciliation) metering.Decimal 
 	return notNegative(missing)
 }
 
-// partlyKnown are the starts of the closed periods that final invoices are to be
-// compared with again.
+// partlyKnown returns the starts of the closed periods that must be compared with final invoices again.
 func (b *Books) partlyKnown() (starts []time.Time) {
 	for _, p := range b.Stored {
 		if containsAny(p.Closed, func(l *ClosedLine) bool { return b.isPartlyKnown(p, l) }) {
@@ -251,10 +254,13 @@ func (b *Books) partlyKnown() (starts []time.Time) {
 	return starts
 }
 
-// isPartlyKnown says whether final invoices show what is billed of something that was
-// reported of a closed line, and not of all that may be on one, or nobody can tell:
-// there is no connection, or one of the other mode. What they show is looked at again,
-// also if no other invoice follows: whoever replaces the connection awaits none.
+// isPartlyKnown reports whether a closed line must be compared with final invoices again, even if no further invoice
+// arrives. This is necessary in three cases:
+//   - Final invoices show some of the line's series, but not all series at the current connection.
+//   - Final invoices show some of the line's series, and the tenant has no connection.
+//   - The line was billed in the other mode.
+//
+// A further invoice would start the comparison, but none is expected after a tenant has replaced its connection.
 func (b *Books) isPartlyKnown(p Period, l *ClosedLine) bool {
 	if l.Billed && l.Test != b.inTest() {
 		return true
@@ -268,27 +274,27 @@ func (b *Books) isPartlyKnown(p Period, l *ClosedLine) bool {
 	return is(true) && (b.Connection == nil || is(false))
 }
 
-// isOnItsWay says whether a report of the series is. What was never sent to a
-// former connection is not: whoever plans withdraws it.
+// isOnItsWay reports whether the outcome of a report of the series is not known yet. A report to a previous
+// connection that was never sent is excluded, because the plan withdraws it.
 func (f *Facts) isOnItsWay(r *Reported) bool {
 	return r.Outstanding && (r.State != Planned || f.here(r.Series))
 }
 
-// isAbout says whether an invoice is about a period that it touches. That a
-// subscription has ended is about those that lie in its period, or were reported to it.
+// isAbout reports whether an invoice concerns a period that it overlaps. The end of a subscription concerns only the
+// periods of that subscription, and periods with a series for which says is true.
 func (f *Facts) isAbout(i Invoice, p Period) bool {
 	return !i.Ended || i.Subscription == p.Subscription.ID ||
 		containsAny(f.Reported, func(r *Reported) bool { return r.about(p) && f.says(i, r) })
 }
 
-// isLastOf says whether the invoice is about no later period of the meter's.
+// isLastOf reports whether the invoice concerns no later period of the meter.
 func (f *Facts) isLastOf(i Invoice, p Period, meter metering.MeterID) bool {
 	return !slices.ContainsFunc(f.Stored, func(o Period) bool {
 		return o.Start.After(p.Start) && !o.Intersect(i.Period).Empty() && f.isAbout(i, o) && !f.fed(meter, o.Range).Empty()
 	})
 }
 
-// judged is what is done about a difference.
+// judged returns the state and the reason of the comparison.
 func (r Reconciliation) judged(void bool) (ReconciliationState, string) {
 	switch {
 	case void:

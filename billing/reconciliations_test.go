@@ -13,8 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// closedWith is January as it closed at 10 units, of which the subscription's
-// meter was reported some.
+// closedWith returns facts with January closed at 10 units, after the given units were reported to sub_1's meter.
 func closedWith(reported string) billing.Facts {
 	closed := closedAt(january, "10", "1000")
 	closed.Subscription = invoiced(january).Subscription
@@ -24,8 +23,7 @@ func closedWith(reported string) billing.Facts {
 	return f
 }
 
-// A closed period's meter is compared with the final invoices: what they bill is
-// billed, and nothing else is.
+// A closed line is reconciled with the final invoices, which determine how many of its units are billed.
 func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -74,14 +72,14 @@ func threshold(units string) billing.Invoice {
 	return i
 }
 
-// cut is the last invoice of a subscription that was cancelled in January.
+// cut returns the last invoice of a subscription that was cancelled in January.
 func cut(units string) billing.Invoice {
 	i := renewal(units)
 	i.Renewal, i.Period = false, metering.Range{Start: january.Start.AddDate(0, 0, 19), End: january.Start.AddDate(0, 0, 20)}
 	return i
 }
 
-// ended says that it makes no other one.
+// ended returns the Invoice value that marks sub_1 as ended: no other invoice of its last period follows.
 func ended(last metering.Range) billing.Invoice {
 	last.End = january.Start.AddDate(0, 0, 20)
 	return billing.Invoice{ID: "sub_1", Connection: first, Customer: "cus_1", Subscription: "sub_1", Period: last, Renewal: true, Ended: true}
@@ -102,8 +100,8 @@ func void(i billing.Invoice) billing.Invoice {
 	return i
 }
 
-// reconciledAs is what January's invoices are found to say, and what is charged
-// for what they lack.
+// reconciledAs returns the planned reconciliation of January as text: its state, units and reason, and the amount
+// that the adjustments carry to the target period.
 func reconciledAs(f billing.Facts) string {
 	text := string(billing.ReconciliationOpen)
 	for _, r := range billing.NewBooks(f).Plan().Reconciled {
@@ -119,8 +117,8 @@ func reconciledAs(f billing.Facts) string {
 	return text + "; carried " + carried.String()
 }
 
-// What nobody has accounted for on an invoice of two periods is the later one's,
-// whichever closes first.
+// If an invoice bills two periods, its units are assigned to the earlier period first. The later period has the
+// shortfall or the surplus.
 func TestOfTwoPeriodsInOneInvoiceTheLaterHasTheRest(t *testing.T) {
 	t.Parallel()
 	both := metering.Range{Start: january.Start, End: february.End}
@@ -146,8 +144,9 @@ func TestOfTwoPeriodsInOneInvoiceTheLaterHasTheRest(t *testing.T) {
 	}
 }
 
-// Where the connection is removed once the first of them was compared, nobody compares
-// the later one; whoever is connected next has it lack what the invoice does.
+// If the connection is removed after the earlier of two periods on one invoice was reconciled, the later period
+// waits. The tenant's next connection reconciles the later period, and carries the units that the invoice does not
+// bill.
 func TestOfTwoPeriodsInOneInvoiceTheNextConnectionComparesTheLater(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
@@ -177,7 +176,7 @@ func TestOfTwoPeriodsInOneInvoiceTheNextConnectionComparesTheLater(t *testing.T)
 	require.Equal(t, billing.ReasonNotBilled, r.Reason)
 }
 
-// What an operator has decided holds until an invoice says something else.
+// An operator's decision on a reconciliation holds until the final invoices bill another number of units.
 func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
 	t.Parallel()
 	f := closedWith("10")
@@ -190,8 +189,8 @@ func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
 	require.Equal(t, "carried 6 invoiced, 0 unexplained, 6 billed: accepted, not billed; carried 400", reconciledAs(f))
 }
 
-// A statement that was never sent to a receiver which was left is withdrawn: the
-// plan that withdraws it knows already that the invoice bills the base price.
+// A plan that withdraws a statement that was never sent to a previous receiver also reconciles the period. The plan
+// already treats the base price as billed by the invoice.
 func TestWhatIsWithdrawnKeepsNoInvoiceFromBeingCompared(t *testing.T) {
 	t.Parallel()
 	f := closedWith("0")
@@ -208,8 +207,8 @@ func TestWhatIsWithdrawnKeepsNoInvoiceFromBeingCompared(t *testing.T) {
 	require.Empty(t, plan.Reports)
 }
 
-// What is in doubt of a subscription that ended unbilled is for people to find
-// out as soon as nothing of its period is to be reported any more.
+// A report of unknown outcome is not resumed after its period is complete: an operator has to find out whether the
+// report arrived. Here the subscription ended without an invoice for the usage.
 func TestWhatIsInDoubtIsNotSentAgainOnceItsPeriodIsComplete(t *testing.T) {
 	t.Parallel()
 	f := closedWith("3")
@@ -226,7 +225,8 @@ func TestWhatIsInDoubtIsNotSentAgainOnceItsPeriodIsComplete(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000", reconciledAs(f))
 }
 
-// That another subscription has the period since says what is billed only where it is.
+// The end of a subscription shows that its usage is unbilled, unless the period now lies in another subscription at
+// the same connection, or at an unknown one (0).
 func TestTheEndOfASubscriptionHoldsWhateverRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[metering.ConnectionID]string{
@@ -241,8 +241,8 @@ func TestTheEndOfASubscriptionHoldsWhateverRunsElsewhere(t *testing.T) {
 	}
 }
 
-// Of two subscriptions with one period, each bills its own meters: that the
-// other's invoice says nothing of a meter, or is void, says nothing about it.
+// If two subscriptions have the same period, each bills its own meters. An invoice of the other subscription that
+// does not name a meter, even a void one, does not affect the meter's reconciliation.
 func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 	t.Parallel()
 	other := billing.Invoice{ID: "in_2", Connection: first, Customer: "cus_1", Subscription: "sub_2", Period: january, Renewal: true}
@@ -280,8 +280,8 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 	}
 }
 
-// A meter that moved to a subscription whose period began within the other's is
-// on the invoices of both, whichever of them is final first.
+// A meter that moved to another subscription within January is billed by the invoices of both subscriptions, in
+// whichever order the invoices become final.
 func TestAMeterThatMovedToAnotherSubscriptionIsOnBothInvoices(t *testing.T) {
 	t.Parallel()
 	former, later := renewal("6"), ofAnother(renewal("4"))
@@ -296,9 +296,9 @@ func TestAMeterThatMovedToAnotherSubscriptionIsOnBothInvoices(t *testing.T) {
 	}
 }
 
-// What was used before a meter moved to another subscription is compared with the
-// former one's invoice, also if nothing of it was reported: the other bills what was
-// used since, and that alone, whatever becomes of the former's invoice.
+// Usage from before a meter moved to another subscription is reconciled with the previous subscription's invoice,
+// even if none of it was reported. The new subscription's invoice bills only usage since the move, even if the
+// previous one is void.
 func TestWhatWasUsedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
 	t.Parallel()
 	moves := january.Start.AddDate(0, 0, 14)
@@ -331,7 +331,7 @@ func TestWhatWasUsedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
 	}
 }
 
-// toAnother is an invoice of a subscription of another customer at the provider.
+// toAnother returns the invoice as one of subscription sub_2, of provider customer cus_2.
 func toAnother(i billing.Invoice) billing.Invoice {
 	i = ofAnother(i)
 	i.Customer = "cus_2"
@@ -343,7 +343,7 @@ func without(i billing.Invoice) billing.Invoice {
 	return i
 }
 
-// Less than nothing is billed as nothing, which is all that the invoice says.
+// Negative usage is invoiced as 0 units. The difference in units is carried, and costs nothing.
 func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
 	t.Parallel()
 	f := closedWith("-3")
@@ -352,8 +352,8 @@ func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
 	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: usage decreased after it was reported; carried 0", reconciledAs(f))
 }
 
-// What was reported of the period at another connection is billed there, beside
-// what is invoiced here; what is late, or of another meter, is none of it.
+// Units that were reported to another connection are treated as billed there, in addition to the invoiced units.
+// Reports of late usage and of other meters are not included.
 func TestWhatIsBilledElsewhereIsOnNoInvoice(t *testing.T) {
 	t.Parallel()
 	there, another := counted(january, "4"), stated(second, january, "3", "300")
@@ -369,8 +369,8 @@ func TestWhatIsBilledElsewhereIsOnNoInvoice(t *testing.T) {
 	}
 }
 
-// Nothing is compared until all that the period was reported here is on final
-// invoices, what is on its way elsewhere is known, and somebody bills it.
+// A closed line that a provider bills is reconciled after all of its reports to the current connection are on final
+// invoices, and every report to another connection has a known outcome.
 func TestWhenNothingIsComparedYet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -417,7 +417,8 @@ func onlyElsewhere(f *billing.Facts) {
 	f.Reported = []billing.Reported{stated(second, january, "10", "1000")}
 }
 
-// That a subscription has ended, and makes no invoice, has its periods take nothing.
+// If a subscription has ended and no invoice follows, its periods are marked Invoiced, so that nothing more is
+// reported.
 func TestTheInvoicesOfASubscriptionThatHasEndedAreFinal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -435,7 +436,8 @@ func TestTheInvoicesOfASubscriptionThatHasEndedAreFinal(t *testing.T) {
 	}
 }
 
-// While somebody is sending a report, its answer says what became of it.
+// A final invoice shows the outcome of a report, unless a worker holds the report's lease. The worker then gets the
+// outcome from the provider's answer.
 func TestAnInvoiceShowsTheOutcomeOfWhatNobodyIsSending(t *testing.T) {
 	t.Parallel()
 	for lease, want := range map[time.Duration]int{-time.Microsecond: 1, 0: 1, time.Microsecond: 0} {
@@ -451,8 +453,8 @@ func TestAnInvoiceShowsTheOutcomeOfWhatNobodyIsSending(t *testing.T) {
 	}
 }
 
-// The units agree, and the amount is not what the provider's own price makes of
-// them: somebody has to look, and no money moves.
+// A reconciliation is disputed if the units agree and the amount differs from the provider's own price for them. An
+// operator has to check it, and no amount is carried.
 func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 	t.Parallel()
 	price := &tariff{"price_1", "USD", tariffOf(1, 1, 0)}
@@ -518,8 +520,8 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 	}
 }
 
-// Where an invoice bills something, what it bills is all that arrived: a decrease
-// beyond that did not.
+// A reported decrease is treated as arrived only as far as the invoice shows it. After reports of 10 and -13 units,
+// an invoice of 4 units shows a decrease of 6.
 func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
 	t.Parallel()
 	decrease := counted(january, "-13")
@@ -533,9 +535,8 @@ func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
 	}
 }
 
-// What came of one report shows what came of the next: that one was never sent, so
-// that another one is what the invoice has more than was taken, whichever is older
-// and also where both are of as many units.
+// A planned report was never sent, so the invoiced units beyond the accepted ones belong to the report that was sent.
+// This holds in any order of the two reports, and if both have the same units.
 func TestWhatWasNeverSentIsOnNoInvoice(t *testing.T) {
 	t.Parallel()
 	for units, neverFirst := range map[int64]bool{1: true, 2: false, 10: false} {
@@ -556,8 +557,8 @@ func TestWhatWasNeverSentIsOnNoInvoice(t *testing.T) {
 	}
 }
 
-// What is in doubt is for people to find out once final invoices show what is
-// billed, also while something else keeps its period in sight.
+// A report of unknown outcome is not resumed after final invoices show the billed units of its series, even if its
+// period is not complete. An operator has to find out whether the report arrived.
 func TestWhatIsInDoubtIsNotSentAgainOnceInvoicesShowWhatIsBilled(t *testing.T) {
 	t.Parallel()
 	f := closedWith("3")
@@ -576,9 +577,10 @@ func TestWhatIsInDoubtIsNotSentAgainOnceInvoicesShowWhatIsBilled(t *testing.T) {
 	require.Empty(t, plan.Resume)
 }
 
-// Invoices that show a part of what is billed of a closed period are read again
-// until others show the rest, or nobody awaits these; and so are all of a period that
-// nobody is connected to compare with them, or one of the other mode.
+// PartlyKnown lists the closed periods with invoices that must be read again. There are three cases:
+//   - Invoices show some of the reported units, and another invoice may show the rest.
+//   - Invoices show some of the reported units, and the tenant has no connection.
+//   - The connection is in another mode (test or live) than a billed closed line.
 func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 	t.Parallel()
 	rest := func(r billing.Reported) func(*billing.Facts) {

@@ -11,9 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A report to a former connection that was never sent was reported to nobody:
-// the period that it is of ends where the customer's new periods begin, in this
-// plan and not in the next one. One that may have arrived keeps it.
+// A plan that withdraws a report that was never sent to a previous connection also ends the report's period early,
+// where the new subscription's period begins. A report that may have arrived keeps the end of its period.
 func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 	t.Parallel()
 	id := uuid.UUID{1}
@@ -48,8 +47,8 @@ func TestWhatIsWithdrawnDoesNotKeepAPeriodLong(t *testing.T) {
 	require.Equal(t, lease, plan.LookAgain)
 }
 
-// A period that closes with other units than the provider was reported leaves
-// the rest to the oldest open one, whose watermark says so.
+// If a period closes with other units than the provider was reported, the oldest open period bills the difference.
+// The plan clears that period's watermark, which marks it as not fully reported.
 func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 	t.Parallel()
 	january := span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
@@ -77,14 +76,14 @@ func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 	require.Empty(t, billing.NewBooks(facts).Plan().Reported, "nothing is left to adjust")
 }
 
-// A closed period is charged at the provider's price as it was noted while the
-// period ran, whatever became of the item; at ours where the provider's is not known.
+// A closed period is charged at the provider's price that was recorded while the period ran, even if the item changed
+// since. If the provider's price is unknown, Odometer's price is charged.
 func TestWhosePriceAPeriodClosesAt(t *testing.T) {
 	t.Parallel()
 	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
-		want   billing.ProviderPrice // nil: ours
+		want   billing.ProviderPrice // nil: Odometer's price is charged
 	}{
 		"it has another now":             {func(*billing.Facts) {}, then},
 		"its item is gone":               {func(f *billing.Facts) { f.Side.Destinations[0] = billing.Destination{MeterID: 1, Excluded: "no item"} }, then},

@@ -9,33 +9,33 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Kind is what a report says.
+// Kind is the kind of a report.
 type Kind string
 
 const (
-	StatementReport Kind = "statement"      // what a period comes to, with all its meters
-	QuantityReport  Kind = "quantity"       // how many units one meter has counted
-	ChargeReport    Kind = "charge"         // an amount of money
-	ActionReport    Kind = "invoice_action" // an invoice is held, or made final
+	StatementReport Kind = "statement"      // bill of a period with all its meters
+	QuantityReport  Kind = "quantity"       // number of units of one meter
+	ChargeReport    Kind = "charge"         // amount of money for one meter
+	ActionReport    Kind = "invoice_action" // request to hold, release or finalize an invoice
 )
 
-// Values are all kinds of reports.
+// Values returns all kinds of reports.
 func (Kind) Values() []Kind {
 	return []Kind{StatementReport, QuantityReport, ChargeReport, ActionReport}
 }
 
-// Component is what a line of a report is of.
+// Component is the kind of usage that a line of a report bills.
 type Component string
 
 const (
-	UsageComponent      Component = "usage"
-	AdjustmentComponent Component = "adjustment" // what late usage adds to a closed period
+	UsageComponent      Component = "usage"      // usage of the report's own period
+	AdjustmentComponent Component = "adjustment" // adjustment of a closed period
 )
 
-// Values are all components.
+// Values returns all components.
 func (Component) Values() []Component { return []Component{UsageComponent, AdjustmentComponent} }
 
-// Component says what the line is of.
+// Component returns AdjustmentComponent if the line adjusts a closed period, else UsageComponent.
 func (l Line) Component() Component {
 	if l.Closed.IsZero() {
 		return UsageComponent
@@ -43,65 +43,65 @@ func (l Line) Component() Component {
 	return AdjustmentComponent
 }
 
-// State is where a report stands. Billed is none of them: only a provider's
-// final invoice says that.
+// State is the state of a report. Even an accepted or counted report may remain unbilled: only the provider's final
+// invoice shows that it is billed.
 type State string
 
 const (
 	Planned  State = "planned"
-	Sending  State = "sending"  // it may have arrived
-	InDoubt  State = "in_doubt" // what the provider has counted does not tell whether it arrived
-	Accepted State = "accepted" // the provider answered that it has it
-	Counted  State = "counted"  // it was seen in what the provider has counted
+	Sending  State = "sending"  // may have arrived
+	InDoubt  State = "in_doubt" // outcome unknown: the provider's counts do not show whether the report arrived
+	Accepted State = "accepted" // the provider has confirmed the receipt
+	Counted  State = "counted"  // the provider's counts include the report
 	Rejected State = "rejected"
 )
 
-// Values are all states of a report.
+// Values returns all states of a report.
 func (State) Values() []State { return []State{Planned, Sending, InDoubt, Accepted, Counted, Rejected} }
 
-// Outstanding says whether the outcome is not known yet.
+// Outstanding reports whether the outcome of the report is still open.
 func (s State) Outstanding() bool { return s == Planned || s == Sending || s == InDoubt }
 
-// Taken says whether the provider has it.
+// Taken reports whether the provider has accepted the report.
 func (s State) Taken() bool { return s == Accepted || s == Counted }
 
-// Series is what the far side adds up or overwrites: a change of anything in
-// it ends the series, and the next one counts from there. At most one report of
-// a series is outstanding.
+// Series identifies a sequence of reports that the provider adds up, or of which each replaces the previous one. If any
+// field changes, a new series begins, which reports only the part that earlier series have not billed. At most one
+// report of a series is outstanding at a time.
 type Series struct {
 	Kind       Kind
 	Connection metering.ConnectionID
-	Customer   string // at the provider
-	Target     string // what adds it up there
-	Method     Method // of a quantity
+	Customer   string // customer ID at the provider
+	Target     string // object at the provider that receives the reports
+	Method     Method // of a quantity or an invoice line that is set; else ""
 	Counting   Counting
-	Period     time.Time      // start of the period whose usage it is
-	Window     metering.Range // of the far side's; of what late usage adjusts, the target period
-	Late       bool           // it carries what late usage adjusts
+	Period     time.Time      // start of the period of the usage
+	Window     metering.Range // part of Period for which the provider keeps a value; if Late, the target period
+	Late       bool           // the reports bill adjustments of a closed period
 }
 
-// InvoicedBy is the subscription's period whose invoices bill a quantity. Zero:
-// nobody has noted that.
+// InvoicedBy identifies the subscription period that invoices a quantity. The zero value means that the subscription
+// period was not recorded.
 type InvoicedBy struct {
 	Subscription string
 	Start        time.Time
 }
 
-// Line is what one meter comes to in a report.
+// Line is the line of one meter in a report.
 type Line struct {
 	MeterID      metering.MeterID
 	MeterSlug    string
-	Closed       time.Time        // start of the closed period that it adjusts; zero: it is of the report's own
-	Usage        metering.Decimal // of the whole period so far
-	Events       int64            // behind it
-	Quantity     metering.Decimal // usage less what is billed elsewhere
-	PriceVersion int              // 0: the meter has no price, or the provider's own
-	Price        ProviderPrice    // that the charge is by instead of ours; nil: it is by ours
+	Closed       time.Time        // start of the closed period that the line adjusts; zero: the report's own period
+	Usage        metering.Decimal // usage of the whole period so far
+	Events       int64            // number of events in Usage
+	Quantity     metering.Decimal // units that other series have not billed
+	PriceVersion int              // 0: the meter has no price, or the provider's own price applies
+	Price        ProviderPrice    // provider's own price, if the charge is computed with it; else nil
 	UnitPrice    metering.Decimal
-	Charge       metering.Decimal // for the usage, rounded to the currency's minor unit
-	Amount       metering.Decimal // charge less what is billed elsewhere
+	Charge       metering.Decimal // charge for Usage, rounded to the currency's minor unit
+	Amount       metering.Decimal // part of Charge that other series have not billed
 	Currency     string
-	Working      []Step // of the amount, in a new statement
+	Working      []Step // breakdown of Amount; nil: not computed
 }
 
 func (l Line) about(o Line) bool { return l.MeterID == o.MeterID && l.Closed.Equal(o.Closed) }
@@ -114,34 +114,34 @@ func (l Line) equal(o Line) bool {
 
 func sameLines(a, b []Line) bool { return slices.EqualFunc(a, b, Line.equal) }
 
-// Report is one message that is to be written down and then sent.
+// Report is a message to a provider that is to be stored and then sent.
 type Report struct {
 	Series
-	Destination Destination // of a quantity: where it goes
-	To          InvoicedBy  // of a quantity
+	Destination Destination // destination of a planned quantity or invoice line
+	To          InvoicedBy  // subscription period that invoices a quantity
 	Lines       []Line
-	Quantity    metering.Decimal // that goes out; of a charge money
-	Currency    string           // of a statement and a charge
-	Of          metering.Range   // the period that it is about
-	Former      *time.Time       // the timestamp of the series' latest report; nil: there is none
-	Deadline    time.Time        // until when it is worth trying
-	Lost        uuid.UUID        // the name of one that the ledger has lost; zero: it is a new one
+	Quantity    metering.Decimal // quantity to send; for a charge, money in Currency
+	Currency    string           // currency of a statement or a charge
+	Of          metering.Range   // period of the reported usage
+	Former      *time.Time       // latest timestamp of earlier reports of the series; nil: none
+	Deadline    time.Time        // time until which sending is useful
+	Lost        uuid.UUID        // ID of a report that the ledger lost in a restore; zero: a new report
 }
 
-// Resolved is a report whose outcome a final invoice has shown.
+// Resolved is a report with an outcome that an invoice has shown.
 type Resolved struct {
 	ID    uuid.UUID
 	State State // Accepted or Rejected
 }
 
-// Exclusion is a meter that is left out, and why.
+// Exclusion is a meter that a plan excludes, with the reason.
 type Exclusion struct {
 	MeterID   metering.MeterID
 	MeterSlug string
 	Reason    string
 }
 
-// Why a meter is left out.
+// Reasons for which a plan excludes a meter.
 const (
 	ExcludedBackfilling = "the meter's earlier events are still being counted; the meter is billed after the backfill"
 	ExcludedByOperator  = "an operator excluded the meter from this run"
@@ -157,26 +157,26 @@ const (
 	ExcludedCurrency    = "the currency of the meter's late usage differs from the customer's subscription; only the late usage is excluded, and it stays recorded as an adjustment"
 )
 
-// ReportPlan is what is to be done about a customer's billing.
+// ReportPlan holds the next actions for one billing schedule of a customer.
 type ReportPlan struct {
-	Periods       []Period          // the customer's periods as they are to be stored, oldest first
-	HeadOpenUntil *time.Time        // until when an event may bring the first of them forward; nil: that is decided
-	ReadFirst     bool              // what the customer is at the provider has to be read: nothing else is planned
-	Withdraw      []uuid.UUID       // reports to former connections and subscriptions that were never sent, and will not be
-	Resolved      []Resolved        // reports of which final invoices show what came of them
-	Doubt         []uuid.UUID       // reports to former connections that may or may not have arrived: they are in doubt
-	Resume        []uuid.UUID       // reports that are outstanding, to be sent before anything else
-	Reports       []Report          // to be written down and sent
-	UpToDate      []uuid.UUID       // reports that were taken and still hold
-	Excluded      []Exclusion       // meters that are left out
-	Reported      []PeriodWatermark // open periods of which the provider knows all once the reports are accepted, or no longer all
-	Bookings      []Booking         // adjustments of closed periods, to be written down
+	Periods       []Period          // billing periods to store, oldest first
+	HeadOpenUntil *time.Time        // until then, an event can make the first period begin earlier; nil: it cannot
+	ReadFirst     bool              // no reports are planned before the customer's state at the provider is read
+	Withdraw      []uuid.UUID       // unsent reports to previous connections and subscriptions: they become Rejected
+	Resolved      []Resolved        // reports with outcomes that final invoices show
+	Doubt         []uuid.UUID       // reports to previous connections that may have arrived: they become InDoubt
+	Resume        []uuid.UUID       // outstanding reports to send before all others
+	Reports       []Report          // new reports to store and then send
+	UpToDate      []uuid.UUID       // accepted last reports of series and periods: still correct, or sent in this pass
+	Excluded      []Exclusion       // excluded meters, with the reasons
+	Reported      []PeriodWatermark // new watermarks of open periods, once Reports are accepted; zero: not fully reported
+	Bookings      []Booking         // adjustments of closed periods to store
 	Closings      []Closing         // periods to close, oldest first
-	Complete      []Period          // closed periods that are complete by now
-	Unreported    bool              // the periods that close leave something to report
-	Reconciled    []Reconciliation  // of closed periods with the final invoices, to be written down
-	PartlyKnown   []time.Time       // starts of closed periods of which final invoices show a part of what is billed: they are read again
-	Waiting       bool              // a period that is due waits for a meter that is counting its past
-	More          bool              // there may be other reports once these are decided
-	LookAgain     time.Time         // when there may be something to do although no fact has changed; zero: never
+	Complete      []Period          // closed periods that are now complete
+	Unreported    bool              // the closings leave something to report
+	Reconciled    []Reconciliation  // comparisons of closed periods with final invoices to store
+	PartlyKnown   []time.Time       // starts of closed periods that must be compared with final invoices again
+	Waiting       bool              // no due period closes, because of a backfill or a recent restore
+	More          bool              // more reports may follow once these are decided
+	LookAgain     time.Time         // next time at which the plan can change without a new fact; zero: never
 }

@@ -10,24 +10,25 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A ledger that was restored from a backup does not know what was reported since
-// that was made. What overwrites is put right by being reported again. What
-// adds up is read from the far side, once it has surely counted everything, and
-// taken as reported.
+// A ledger that was restored from a backup lacks the reports that were made after the backup. If each report of a
+// series replaces the previous one, the next report corrects the provider. If the provider adds up a series, Odometer
+// waits until the provider must have counted every report. Odometer then reads the total, and records the difference
+// as reported.
 
-// restoredAt is when the ledger was restored last; long ago, if never.
+// restoredAt returns the time of the ledger's last restore, or the year 1970 if there was none.
 func (f *Facts) restoredAt() time.Time { return time.Unix(f.Epoch, 0) }
 
-// forgotten says whether the far side may have been reported something else of
-// a series since the backup was made.
+// forgotten reports whether the ledger may lack a later report of the series, because the last accepted one was made
+// before the last restore.
 func (p *planner) forgotten(s *Reported) bool {
 	return s.Taken.Any && s.Epoch < p.Epoch
 }
 
-// stands says whether the statement of a closed period is the last one that the
-// receiver has of it. Another one may have been sent since the backup was made of
-// the first restore that followed it, if the period was open in that; or it was on
-// its way, and the restore has withdrawn it without knowing whether it arrived.
+// stands reports whether s is surely the last statement of the closed period that the receiver has. Without a restore
+// after s, it is. After a restore, there are two cases in which it may not be:
+//   - The period was open in the backup of the first restore after s: a newer statement may have been sent after that
+//     backup.
+//   - A newer statement is rejected: a restore rejects outstanding statements, which may have arrived.
 func (f *Facts) stands(s Sent, p Period) bool {
 	i := slices.IndexFunc(f.Epochs, func(epoch int64) bool { return epoch > s.Epoch })
 	if i < 0 {
@@ -39,9 +40,8 @@ func (f *Facts) stands(s Sent, p Period) bool {
 	return !withdrawn && p.ClosedAt != nil && p.ClosedAt.Before(time.Unix(f.Epochs[i], 0))
 }
 
-// lastStands says whether it is known what the receiver has of a closed period: the
-// last statement of it stands, or there is none, and no restore has forgotten or
-// withdrawn one.
+// lastStands reports whether the receiver's last statement of a closed period is known. Either the last accepted
+// statement stands, or there is none, and no restore can have lost or rejected one that arrived.
 func (f *Facts) lastStands(p Period) bool {
 	if last := f.lastStatement(p, State.Taken); last.Number > 0 {
 		return f.stands(last, p)
@@ -55,29 +55,29 @@ func (f *Facts) lastStands(p Period) bool {
 	})
 }
 
-// isReadFirst says whether what was on its way may be in what is to be read: it
-// does not overwrite what arrived of it.
+// isReadFirst reports whether the provider's totals have to be read before the report is settled or sent again, because
+// the totals may include the report. They include no quantity that the provider does not add up.
 func (p *planner) isReadFirst(o Open) bool {
 	return !containsAny(p.Facts.Reported, func(r *Reported) bool {
 		return r.Last == o.ID && r.Kind == QuantityReport && r.Counting != Adds
 	})
 }
 
-// waitForReading leaves a meter out until what the far side has added up is read.
+// waitForReading excludes a meter until the provider's totals are read. The plan is made again within an hour.
 func (p *planner) waitForReading(m metering.Meter) {
 	p.open = true
 	p.exclude(Exclusion{m.ID, m.Slug, ExcludedRestored})
 	p.lookFrom(p.Now.Add(time.Hour))
 }
 
-// AddedUp is where usage of one meter is added up.
+// AddedUp is a destination at which the provider adds up the usage of one meter.
 type AddedUp struct {
 	MeterID metering.MeterID
 	Series
 }
 
-// AddedUp are the places that the far side adds up of the periods that are
-// reported, while they have to be read.
+// AddedUp returns the destinations with totals that must be read after a restore, for all periods that are reported.
+// It returns nil if the totals are already read, or if the customer has to be read at the provider first.
 func (b *Books) AddedUp() (all []AddedUp) {
 	if !b.Unread || b.Side == nil {
 		return nil
@@ -103,8 +103,8 @@ func (b *Books) eachAddedUp(do func(m *position, at AddedUp)) {
 	}
 }
 
-// takenAt is what is known to have been taken in a place, with whatever part of a
-// subscription's period it was reported for.
+// takenAt returns the quantity that the destination has surely accepted. It adds up all series of the destination
+// that start in the window of at, whichever part of the subscription's period they report.
 func (b *Books) takenAt(at AddedUp) (taken metering.Decimal) {
 	for n := range b.Reported {
 		r := &b.Reported[n]
@@ -116,8 +116,9 @@ func (b *Books) takenAt(at AddedUp) (taken metering.Decimal) {
 	return taken
 }
 
-// surelyTaken is what is taken of the series but for what final invoices bill of a
-// report that is on its way: once that is forgotten, what arrived of it is lost.
+// surelyTaken returns the quantity of the series that the provider has surely accepted. While a report is outstanding,
+// final invoices may bill more than the accepted reports. That surplus is excluded, because the ledger no longer
+// contains it once the report is rejected (see Forgotten). The report that Lost returns then includes the surplus.
 func (r *Reported) surelyTaken() metering.Decimal {
 	if r.Outstanding {
 		return smaller(r.taken(), r.Taken.counted(r.Counting))
@@ -125,7 +126,7 @@ func (r *Reported) surelyTaken() metering.Decimal {
 	return r.taken()
 }
 
-// surelyHere is what this destination is known to have taken of the period.
+// surelyHere returns the quantity of the period that the destination has surely accepted.
 func (m *position) surelyHere() (taken metering.Decimal) {
 	for _, s := range m.own {
 		taken = taken.Add(s.surelyTaken())
@@ -133,9 +134,9 @@ func (m *position) surelyHere() (taken metering.Decimal) {
 	return taken
 }
 
-// Forgotten are the reports of a former epoch that were on their way to the places
-// that were read: what arrived of them is in what was found there. Where that is
-// less than is known to have been taken, nobody can tell, and they stay in doubt.
+// Forgotten returns the outstanding reports of previous epochs to destinations with a total in found. If such a
+// report arrived, the total includes it. If the total is less than the surely accepted quantity, the reports to that
+// destination keep their unknown outcome.
 func (b *Books) Forgotten(found []Found) (reports []uuid.UUID) {
 	if !b.Unread || b.Side == nil {
 		return nil
@@ -154,14 +155,14 @@ func (b *Books) Forgotten(found []Found) (reports []uuid.UUID) {
 	return reports
 }
 
-// Found is what the far side has added up in a place.
+// Found is the total that the provider has counted at a destination.
 type Found struct {
 	AddedUp
 	Counted metering.Decimal
 }
 
-// Lost are the reports that the ledger lacks, where the far side has more than
-// it knows of: one for each place, of all that was reported there since the backup.
+// Lost returns the reports that the ledger lacks: one for each destination at which the provider has counted more
+// than the ledger records. The report contains the whole difference.
 func (b *Books) Lost(found []Found) (reports []Report) {
 	b.eachAddedUp(func(m *position, at AddedUp) {
 		for _, there := range found {
@@ -178,8 +179,9 @@ func (b *Books) Lost(found []Found) (reports []Report) {
 	return reports
 }
 
-// ChargedSince is from when on the charges have to be read where what was reported
-// after an instant is not known: a line that was made before may have been set since.
+// ChargedSince returns the time from which charges must be read if the ledger lacks reports made after known. Such a
+// report may have changed a line that was created earlier. The time is therefore the start of the oldest incomplete
+// period that is billed in amounts, if that start is before known, else known.
 func (f Facts) ChargedSince(known time.Time) time.Time {
 	for _, p := range Periods(f) {
 		if p.Bills == metering.BillsAmounts && !p.Complete && p.Start.Before(known) {
@@ -189,24 +191,23 @@ func (f Facts) ChargedSince(known time.Time) time.Time {
 	return known
 }
 
-// FoundCharge is money that the far side was charged with from here.
+// FoundCharge is a charge that Odometer has created at the provider.
 type FoundCharge struct {
-	ReportID     uuid.UUID // in the order in which reports were made; of what is set, the last one
+	ReportID     uuid.UUID // IDs ascend in the order of the reports; if reports overwrite the charge, the last report
 	MeterID      metering.MeterID
 	Subscription string
-	Object       string    // that is set, in the provider's words; "": it is added up
-	Method       Method    // of what is set
-	Closed       time.Time // start of the period whose usage it is, in whole seconds
-	Target       time.Time // start of the period that carries it, or of the part that it charges, in whole seconds
-	Late         bool      // it came once the period was closed
+	Object       string    // the provider's ID of the object that reports overwrite; "": charges are added up
+	Method       Method    // if Object is set
+	Closed       time.Time // start of the period of the usage, in whole seconds
+	Target       time.Time // start of the target period or, unless Late, of the charged part; in whole seconds
+	Late         bool      // the usage arrived after its period was closed
 	Units        metering.Decimal
 	Amount       metering.Decimal
 	Currency     string
 }
 
-// LostCharges are the reports that the ledger lacks of charges that it does not
-// know: one for each line of a target period. What is set has the name of the
-// report that has set it, by which invoices name it.
+// LostCharges returns the reports that the ledger lacks, for charges without a known report: one for each series and
+// meter. If reports overwrite the charge, Lost is the ID of its last report, because invoices name that ID.
 func (b *Books) LostCharges(found []FoundCharge) (reports []Report) {
 	slices.SortFunc(found, func(a, b FoundCharge) int { return cmp.Compare(a.ReportID.String(), b.ReportID.String()) })
 	for _, charge := range found {
@@ -258,7 +259,7 @@ func (b *Books) lostCharge(c FoundCharge) (r Report, known bool) {
 	return r, true
 }
 
-// found is the report of a line as it was set last.
+// found completes the report r of a charge that reports overwrite, as the charge was last set.
 func (r Report) found(c FoundCharge, l Line, of Period) Report {
 	if r.Lost, r.Method, r.Counting = c.ReportID, c.Method, Replaces; !c.Late {
 		r.Late, r.Window, l.Closed = false, of.Intersect(of.Subscription.Range), time.Time{}

@@ -12,8 +12,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// restored is a customer of whose January the ledger, which was restored a day
-// ago, knows 4 of 12 units as reported, and 3 as reported elsewhere.
+// restored returns facts after a restore one day ago. Of January's 12 units, the ledger has 4 as reported to the
+// current connection and 3 as reported to another one. The provider's totals were not read since the restore.
 func restored() billing.Facts {
 	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
 	f.Epoch, f.Unread = f.Now.AddDate(0, 0, -1).Unix(), true
@@ -27,7 +27,7 @@ func restored() billing.Facts {
 func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 	t.Parallel()
 	places := []billing.AddedUp{{MeterID: 1, Series: counted(january, "4").Series}}
-	subscribedAt := func(c metering.ConnectionID) func(*billing.Facts) { // which the customer has no longer
+	subscribedAt := func(c metering.ConnectionID) func(*billing.Facts) { // January lies in a previous subscription at c
 		return func(f *billing.Facts) {
 			f.Stored[0].Subscription, f.Side.Period = billing.Subscription{ID: "sub_0", Range: january, Connection: c}, february
 		}
@@ -57,7 +57,8 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 	require.Equal(t, restored().Now.Add(time.Hour), plan.LookAgain)
 }
 
-// What the far side has more than the ledger knows of was reported from here.
+// If the provider's total exceeds the ledger's, Odometer reported the difference after the backup was made. Lost
+// returns the difference as one report.
 func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
 	t.Parallel()
 	f := restored()
@@ -82,8 +83,8 @@ func TestWhatWasReportedSinceTheBackupIsReportedInOne(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Lost([]billing.Found{{AddedUp: at, Counted: metering.Whole(8)}}), "what was reported for another part of the period is there too")
 }
 
-// Charges that the ledger does not know become one report for each meter, closed
-// period and target period, beside what it knows of them.
+// For each meter, closed period and target period, LostCharges returns one report of the charges that the ledger
+// lacks. The line's amount includes the charges that the ledger has.
 func TestChargesSinceTheBackupAreReportedInOne(t *testing.T) {
 	t.Parallel()
 	f := ofLateUsage("17", "7")
@@ -123,8 +124,8 @@ func TestChargesSinceTheBackupAreReportedInOne(t *testing.T) {
 	}, all, "what has no target period any more is the first open one's")
 }
 
-// A statement of before the backup is the last one that its receiver has, if the
-// period was closed by then.
+// A statement from before a restore is the last one that its receiver has, if the period was closed before the
+// restore. Otherwise the period is stated once more.
 func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 	t.Parallel()
 	for restored, want := range map[time.Duration]int{-time.Second: 1, 0: 1, time.Second: 0} {
@@ -152,8 +153,8 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 	}
 }
 
-// A statement that was on its way when the backup was made may have arrived, with
-// late usage of an earlier period that the next one is charged with now.
+// A statement that was being sent when the backup was made may have arrived, with late usage that the next period is
+// charged for now. The restore withdraws the statement, so the closed period is stated once more.
 func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
@@ -181,13 +182,13 @@ func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *test
 	require.False(t, isStated(taken, withdrawn, again))
 }
 
-// What a receiver was said since the backup is not known: a period that closes
-// after the restore is stated once more, though somebody else has billed all of it.
+// After a restore, the statements that a receiver got since the backup are unknown. A period that began before the
+// restore and closes after it is stated once more, even if another connection has billed all of it.
 func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 	t.Parallel()
 	closing := january.End.Add(grace)
 	for restored, want := range map[time.Time]bool{
-		january.Start: false, january.Start.Add(time.Second): true, // nothing was said of what had not begun
+		january.Start: false, january.Start.Add(time.Second): true, // no statement exists of a period that had not begun
 		closing.Add(-time.Second): true, closing: true, closing.Add(time.Second): false,
 	} {
 		closed := closedAt(january, "3", "300")
@@ -203,7 +204,7 @@ func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 	}
 }
 
-// So is one whose only statement a restore has withdrawn, though it was closed before.
+// A period that was closed before a restore is also stated once more if the restore withdrew its only statement.
 func TestAClosedPeriodThatOnlyAWithdrawnStatementIsOfIsStatedOnceMore(t *testing.T) {
 	t.Parallel()
 	closed := closedAt(january, "3", "300")
@@ -230,7 +231,8 @@ func TestAClosedPeriodThatOnlyAWithdrawnStatementIsOfIsStatedOnceMore(t *testing
 	require.False(t, isStated(refused), "the receiver has refused it")
 }
 
-// What clients send again once the ledger was restored has the grace to come in time.
+// After a restore, no period closes until the tenant's grace has passed, so that clients can send lost events again
+// in time.
 func TestNoPeriodClosesUntilTheGraceAfterARestoreIsOver(t *testing.T) {
 	t.Parallel()
 	f := knownOf(march.Start, billing.Period{Range: january}, billing.Period{Range: february})
@@ -242,7 +244,8 @@ func TestNoPeriodClosesUntilTheGraceAfterARestoreIsOver(t *testing.T) {
 	require.True(t, plan.Waiting)
 }
 
-// What was made before the backup may be in what is to be read.
+// An open report from before a restore may be included in the provider's total. The report is not resumed until the
+// total is read, unless the report's series overwrites the quantity.
 func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	t.Parallel()
 	f := restored()
@@ -259,12 +262,13 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	require.Equal(t, of, billing.NewBooks(f).Plan().Resume)
 }
 
-// What overwrites is put right by being reported again; what adds up is not.
+// After a restore, a series that overwrites a quantity (Replaces, Latest) is reported again, which corrects the
+// provider's quantity. A series that adds up (Adds) is not reported again.
 func TestWhatOverwritesIsReportedAgainOnceALedgerWasRestored(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		counting billing.Counting
-		epoch    int64 // after the restore
+		epoch    int64 // of the last accepted report, relative to the ledger's
 		want     int
 	}{{billing.Replaces, -1, 1}, {billing.Replaces, 0, 0}, {billing.Latest, -1, 1}, {billing.Adds, -1, 0}} {
 		f := restored()
@@ -276,7 +280,8 @@ func TestWhatOverwritesIsReportedAgainOnceALedgerWasRestored(t *testing.T) {
 	}
 }
 
-// What is in what was read is done with; what was on its way to another place is not.
+// Forgotten returns the open reports to each target with a total that was read, because the total includes any report
+// that arrived. Reports to other targets stay open.
 func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
 	t.Parallel()
 	f := restored()
@@ -303,9 +308,9 @@ func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
 	require.Empty(t, billing.NewBooks(f).Forgotten(found))
 }
 
-// 4 units were taken, and 6 more are in doubt. What the final invoice bills shows
-// neither, as the 4 were dropped. What of the 6 is there is found, once they are
-// forgotten, and whoever bills the period next leaves it out.
+// After a restore, 4 units are accepted and a report of 6 more has an unknown outcome. The final invoice does not
+// show the outcome, because it bills neither 4 nor 10 units. After the report is forgotten, Lost finds the units that
+// arrived beyond 4. The tenant's next connection does not bill the invoiced units again.
 func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T) {
 	t.Parallel()
 	for there, want := range map[string]string{"6": "2", "5": "1", "3": "", "0": ""} {
@@ -326,7 +331,7 @@ func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T)
 			known, want = counted(january, there), ""
 		}
 		require.Empty(t, want, there)
-		f.Open, f.Reported, f.Unread = nil, []billing.Reported{known}, false // as it is written down
+		f.Open, f.Reported, f.Unread = nil, []billing.Reported{known}, false // as stored after Forgotten and Lost
 		f = atReceiver(second, f)
 		require.Equal(t, metering.Whole(12).Sub(metering.MustDecimal(there)).String(), billing.NewBooks(f).Plan().Reports[0].Lines[0].Quantity.String(), there)
 	}

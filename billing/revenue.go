@@ -7,21 +7,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// RevenueMonth is the start of the month that a billing period's revenue is of:
-// the one that its last instant lies in, which is when it is billed. A period
-// that ends with a month is of that month.
+// RevenueMonth returns the start of the calendar month to which a billing period's revenue belongs. It is the month of
+// the period's last microsecond, because the period is billed at its end. A period that ends with a month belongs to
+// that month.
 func RevenueMonth(period metering.Range, timezone *time.Location) time.Time {
 	return CalendarPeriod(period.End.Add(-time.Microsecond), timezone).Start
 }
 
-// OpenPeriods are the ExpectedPeriods that are not closed.
+// OpenPeriods returns the periods of ExpectedPeriods that are not closed.
 func OpenPeriods(f Facts) []Period {
 	return slices.DeleteFunc(ExpectedPeriods(f), func(p Period) bool { return p.ClosedAt != nil })
 }
 
-// OpenCharge is what a meter comes to so far in an open period, whoever has
-// billed it and without the adjustments that the period carries, which are of
-// others.
+// OpenCharge is the charge of one meter in an open period so far. It includes charges that other series have billed. It
+// excludes adjustments, which belong to closed periods.
 type OpenCharge struct {
 	MeterID  metering.MeterID
 	Events   int64
@@ -29,8 +28,7 @@ type OpenCharge struct {
 	Currency string
 }
 
-// OpenCharges are the charges of an open period's statement, of the meters that
-// have a price.
+// OpenCharges returns the charges in the statement of an open period, for meters that have a price.
 func (b *Books) OpenCharges(period Period) (charges []OpenCharge) {
 	for _, c := range b.shown(period) {
 		if c.price.Version != 0 || c.theirs != nil {
@@ -40,8 +38,8 @@ func (b *Books) OpenCharges(period Period) (charges []OpenCharge) {
 	return charges
 }
 
-// EndsByReports says whether it takes what was reported to know where the
-// customer's last stored period ends.
+// EndsByReports reports whether the end of the last stored period may depend on reports. If nothing of the period was
+// reported to a provider, the period may end earlier than stored.
 func EndsByReports(f Facts) bool {
 	if len(f.Stored) == 0 {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A period is of the month that its last instant lies in.
+// RevenueMonth assigns a period to the month that contains the period's last instant.
 func TestTheMonthOfARevenue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ timezone, end, month string }{
@@ -24,8 +24,7 @@ func TestTheMonthOfARevenue(t *testing.T) {
 	}
 }
 
-// What was reported keeps a period long that would end sooner without it, and
-// that only the last one can.
+// EndsByReports reports whether the last stored period would end sooner if none of it had been reported.
 func TestWhenReportsSayWhereAPeriodEnds(t *testing.T) {
 	t.Parallel()
 	now := february.Start.AddDate(0, 0, 9)
@@ -46,8 +45,8 @@ func TestWhenReportsSayWhereAPeriodEnds(t *testing.T) {
 	}
 }
 
-// What a meter comes to in an open period is revenue where there is a price, of
-// ours or of the provider's.
+// OpenCharges returns the charges of an open period for meters with a price. The provider's price takes precedence
+// over Odometer's.
 func TestTheChargesOfAnOpenPeriod(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

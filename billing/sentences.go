@@ -2,8 +2,8 @@ package billing
 
 import "fmt"
 
-// StepNames are the names of steps, in the order in which they come; those of
-// parts of another step are the last.
+// StepNames returns the names of all steps, in the order of a breakdown. The names of steps that are parts of another
+// step are the last.
 func StepNames() []string {
 	return []string{
 		StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage, StepRate, StepUsageFee,
@@ -14,7 +14,7 @@ func StepNames() []string {
 	}
 }
 
-// Counted says whether the step is counted from events.
+// Counted reports whether the step's amount is computed from events, so that Events applies.
 func (s Step) Counted() bool {
 	switch s.Name {
 	case StepUsage, StepLate, StepTotal, StepFixedFees, StepUnrated, StepRateUnits, StepDimension:
@@ -23,7 +23,7 @@ func (s Step) Counted() bool {
 	return false
 }
 
-// Sentence says in plain English what the step's amount is.
+// Sentence returns one English sentence that explains the step's amount.
 func (s Step) Sentence() string {
 	switch s.Name {
 	case StepUsage, StepLate, StepTotal, StepUnits, StepIncluded, StepOverage:
@@ -142,7 +142,7 @@ func (s Step) ofDimensions() string {
 	return "The units with these dimension values" + s.fromEvents()
 }
 
-// fromEvents ends a sentence with the number of events. Calculated usage has none.
+// fromEvents returns the end of a sentence, with the number of events. Calculated usage has no number of events.
 func (s Step) fromEvents() string {
 	if s.Events == 0 {
 		return "."

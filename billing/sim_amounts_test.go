@@ -11,24 +11,24 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// In some lives the tenant's counters are charged amounts: each line is one
-// pending item of the subscription, which is set to what the line comes to. The
-// invoice of the period in which it was made takes it. Such a life stays with its
-// first counter: it is not billed anywhere else, so that all is in money.
+// In some lives the tenant's provider bills amounts instead of quantities. Each line is one pending item of the
+// subscription, set to the line's amount. The item goes onto the invoice of the subscription's period in which it
+// was created. Such a life keeps its first connection, so no other provider bills its usage.
 
-// item is a line of an invoice that is set from here.
+// item is a line of an invoice with an amount that Odometer sets.
 type item struct {
 	line     itemKey
 	currency string
 	set      metering.Decimal
-	amount   metering.Decimal // somebody else may have made another of it
+	amount   metering.Decimal // on the invoice: a person may have edited it
 	invoice  *invoice
-	by       uuid.UUID        // the report that set it last
-	units    metering.Decimal // that it says it is for
+	by       uuid.UUID        // the last report that set it
+	units    metering.Decimal // of that report's line
 	madeAt   time.Time
 }
 
-// itemKey is what a line is of: a meter in a period, as its own or with a later one.
+// itemKey identifies an item: its contract, the meter, the period of the usage, the window, and whether it is an
+// adjustment for late usage.
 type itemKey struct {
 	contract       string
 	meter          metering.MeterID
@@ -40,7 +40,8 @@ func lineOf(r *storedReport) itemKey {
 	return itemKey{r.Target, r.Lines[0].MeterID, r.Period.UnixMicro(), r.Window.Start.UnixMicro(), r.Late}
 }
 
-// setsItem sets, or makes, the line of a report. An invoice that is final takes nothing.
+// setsItem sets the item of a report to the report's amount, and creates the item if it does not exist. It
+// returns false if the invoice is final, or if no invoice accepts the item.
 func (f *farSide) setsItem(r *storedReport, now time.Time) (taken bool) {
 	line := lineOf(r)
 	i := slices.IndexFunc(f.items, func(i *item) bool { return i.line == line })
@@ -59,7 +60,8 @@ func (f *farSide) setsItem(r *storedReport, now time.Time) (taken bool) {
 	return true
 }
 
-// nextInvoice is the one that a line that is made now goes on; nil: none takes it.
+// nextInvoice returns the invoice for an item that is created now, or nil if the contract does not accept the
+// charge.
 func (f *farSide) nextInvoice(r *storedReport, now time.Time) *invoice {
 	if r.Target == billing.OwnInvoice {
 		return f.drafts(r)
@@ -72,7 +74,8 @@ func (f *farSide) nextInvoice(r *storedReport, now time.Time) *invoice {
 	return c.last()
 }
 
-// chargeLine is what a final invoice that was heard of has of a line; nil: none has it.
+// chargeLine returns the item's amounts on a final invoice that Odometer has read. It returns nil if there is no
+// such invoice, or if the ledger lacks the report that last set the item.
 func (f *farSide) chargeLine(l *ledger, line itemKey) *billing.ChargeLine {
 	i := slices.IndexFunc(f.items, func(i *item) bool { return i.line == line })
 	if i < 0 || !f.items[i].invoice.heard || f.items[i].invoice.none {
@@ -85,8 +88,8 @@ func (f *farSide) chargeLine(l *ledger, line itemKey) *billing.ChargeLine {
 	return &billing.ChargeLine{Amount: it.amount, Set: it.set, Currency: it.currency, Void: it.invoice.heardVoid}
 }
 
-// refuses says whether the line of a report is on a final invoice of which nobody
-// has heard: it is set in vain until then.
+// refuses reports whether the report sets an item of a final invoice that Odometer has not read yet. The provider
+// refuses such a report.
 func (f *farSide) refuses(r billing.Report) bool {
 	if in := f.invoiceOfOurs(r.Window.Start); r.Kind == billing.ChargeReport && r.Target == billing.OwnInvoice && in != nil && in.final && !in.heard {
 		return true
@@ -96,7 +99,7 @@ func (f *farSide) refuses(r billing.Report) bool {
 	})
 }
 
-// noteLines notes in series of charges what final invoices have of them.
+// noteLines sets Line of each series that charges an item: the amounts on the final invoice, or nil.
 func (l *ledger) noteLines(all []billing.Reported) {
 	for n := range all {
 		r := &all[n]
@@ -106,7 +109,8 @@ func (l *ledger) noteLines(all []billing.Reported) {
 	}
 }
 
-// charges is where the meters' charges go of who has the contract.
+// charges returns the destinations of the meters' charges for a customer with contract c. If c is nil, the
+// charges go to own invoices. If f has no own invoices either, they are excluded.
 func (f *farSide) charges(c *contract, meters []metering.Meter) []billing.Destination {
 	all := []billing.Destination{}
 	for _, m := range meters {
@@ -122,7 +126,8 @@ func (f *farSide) charges(c *contract, meters []metering.Meter) []billing.Destin
 	return all
 }
 
-// edits has somebody change a line of a draft, which stands until it is set again.
+// edits changes the amount of one item of a draft, as a person does at the provider. The amount remains until
+// Odometer sets the item again.
 func (l *life) edits() bool {
 	for _, f := range l.farSides {
 		for _, it := range f.items {
@@ -135,7 +140,7 @@ func (l *life) edits() bool {
 	return false
 }
 
-// billsOtherwise has the tenant bill in another way: each customer's next period.
+// billsOtherwise switches the connection between amounts and quantities, for periods that begin from now on.
 func (l *life) billsOtherwise() bool {
 	if !l.charging || l.own || l.connection == nil {
 		return false
@@ -150,8 +155,10 @@ func (l *life) billsOtherwise() bool {
 	return true
 }
 
-// checkCharged holds, for a closed line in amounts, that what its own line and
-// those of later periods bill, and what is waived or in dispute, is its charge.
+// checkCharged checks a closed line that is billed in amounts. Its own item and the adjustments of later periods
+// add up to its charge, with late usage unless that is only reported. The sum may be lower if adjustments cannot
+// be billed now, and higher if usage decreased after it was charged. Waived and disputed amounts are treated as
+// billed.
 func (l *life) checkCharged(p billing.Period, line billing.ClosedLine) {
 	own := new(big.Rat)
 	for _, it := range l.farSides[0].items {
@@ -164,7 +171,7 @@ func (l *life) checkCharged(p billing.Period, line billing.ClosedLine) {
 	worth := l.worth(p, line)
 	want := new(big.Rat).Sub(worth[len(worth)-1], own)
 	for _, b := range l.bookingsOf(p, line) {
-		if !b.Billed { // it is only reported
+		if !b.Billed { // the late usage is only reported
 			want.Sub(want, rational(b.Charge.Sub(b.ChargeBefore)))
 		}
 	}
@@ -176,7 +183,7 @@ func (l *life) checkCharged(p billing.Period, line billing.ClosedLine) {
 	}
 }
 
-// mostLate is the most that was due later at any time: what is charged is not given back.
+// mostLate returns the highest amount that was ever due with later periods. A charged amount is not refunded.
 func (l *life) mostLate(p billing.Period, line billing.ClosedLine, own *big.Rat, worth []*big.Rat) *big.Rat {
 	most := new(big.Rat)
 	for _, w := range worth {

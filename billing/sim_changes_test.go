@@ -10,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// nextBorder is the end of the newest period, or of the calendar's.
+// nextBorder returns the end of the newest period, or of the calendar month if that period is over or missing.
 func (l *life) nextBorder() time.Time {
 	if n := len(l.periods); n > 0 && l.periods[n-1].End.After(l.now) {
 		return l.periods[n-1].End
@@ -20,8 +20,8 @@ func (l *life) nextBorder() time.Time {
 
 func (l *life) someMeter() metering.MeterID { return l.meters[l.rng.IntN(len(l.meters))].ID }
 
-// from is when a price of the meter begins: at the next border, or, where that
-// changes no currency, now or some time ago.
+// from draws the instant from which a new price of the meter is effective: the next period boundary. If all
+// prices of the meter are in USD, it may also be now or up to 1000 hours ago.
 func (l *life) from(meter metering.MeterID) time.Time {
 	if !l.inDollars(meter) {
 		return l.nextBorder()
@@ -42,7 +42,7 @@ func (l *life) billsYen() bool {
 func (l *life) newPriceOfMeter() bool {
 	meter := l.someMeter()
 	l.newPrice(meter, 0, l.from(meter))
-	if c := l.present(); c != nil && l.tape == nil && !l.steady && l.rng.IntN(4) == 0 { // there, too, in the mode in which that loses what came before
+	if c := l.present(); c != nil && l.tape == nil && !l.steady && l.rng.IntN(4) == 0 { // the provider's price is swapped too, and its current invoice loses the usage so far
 		l.farSide.priceNo[meter]++
 		for _, taken := range l.farSide.calls {
 			taken.lost = taken.lost || taken.invoice == c.last()
@@ -51,8 +51,8 @@ func (l *life) newPriceOfMeter() bool {
 	return true
 }
 
-// newPriceOfPlan leaves out a first one, which holds for periods that run,
-// where it may change their currency.
+// newPriceOfPlan sets a price of the meter in plan 1. It sets no first price if that may change the currency of
+// running periods, because a first price is effective from the beginning.
 func (l *life) newPriceOfPlan() bool {
 	meter := l.someMeter()
 	first := !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.PlanID == 1 })
@@ -63,8 +63,8 @@ func (l *life) newPriceOfPlan() bool {
 	return true
 }
 
-// newPriceOfCustomer sets a price of the customer's own, or ends the one that there is. As with a
-// plan's price, it skips a first one that may change the currency of periods that run.
+// newPriceOfCustomer sets or ends the customer's own price of a meter. Like newPriceOfPlan, it sets no first
+// price if that may change the currency of running periods.
 func (l *life) newPriceOfCustomer() bool {
 	meter := l.someMeter()
 	from := l.from(meter)
@@ -113,7 +113,7 @@ func (l *life) completes() bool {
 	return false
 }
 
-// newVersion has a meter counted in another way: by other groups, or by events.
+// newVersion creates a new version of a meter, which may count events instead of adding up their values.
 func (l *life) newVersion() bool {
 	l.meters = slices.Clone(l.meters)
 	m := &l.meters[l.rng.IntN(len(l.meters))]
@@ -128,7 +128,7 @@ func (l *life) newVersion() bool {
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
 		for n := 0; of != nil && n < len(of.events); n++ {
 			e := &of.events[n]
-			e.lost = e.lost || e.gone && e.meter == m.ID // retention has taken it
+			e.lost = e.lost || e.gone && e.meter == m.ID // retention has deleted the event: the new version cannot count it
 		}
 	}
 	return true
@@ -151,8 +151,8 @@ func (l *life) replaces(receiver bool) bool {
 	return true
 }
 
-// moves has the receiver move to another URL: its connection stays, and what is
-// being sent to the former one reaches nobody.
+// moves changes the receiver's URL. The connection stays the same, and a call in progress to the previous URL
+// fails.
 func (l *life) moves() bool {
 	if l.recovering || l.connection == nil || !l.farSide.receiver || l.twofold {
 		return false
@@ -161,8 +161,8 @@ func (l *life) moves() bool {
 	return true
 }
 
-// changesMode saves a key of the other mode: back and forth, each has what it
-// was reported.
+// changesMode switches between live and test mode, as if the tenant saved an API key of the other mode. Each mode
+// has its own connection, which keeps its reports.
 func (l *life) changesMode() bool {
 	if l.charging && !l.own || l.recovering || l.connection == nil || l.farSide.receiver {
 		return false
@@ -190,7 +190,8 @@ func (l *life) disconnects() bool {
 	return true
 }
 
-// links links the customer, who has a subscription then.
+// links links the customer to its customer at the provider. Except in lives with own invoices, it begins a
+// subscription if none runs.
 func (l *life) links() bool {
 	if l.recovering || l.connection == nil || l.connection.Statements || l.present() != nil || l.unsubscribed() {
 		return false
@@ -216,7 +217,7 @@ func (l *life) unlinks() bool {
 	return true
 }
 
-// present is the customer's contract, where there is one.
+// present returns the customer's running contract at the current connection, or nil.
 func (l *life) present() *contract {
 	if l.connection == nil || l.connection.Statements || l.providerID == "" {
 		return nil
@@ -224,20 +225,19 @@ func (l *life) present() *contract {
 	return l.farSide.contract(l.providerID)
 }
 
-// cancelsAtTheEnd has the customer's subscription end with its period. Its last
-// invoice is a draft then.
+// cancelsAtTheEnd ends the contract at the end of its current period. Its last invoice is then a draft.
 func (l *life) cancelsAtTheEnd(c *contract) {
 	if l.twofold {
 		l.passTime(c.last().End.Add(-time.Minute))
 	}
 	l.syncBefore(c.last())
 	l.now, c.ended, c.had = c.last().End, true, l.farSide.targets(c)
-	l.sync() // the provider says so
+	l.sync() // the provider's event starts a sync
 	l.eachStream(func() { l.checkLast(c) })
 }
 
-// movesSubscription ends the customer's subscription, and begins another one if
-// it did not end with its period.
+// movesSubscription ends the customer's subscription with its period or at once. If it ends at once, another
+// subscription begins.
 func (l *life) movesSubscription() bool {
 	c := l.present()
 	if c == nil || l.recovering {
@@ -256,7 +256,7 @@ func (l *life) movesSubscription() bool {
 		in.final = true
 	}
 	c.ended, c.had, last.End, last.cut = true, l.farSide.targets(c), l.now.Truncate(time.Second), true
-	if l.tape == nil && l.rng.IntN(2) == 0 { // without an invoice
+	if l.tape == nil && l.rng.IntN(2) == 0 { // the subscription ends without a last invoice
 		last.none = true
 		for _, taken := range l.farSide.calls {
 			taken.lost = taken.lost || taken.invoice == last
@@ -273,8 +273,8 @@ func (l *life) movesSubscription() bool {
 	return true
 }
 
-// hears is what is done where the provider says so: a sync, and another one where
-// that says to look again at once, since what was sent just now is on another invoice.
+// hears syncs the customer after an event from the provider. It syncs again if the plan requires a re-evaluation
+// at once, because the reports just sent are on another invoice.
 func (l *life) hears() {
 	if l.sync(); !l.lookAgain.After(l.now) {
 		l.sync()
@@ -282,7 +282,7 @@ func (l *life) hears() {
 }
 
 func (l *life) removesItem() bool {
-	if l.present() == nil || l.recovering || l.own { // what is charged as an amount depends on no item
+	if l.present() == nil || l.recovering || l.own { // amounts need no subscription item
 		return false
 	}
 	id := l.someMeter()
@@ -291,7 +291,7 @@ func (l *life) removesItem() bool {
 	}
 	l.backup = nil
 	delete(l.farSide.places, id)
-	l.farSide.priceNo[id]++ // who adds it again may take another price
+	l.farSide.priceNo[id]++ // the item may be added again with another price
 	return true
 }
 
@@ -308,7 +308,7 @@ func (l *life) addsItem() bool {
 	return false
 }
 
-// contracts are the customer's at the present connection, linked or not.
+// contracts returns the customer's contracts at the current connection, whether or not the customer is linked.
 func (l *life) contracts() []*contract {
 	if l.connection == nil {
 		return nil
@@ -316,7 +316,8 @@ func (l *life) contracts() []*contract {
 	return slices.Concat(l.farSide.contracts["cus_1"], l.farSide.contracts[besides("cus_1")])
 }
 
-// invoiceIsFinal makes the oldest draft final, which the provider says at once.
+// invoiceIsFinal finalizes the oldest draft of a contract, at least one hour after its period ended. The provider
+// sends the event at once, but Odometer may miss it.
 func (l *life) invoiceIsFinal() bool {
 	for _, c := range l.contracts() {
 		i := slices.IndexFunc(c.invoices, func(in *invoice) bool { return !in.final })
@@ -325,7 +326,7 @@ func (l *life) invoiceIsFinal() bool {
 		}
 		in := c.invoices[i]
 		if in.final = true; l.providerID == "" || l.tape == nil && l.rng.IntN(4) == 0 {
-			return true // the event is about nobody, or missed
+			return true // the customer is not linked, or Odometer misses the event
 		}
 		l.hearsOf(c, in)
 		l.sync()
@@ -334,10 +335,11 @@ func (l *life) invoiceIsFinal() bool {
 	return false
 }
 
-// idIn is the invoice's id, of a contract.
+// idIn returns the id of the invoice, which belongs to contract c.
 func (in *invoice) idIn(c *contract) string { return fmt.Sprint(c.id, in.Start) }
 
-// hearsOf reads an invoice that is final.
+// hearsOf stores a final invoice that Odometer reads. If the subscription was cancelled at once, it also stores
+// that the subscription has ended. If the subscription ended without this invoice, it stores only the end.
 func (l *life) hearsOf(c *contract, in *invoice) {
 	in.heard = true
 	end := in.End.UTC()
@@ -368,7 +370,7 @@ func (l *life) hearsOf(c *contract, in *invoice) {
 	l.look()
 }
 
-// readsMissed asks the provider for the invoices that have become final unheard.
+// readsMissed reads the final invoices that Odometer has missed. It reports whether a contract had any.
 func (l *life) readsMissed() bool {
 	if l.tape != nil {
 		return false

@@ -15,7 +15,7 @@ func rational(d metering.Decimal) *big.Rat {
 	return r
 }
 
-// rounded is r to so many digits, half to even.
+// rounded returns r rounded half to even to the given number of decimals.
 func rounded(r *big.Rat, digits int) *big.Rat {
 	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil))
 	scaled := new(big.Rat).Mul(r, scale)
@@ -40,7 +40,8 @@ func (l *life) oracle(meter metering.MeterID, version int, usage countedUsage) *
 	return new(big.Rat)
 }
 
-// versionAt is the price that holds for the customer at the start of a period.
+// versionAt returns the version and currency of the price that applies to the customer at start. Version 0: there
+// is none.
 func (l *life) versionAt(meter metering.MeterID, start time.Time) (version int, currency string) {
 	var plan metering.PlanID
 	var since time.Time
@@ -63,7 +64,7 @@ func (l *life) versionAt(meter metering.MeterID, start time.Time) (version int, 
 	return 0, ""
 }
 
-// used is what the events of a range come to for the meter.
+// used returns the meter's usage in a range, computed from the events.
 func (l *life) used(meter metering.MeterID, r metering.Range) (total metering.Decimal) {
 	for _, e := range l.events {
 		switch {
@@ -77,7 +78,7 @@ func (l *life) used(meter metering.MeterID, r metering.Range) (total metering.De
 	return total
 }
 
-// counted is how many events of a range the meter has counted.
+// counted returns the number of events that the meter has counted in a range.
 func (l *life) counted(meter metering.MeterID, r metering.Range) (n int64) {
 	for _, e := range l.events {
 		if e.meter == meter && r.Contains(e.at) && !e.lost && l.isFed(meter, e.at) {
@@ -87,8 +88,8 @@ func (l *life) counted(meter metering.MeterID, r metering.Range) (n int64) {
 	return n
 }
 
-// eventsOf returns the number of events that a closed line's charge is for: none for a line
-// that is reported in quantities.
+// eventsOf returns the number of events that a closed line's charge is for: 0 for a line that is reported in
+// quantities.
 func (l *life) eventsOf(line billing.ClosedLine, events int64) int64 {
 	if line.Scale != nil {
 		return 0
@@ -96,7 +97,7 @@ func (l *life) eventsOf(line billing.ClosedLine, events int64) int64 {
 	return events
 }
 
-// check holds what is so after every step.
+// check checks the invariants that hold after every step.
 func (l *life) check() {
 	f := l.facts(l.now, l.number)
 	plan := billing.NewBooks(f).Plan()
@@ -105,7 +106,7 @@ func (l *life) check() {
 	}
 	begins, left := l.customer.BillingStartsAt, plan
 	if l.connection == nil {
-		left.Resolved = nil // what invoices show of reports is noted once somebody is connected again
+		left.Resolved = nil // outcomes from invoices are stored after the tenant connects a provider again
 	}
 	if !left.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
 		l.failf("there is something to report, and nobody looks: %+v", plan)
@@ -117,11 +118,13 @@ func (l *life) check() {
 	l.tracksMoney()
 }
 
-// checkSynced holds that a pass that met no trouble has reported all that was
-// used before it began, unless something is on its way. Where the last quantity
-// counts, what it reported of one period may change what is due of another; so
-// may what came of a report of another series that it sent first. What is found
-// once the ledger was restored is a report of its own.
+// checkSynced checks that a pass without failures leaves nothing to report. It checks nothing if a report is
+// outstanding, or if the pass found lost reports after a restore. Three kinds of reports may be left:
+//   - of destinations that bill the latest quantity, because a report of one period can change the quantity due for
+//     another,
+//   - that the provider refuses,
+//   - of a meter for which the pass sent an older report of another series, because its outcome can change the
+//     quantity due.
 func (l *life) checkSynced(p *pass) {
 	if l.connection == nil || len(l.open()) > 0 || p.found {
 		return
@@ -136,7 +139,8 @@ func (l *life) checkSynced(p *pass) {
 	}
 }
 
-// checkMost holds that never more is out than was used.
+// checkMost checks that the providers of one mode never bill more units than the highest usage so far, within the
+// tolerances of halves, gross and fitTogether.
 func (l *life) checkMost() {
 	for _, p := range l.periods {
 		for _, m := range l.meters {
@@ -152,9 +156,9 @@ func (l *life) checkMost() {
 	}
 }
 
-// mostOut is what is out of a meter's period as far as anybody can know: a
-// decrease may have been dropped, or lost since, or come once an invoice was final
-// that nobody has heard of.
+// mostOut returns the units of a meter's period that the providers of one mode bill, as far as Odometer can know.
+// It returns the lowest of three totals: the provider may have dropped or lost a decrease, or received it after
+// an unread invoice became final.
 func (l *life) mostOut(meter metering.MeterID, period billing.PeriodPlace, test bool) metering.Decimal {
 	out := l.out(meter, period, test, (*call).bills).Sub(l.hidden(meter, period, test)).Sub(l.repeated(meter, period, test))
 	for _, counts := range []func(*call) bool{(*call).given, (*call).known} {
@@ -165,8 +169,8 @@ func (l *life) mostOut(meter metering.MeterID, period billing.PeriodPlace, test 
 	return out
 }
 
-// chargedBelowZero are the units that somebody was charged for in an amount when
-// they were less than none: who bills the meter next bills so many more.
+// chargedBelowZero returns the lowest negative quantity of an accepted charge for the period, or 0. The provider
+// that bills the meter next bills that many units more.
 func (l *life) chargedBelowZero(meter metering.MeterID, p billing.Period) (least metering.Decimal) {
 	for _, r := range l.reports {
 		if r.Kind == billing.ChargeReport && !r.Late && r.state.Taken() && r.Period.Equal(p.Start) && meterOf(r.Report) == meter && r.Lines[0].Quantity.Cmp(least) < 0 {
@@ -176,9 +180,9 @@ func (l *life) chargedBelowZero(meter metering.MeterID, p billing.Period) (least
 	return least
 }
 
-// fitTogether says whether no more is out than was used of the periods that have
-// an invoice in common with this one: which of them it lacks something of, and
-// which it bills, nobody can tell.
+// fitTogether reports whether the providers bill no more units than were used in all periods that share an
+// invoice with the given one. It is unknown which of these periods the shared invoice bills. It returns false if
+// no other period shares an invoice with the given one.
 func (l *life) fitTogether(meter metering.MeterID, start time.Time, test bool) bool {
 	for first := 0; first < len(l.periods); {
 		n := l.together(meter, first, test)
@@ -197,7 +201,7 @@ func (l *life) fitTogether(meter metering.MeterID, start time.Time, test bool) b
 	return false
 }
 
-// notesMost notes what is used now.
+// notesMost updates the highest usage of each period with the current usage.
 func (l *life) notesMost() {
 	for _, p := range l.periods {
 		for _, m := range l.meters {
@@ -206,7 +210,8 @@ func (l *life) notesMost() {
 	}
 }
 
-// mostOf is the most that was used at any time, in the units of any scale.
+// mostOf returns the highest usage so far of a meter's period, unrounded or rounded to any usage scale. It takes
+// used as the current usage.
 func (l *life) mostOf(key usedKey, used metering.Decimal) metering.Decimal {
 	m, known := l.most[key]
 	if known && m.used.Equal(used) {
@@ -224,8 +229,9 @@ func (l *life) mostOf(key usedKey, used metering.Decimal) metering.Decimal {
 	return m.most
 }
 
-// gross is what could be out of a meter that a destination has in windows: of
-// what moves from one to another, one may be late.
+// gross returns an upper bound of the billed units of a meter that a destination counts in usage windows. It is
+// the usage without corrections, plus one unit for each event. When usage moves between windows, one of the two
+// reports may be late. It returns 0 if no destination of the meter has windows.
 func (l *life) gross(meter metering.MeterID, r metering.Range) (sum metering.Decimal) {
 	windowed := func(f *farSide) bool {
 		return slices.ContainsFunc(f.calls, func(c *call) bool { return c.Destination.MeterID == meter && c.Destination.Window != "" })
@@ -243,8 +249,8 @@ func (l *life) gross(meter metering.MeterID, r metering.Range) (sum metering.Dec
 	return sum
 }
 
-// halves are what may be lost or won where usage goes on at another destination,
-// which is reported in units of its own: half of one.
+// halves returns the rounding tolerance of one mode: half a unit for each further provider and for each contract,
+// because each destination rounds its units separately.
 func (l *life) halves(test bool) (sum metering.Decimal) {
 	for i, f := range l.inMode(test) {
 		if i > 0 {
@@ -257,7 +263,8 @@ func (l *life) halves(test bool) (sum metering.Decimal) {
 	return sum
 }
 
-// out is what all far sides of one mode bill with the calls that count, in units.
+// out returns the units of a meter's period that all providers of one mode bill with the calls for which counts
+// is true.
 func (l *life) out(meter metering.MeterID, period billing.PeriodPlace, test bool, counts func(*call) bool) (units metering.Decimal) {
 	for _, f := range l.inMode(test) {
 		units = units.Add(f.billed(l.name, meter, period, counts))
@@ -265,7 +272,8 @@ func (l *life) out(meter metering.MeterID, period billing.PeriodPlace, test bool
 	return units
 }
 
-// checkPrefix holds that planning after any beginning of a plan gives its rest.
+// checkPrefix checks planning after an interruption. If only the first reports of a plan were stored, a new plan
+// resumes these and plans the others unchanged.
 func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.ReportPlan) {
 	if len(plan.Reports) == 0 || of != l.ledger {
 		return
@@ -284,7 +292,7 @@ func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.ReportPlan)
 		l.failf("%d reports are resumed after %d of a plan that resumes %d", len(rest.Resume), written, len(plan.Resume))
 	}
 	if f.Connection.Statements && written > 0 {
-		return // what is on its way is waited for
+		return // an outstanding statement delays the next ones
 	}
 	same := slices.EqualFunc(rest.Reports, plan.Reports[written:], func(a, b billing.Report) bool { return reflect.DeepEqual(a, b) })
 	if full := len(plan.Resume)+len(plan.Reports) >= 200; !same && !full {
@@ -292,7 +300,7 @@ func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.ReportPlan)
 	}
 }
 
-// checkClosing holds a closing to the oracle.
+// checkClosing compares a closing with the oracle, and checks that the grace of the period is over.
 func (l *life) checkClosing(c billing.Closing) {
 	if l.now.Before(c.Period.End.Add(l.settings.Grace)) || l.inGraceOfRestore() {
 		l.failf("the period from %s closes at %s, before its grace is over", c.Period.Start, l.now)
@@ -325,8 +333,8 @@ func (l *life) checkClosing(c billing.Closing) {
 	}
 }
 
-// checkDue holds that what is due is closed, whatever a provider has or says,
-// unless a meter is still counting its past.
+// checkDue checks that no period is open after its grace, whatever the provider's state is. Only a backfilling
+// meter or the grace after a restore delays the close.
 func (l *life) checkDue() {
 	backfilling := slices.ContainsFunc(l.meters, func(m metering.Meter) bool { return m.Version.Status == metering.Backfilling })
 	for _, p := range l.periods {
@@ -336,8 +344,8 @@ func (l *life) checkDue() {
 	}
 }
 
-// checkStatedOnce holds that no statement of a closed period is made once one of
-// all that it came to was taken.
+// checkStatedOnce checks that a pass states no closed period again after the receiver has accepted a statement
+// with all of its closed lines. A statement that a restore may have superseded is ignored.
 func (p *pass) checkStatedOnce(r billing.Report) {
 	i := slices.IndexFunc(p.ledger.periods, func(of billing.Period) bool { return of.Start.Equal(r.Period) })
 	if r.Kind != billing.StatementReport || i < 0 || p.ledger.periods[i].ClosedAt == nil {
@@ -356,9 +364,9 @@ func (p *pass) checkStatedOnce(r billing.Report) {
 	}
 }
 
-// end lives on until everything is billed, and holds that it is.
+// end continues the life until everything is billed, and checks the final state.
 func (l *life) end() {
-	l.passTime(l.now.Add(time.Minute)) // leases end
+	l.passTime(l.now.Add(time.Minute)) // all leases expire
 	for l.completes() {
 	}
 	for _, f := range l.farSides {
@@ -403,7 +411,7 @@ func (l *life) end() {
 	l.checkFed(latest)
 }
 
-// checkEnd holds what is so in the end.
+// checkEnd checks the invariants that hold at the end of a life, for one billing schedule.
 func (l *life) checkEnd() {
 	if plan := billing.NewBooks(l.facts(l.now, l.number)).Plan(); !plan.Empty() && l.failure == "" {
 		l.failf("something is left to do: %+v", plan)
@@ -414,7 +422,7 @@ func (l *life) checkEnd() {
 		if r.bytes() != r.closed {
 			l.failf("report %d was changed after it was written down", r.number)
 		}
-		unknown := r.state == billing.InDoubt && l.period(r.Period).ClosedAt != nil // its invoice has shown what is billed
+		unknown := r.state == billing.InDoubt && l.period(r.Period).ClosedAt != nil // the period's invoice has shown the billed units
 		if r.state.Outstanding() && !unknown && l.connection != nil {
 			l.failf("report %d to %s is on its way for ever", r.number, r.Connection)
 		}
@@ -427,12 +435,12 @@ func (l *life) checkEnd() {
 	}
 }
 
-// checkHead holds that the periods begin with the first month of which an event
-// came in time, whenever somebody looked.
+// checkHead checks that the periods begin with the earliest month of which an event was ingested in time, and at
+// the latest with the month in which the customer was created. The times of the syncs must not matter.
 func (l *life) checkHead() {
 	counter := slices.ContainsFunc(l.farSides, func(f *farSide) bool { return !f.receiver })
 	if counter || l.customer.BillingStartsAt != nil || l.settings.Grace != l.startedIn.Grace {
-		return // somebody else says where they begin, or when an event is in time
+		return // a subscription or an operator decides the start, or the grace has changed
 	}
 	first := billing.CalendarPeriod(l.born, l.settings.Timezone).Start
 	for _, e := range l.events {
@@ -445,9 +453,9 @@ func (l *life) checkHead() {
 	}
 }
 
-// lastInvoice is when the last invoice is drafted that bills what has closed: of the
-// subscription that a period lies in, or of another one that it was reported to, since
-// as long as one of them is to come nothing is known of the others.
+// lastInvoice returns when the last invoice that bills closed periods is drafted. It includes invoices of other
+// subscriptions to which usage of these periods was reported. Until Odometer has read all of these invoices,
+// their billed units are unknown.
 func (l *life) lastInvoice() (last time.Time) {
 	for _, c := range l.presents() {
 		for _, p := range l.allPeriods() {
@@ -464,12 +472,13 @@ func (l *life) lastInvoice() (last time.Time) {
 	return last
 }
 
-// isOfClosed says whether a quantity that was taken is of a period that is closed.
+// isOfClosed reports whether an accepted quantity is of a closed period.
 func (l *life) isOfClosed(c *call) bool {
 	return slices.ContainsFunc(l.allPeriods(), func(p billing.Period) bool { return p.ClosedAt != nil && c.isOf(p.Place()) })
 }
 
-// closed says whether two periods are closed, and all up to the last usage.
+// closed reports whether at least two periods are closed, including each that begins no later than latest, the
+// time of the last usage.
 func (l *life) closed(latest time.Time) bool {
 	n := 0
 	for _, p := range l.periods {
@@ -482,9 +491,9 @@ func (l *life) closed(latest time.Time) bool {
 	return n >= 2
 }
 
-// checkBilled holds, for each period, meter and currency, what the far sides
-// bill, what adjustments carry, and what is only reported or excluded, against
-// the oracle's charge, and units where a provider prices them.
+// checkBilled compares each closed line with the oracle, by currency: the amounts that providers bill, the
+// adjustments, and the amounts that are only reported or excluded. It compares units if the provider has its own
+// price.
 func (l *life) checkBilled() {
 	l.checkAmounts()
 	if l.own {
@@ -498,9 +507,9 @@ func (l *life) checkBilled() {
 	}
 }
 
-// checkNotLate holds that one mode bills no late usage of a line that nobody
-// was billed there, but for what was found there once the ledger was restored:
-// the period had been closed in this mode, and now was in another, or by nobody.
+// checkNotLate checks that one mode bills no late usage of a line that it did not bill. The exception is late
+// usage that was found after a restore: the period was first closed in this mode, and after the restore in the
+// other mode or unbilled.
 func (l *life) checkNotLate(p billing.Period, line billing.ClosedLine, test bool) {
 	_, late := l.billedOf(p, line, test)
 	for currency, amount := range late {
@@ -518,7 +527,7 @@ func (l *life) checkLine(p billing.Period, line billing.ClosedLine) {
 		return
 	}
 	own, late := l.billedOf(p, line, line.Test)
-	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Place()) }) // by another than ourselves
+	priced := slices.ContainsFunc(l.inMode(line.Test), func(f *farSide) bool { return f.has(line.MeterID, p.Place()) }) // a provider prices the units
 	if line.Scale == nil && !priced {
 		for currency, amount := range own {
 			if currency != line.Currency && !amount.IsZero() {

@@ -12,17 +12,17 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// In lives with own invoices, prices may be by dimension, and events have dimension values. Other
-// lives may be billed in quantities, which the API refuses together with such prices.
+// In lives with own invoices, and in some recorded lives, prices may be by dimension, and events have dimension
+// values. Other lives may be billed in quantities, which the API refuses together with such prices.
 
-// simulatedGroups are the properties of events, as keys of groups.
+// simulatedGroups lists the event properties by which meters group usage.
 var simulatedGroups = []string{"model", "region"}
 
-// countedUsage is usage that the oracle charges.
+// countedUsage is the usage for which the oracle computes a charge.
 type countedUsage struct {
 	units  *big.Rat
 	events int64
-	groups []referenceUsage // with dimension values only
+	groups []referenceUsage // of each event, with its dimension values; nil if the usage has none
 }
 
 // charge returns the oracle's charge for the usage.
@@ -41,7 +41,7 @@ func (l *life) measuredNow(meter metering.MeterID, r metering.Range) countedUsag
 	return countedUsage{rational(l.used(meter, r)), l.counted(meter, r), l.groups(meter, r)}
 }
 
-// groups returns the usage of each event of a range.
+// groups returns the usage of each event of a range, or nil in lives without dimensions.
 func (l *life) groups(meter metering.MeterID, r metering.Range) (all []referenceUsage) {
 	if !l.dimensions {
 		return nil
@@ -58,7 +58,7 @@ func (e usageEvent) group(aggregation metering.Aggregation) referenceUsage {
 	return referenceUsage{e.values, aggregation.Usage(e.value, 1), 1}
 }
 
-// someValues draws the dimension values of an event; nil: its group is not known.
+// someValues draws the dimension values of an event. It returns nil if the event has no known group.
 func (l *life) someValues() map[string]string {
 	if !l.dimensions || l.tape == nil && l.rng.IntN(8) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (l *life) someValues() map[string]string {
 	return values
 }
 
-// groupKey returns the values of some properties as the database groups usage by them.
+// groupKey returns the values of the properties in by, in the form of the group keys of the database.
 func groupKey(values map[string]string, by []string) json.RawMessage {
 	if values == nil {
 		return nil
@@ -82,7 +82,7 @@ func groupKey(values map[string]string, by []string) json.RawMessage {
 	return json.RawMessage("{" + strings.Join(parts, ",") + "}")
 }
 
-// addGroup adds an event's usage to that of its group; the groups are in the order of their keys.
+// addGroup adds an event's usage to the usage of its group. The groups are sorted by key.
 func addGroup(groups []billing.DimensionUsage, key json.RawMessage, units metering.Decimal) []billing.DimensionUsage {
 	i, found := slices.BinarySearchFunc(groups, string(key), func(u billing.DimensionUsage, key string) int { return strings.Compare(string(u.Key), key) })
 	if !found {
@@ -117,7 +117,7 @@ func (l *life) newPriceByDimension() bool {
 	return sets[l.rng.IntN(len(sets))](l) && !l.nextByDimension
 }
 
-// usesUnrated uses a meter with prices by dimension, with values that no price matches.
+// usesUnrated ingests usage of a meter with prices by dimension, with values that none of these prices matches.
 func (l *life) usesUnrated() bool {
 	for _, m := range l.meters {
 		t := l.termsOf(m.ID)
@@ -144,7 +144,7 @@ func (l *life) termsOf(meter metering.MeterID) (t billing.Terms) {
 	return t
 }
 
-// checkUnrated holds that the units of a closed line that nothing charges are those that no price
+// checkUnrated compares the unrated usage of a closed line with the oracle: the usage that no price by dimension
 // of its terms matches.
 func (l *life) checkUnrated(line billing.ClosedLine, groups []referenceUsage) {
 	if line.Terms.Dimensions == nil {

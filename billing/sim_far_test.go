@@ -13,90 +13,92 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// trouble is what may meet one call.
+// trouble is the failure of one call to a provider.
 type trouble int
 
 const (
 	noTrouble      trouble = iota
-	answerLost             // it was taken
-	serverError            // it was not taken
-	savedError             // it was taken, and what answers its idempotency key is the error
-	refusal                // it was not taken, and never will be as it is
-	silentDrop             // it was taken, and is never counted
-	anotherInstant         // the answer comes, and so does the report once more
+	answerLost             // the provider accepted the report, and the answer is lost
+	serverError            // the provider did not accept the report
+	savedError             // the provider accepted the report, but answers with an error, also to retries under its idempotency key
+	refusal                // the provider rejects the report, also if it is sent again
+	silentDrop             // the provider accepted the report, but never counts it
+	anotherInstant         // the provider answers, and receives the report a second time
 )
 
-// farSide is a provider as it is, whatever Odometer knows of it.
+// farSide simulates a provider: a receiver of statements, or a counter of quantities or charges. It holds the
+// provider's true state, which Odometer may not know.
 type farSide struct {
 	connection metering.ConnectionID
-	receiver   bool                                             // it takes statements
-	moves      int                                              // how often a receiver has moved to another URL
-	test       bool                                             // nobody is charged for what it has
+	receiver   bool                                             // a webhook receiver of statements; false: a counter
+	moves      int                                              // number of times that a receiver has moved to another URL
+	test       bool                                             // in test mode: no customer is charged
 	other      *farSide                                         // the same account in the other mode
-	latest     map[string]map[billing.PeriodPlace]*storedReport // of a receiver: by customer and period, the highest sequence
-	contracts  map[string][]*contract                           // by customer there
+	latest     map[string]map[billing.PeriodPlace]*storedReport // of a receiver: the statement with the highest number, by customer and period
+	contracts  map[string][]*contract                           // by the provider's customer id
 	places     map[metering.MeterID]billing.Destination
 	beside     map[metering.MeterID]billing.Destination // of second subscriptions
-	priceNo    map[metering.MeterID]int                 // how many prices each had before
-	tariffs    map[tariffKey]*tariff                    // that were asked for
+	priceNo    map[metering.MeterID]int                 // number of earlier prices of each meter
+	tariffs    map[tariffKey]*tariff                    // prices of items, created at their first use
 	calls      []*call
 	answers    map[string]savedAnswer // by idempotency key
-	lag        time.Duration          // of what it shows as counted
-	charging   bool                   // it is asked where charges go
+	lag        time.Duration          // until it shows an accepted quantity as counted
+	charging   bool                   // it can bill amounts: a read returns the destinations of charges
 	items      []*item
-	own        bool       // who has no subscription there gets invoices of ours
-	ours       []*invoice // these
+	own        bool       // a customer without a subscription gets own invoices
+	ours       []*invoice // the own invoices
 }
 
 // contract is a customer's subscription, with an invoice for each of its periods.
 type contract struct {
 	id       string
 	invoices []*invoice
-	ended    bool     // it refuses charges; while its last invoice is a draft, it takes usage
+	ended    bool     // it refuses charges, and accepts usage while its last invoice is a draft
 	had      []string // the targets of its items when it ended
-	trial    bool     // its first period is one
-	monthly  bool     // after its first period it runs in months
-	currency string   // it refuses charges in another one
+	trial    bool     // its first period is a trial
+	monthly  bool     // its periods after the first are months
+	currency string   // it refuses charges in another currency
 }
 
 type invoice struct {
 	metering.Range
 	final bool
-	heard bool // that it is final
-	cut   bool // its subscription was cancelled at once
-	none  bool // and made no invoice of it
+	heard bool // Odometer has read that it is final
+	cut   bool // its subscription was cancelled within the period
+	none  bool // its subscription ended without this invoice
 
-	void, heardVoid bool // of one of ours: nobody has to pay it
+	void, heardVoid bool // of an own invoice: it was voided, and Odometer has read that
 }
 
-// call is a quantity or a charge that was taken.
+// call is a report that a counter accepted.
 type call struct {
 	*storedReport
 	at      time.Time
 	invoice *invoice
-	onNone  bool // it came once its invoice was final
-	lost    bool // it is on none any more: its price was swapped since, or its subscription ended without one
+	onNone  bool // it arrived after its invoice was final, so no invoice bills it
+	lost    bool // no longer on an invoice: its price was swapped, or its subscription ended without an invoice
 	dropped bool
-	found   bool // it was read once the ledger was restored
-	missed  bool // that was read, and it was not there
-	unknown bool // its report was lost with the restore, and less was read than is known to have been taken
+	found   bool // Odometer found it in the provider's totals after a restore
+	missed  bool // Odometer read the provider's totals after a restore, and they lacked it
+	unknown bool // a restore lost its report, and the provider's total is below the ledger's
 }
 
-// bySomebodyElse is a call that another program makes at the same destination.
+// bySomebodyElse returns a call of another program to the same destination.
 func (c *call) bySomebodyElse(now time.Time) *call {
 	theirs := *c.storedReport
 	theirs.id, theirs.Period, theirs.Quantity = uuid.UUID{}, time.Time{}, metering.Whole(31)
 	return &call{storedReport: &theirs, at: now, invoice: c.invoice, onNone: c.invoice.final}
 }
 
-// bills says whether what was taken is on an invoice.
+// bills reports whether the call's quantity is on an invoice.
 func (c *call) bills() bool { return !c.onNone && !c.lost && !c.dropped }
 
-// given says whether it was taken to be billed.
+// given reports whether the call arrived before its invoice was final.
 func (c *call) given() bool { return !c.onNone }
 
-// known says whether it is billed as far as anybody can know: what was accepted
-// is, where nobody hears of the invoice, but for what was looked for in vain.
+// known reports whether the call is billed as far as Odometer can know. If Odometer has read the final invoice,
+// the call is billed if it is on the invoice. Otherwise an accepted call is treated as billed, unless Odometer
+// read the provider's totals after a restore and did not find it.
 func (c *call) known() bool {
 	if c.invoice.heard {
 		return c.bills()
@@ -109,13 +111,13 @@ type savedAnswer struct {
 	failed bool
 }
 
-// reply is what a sender hears.
+// reply is the answer to a call, as the sender receives it.
 type reply struct {
 	taken     bool
 	refused   bool
-	duplicate bool // it was there already
-	replayed  bool // the answer is that to an earlier call
-	failed    bool // there is no decision
+	duplicate bool // the provider had already accepted the report
+	replayed  bool // the answer is the saved answer of an earlier call
+	failed    bool // the sender does not learn the outcome
 }
 
 func newFarSide(connection metering.ConnectionID, receiver bool) *farSide {
@@ -125,7 +127,7 @@ func newFarSide(connection metering.ConnectionID, receiver bool) *farSide {
 	}
 }
 
-// take is one call; customer is the ledger's.
+// take processes one call. customer is the name of the ledger's customer. what is the failure that the call meets.
 func (f *farSide) take(customer string, r *storedReport, what trouble, now time.Time) reply {
 	if what == serverError {
 		return reply{failed: true}
@@ -176,7 +178,7 @@ func (f *farSide) takeCall(r *storedReport, what trouble, now time.Time) reply {
 	return reply{taken: !lost, failed: lost}
 }
 
-// invoiceAt is the invoice of the period that a quantity's timestamp lies in.
+// invoiceAt returns the invoice of the period that contains the quantity's timestamp, or nil.
 func (f *farSide) invoiceAt(r *storedReport) *invoice {
 	of := r.Customer
 	if strings.HasSuffix(r.Target, " beside") {
@@ -192,8 +194,8 @@ func (f *farSide) invoiceAt(r *storedReport) *invoice {
 	return nil
 }
 
-// billed is how many units the far side bills of a meter's period with the calls
-// that count, all customers there being the same one.
+// billed returns the units of a meter's period that the provider bills with the calls for which counts is true.
+// It includes all customer ids at the provider, because they are of the same customer.
 func (f *farSide) billed(customer string, meter metering.MeterID, period billing.PeriodPlace, counts func(*call) bool) (units metering.Decimal) {
 	if f.receiver {
 		if r := f.latest[customer][period]; r != nil {
@@ -216,7 +218,7 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period billing
 		}
 		start := c.Window.Start
 		if c.Counting == billing.Latest {
-			start = c.invoice.Start // an invoice bills the last one, whichever window it was of
+			start = c.invoice.Start // an invoice bills the latest quantity of all windows
 		}
 		at := window{c.Target + string(c.Method), start.UnixMicro()}
 		if last[at] = c.Quantity.Add(last[at]); c.Counting != billing.Adds {
@@ -226,7 +228,7 @@ func (f *farSide) billed(customer string, meter metering.MeterID, period billing
 	return sumOf(last)
 }
 
-// sumOf adds up what places have: less than nothing is billed as nothing.
+// sumOf adds up the quantities. A negative quantity is billed as 0.
 func sumOf[K comparable](places map[K]metering.Decimal) (units metering.Decimal) {
 	for _, value := range places {
 		if !value.IsNegative() {
@@ -236,7 +238,7 @@ func sumOf[K comparable](places map[K]metering.Decimal) (units metering.Decimal)
 	return units
 }
 
-// onInvoice is how many units of a meter an invoice bills.
+// onInvoice returns the units of a meter that an invoice bills.
 func (f *farSide) onInvoice(in *invoice, meter metering.MeterID) (units metering.Decimal) {
 	var latest *call
 	last := make(map[string]metering.Decimal)
@@ -262,13 +264,13 @@ func (f *farSide) onInvoice(in *invoice, meter metering.MeterID) (units metering
 		units = units.Add(latest.Quantity)
 	}
 	if units.IsNegative() {
-		return metering.Decimal{} // less than nothing is billed as nothing
+		return metering.Decimal{} // a negative total is billed as 0
 	}
 	return units
 }
 
-// unheard is how many units of a meter an invoice bills as far as anybody can
-// know who has not heard of it: what was accepted of each period.
+// unheard returns the units of a meter that an invoice bills, as far as Odometer can know before it reads the
+// invoice: the accepted units of each period.
 func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.Decimal) {
 	last := make(map[string]metering.Decimal)
 	for _, c := range f.calls {
@@ -276,7 +278,7 @@ func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.D
 			continue
 		}
 		at := fmt.Sprint(c.Target, c.Method, c.Period, c.Window.Start.UnixMicro())
-		if c.Counting == billing.Latest { // whichever subscription it was made for
+		if c.Counting == billing.Latest { // the report's subscription does not matter
 			at = fmt.Sprint(c.Target, c.Method, c.Period)
 		}
 		if last[at] = c.Quantity.Add(last[at]); c.Counting != billing.Adds {
@@ -286,15 +288,15 @@ func (f *farSide) unheard(in *invoice, meter metering.MeterID) (units metering.D
 	return sumOf(last)
 }
 
-// has says whether it was reported any quantity of the meter's period.
+// has reports whether the provider accepted any quantity of the meter's period.
 func (f *farSide) has(meter metering.MeterID, period billing.PeriodPlace) bool {
 	return slices.ContainsFunc(f.calls, func(c *call) bool {
 		return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && c.isOf(period)
 	})
 }
 
-// amounts is the money that the far side bills of a meter's closed period, by
-// currency: the period's own, and what late usage adjusts.
+// amounts adds the money that the provider bills for a meter's closed period to own and late, by currency: own
+// for the period's lines in statements, late for adjustments.
 func (f *farSide) amounts(customer string, meter metering.MeterID, period billing.PeriodPlace, own, late map[string]metering.Decimal) {
 	for at, r := range f.latest[customer] {
 		for _, l := range r.Lines {
@@ -319,7 +321,8 @@ func (f *farSide) amounts(customer string, meter metering.MeterID, period billin
 	}
 }
 
-// counted is what the provider shows as counted of a destination in a range.
+// counted returns the total that the provider shows as counted for a destination in a range. It excludes calls
+// that arrived within the lag.
 func (f *farSide) counted(customer, target string, counting billing.Counting, r metering.Range, now time.Time) (total metering.Decimal) {
 	var latest time.Time
 	last := make(map[time.Time]metering.Decimal)
@@ -345,7 +348,7 @@ func (f *farSide) counted(customer, target string, counting billing.Counting, r 
 	return total
 }
 
-// contract is the one that runs, if there is one.
+// contract returns the customer's running contract, or nil.
 func (f *farSide) contract(customer string) *contract {
 	if all := f.contracts[customer]; len(all) > 0 && !all[len(all)-1].ended {
 		return all[len(all)-1]
@@ -353,7 +356,7 @@ func (f *farSide) contract(customer string) *contract {
 	return nil
 }
 
-// byID is the contract of an id, whoever's it is.
+// byID returns the contract with the id, of any customer, or nil.
 func (f *farSide) byID(id string) *contract {
 	for _, all := range f.contracts {
 		for _, c := range all {
@@ -365,26 +368,26 @@ func (f *farSide) byID(id string) *contract {
 	return nil
 }
 
-// charges says whether the contract takes charges in the currency.
+// charges reports whether the contract accepts charges in the currency.
 func (c *contract) charges(currency string) bool { return !c.ended && c.currency == currency }
 
-// last is the invoice of its present period, or of its last one.
+// last returns the invoice of the current period, or of the last one after the contract has ended.
 func (c *contract) last() *invoice { return c.invoices[len(c.invoices)-1] }
 
-// onTrial says whether nothing is charged for a period of the contract's.
+// onTrial reports whether a period of the contract is a free trial.
 func (c *contract) onTrial(period metering.Range) bool {
 	return c.trial && period.Start.Equal(c.invoices[0].Start)
 }
 
-// roll begins the periods that the contract lacks up to now.
+// roll begins the periods of the contract up to now.
 func (c *contract) roll(now time.Time) {
 	for last := c.last(); !last.End.After(now); last = c.last() {
 		c.invoices = append(c.invoices, &invoice{Range: metering.Range{Start: last.End, End: c.next(last)}})
 	}
 }
 
-// next is the end of the period after this one. A month ends on the day of the
-// first period's end, or on the month's last.
+// next returns the end of the period after last. Months end on the day of the month on which the first period
+// ended, or on the last day of a shorter month.
 func (c *contract) next(last *invoice) time.Time {
 	if !c.monthly {
 		return last.End.Add(last.End.Sub(last.Start))
@@ -394,8 +397,8 @@ func (c *contract) next(last *invoice) time.Time {
 	return month.AddDate(0, 0, min(anchor.Day(), month.AddDate(0, 1, -1).Day())-1)
 }
 
-// side is what a reader is told of the customer. Where nothing runs, it is the
-// contract that has ended and whose last invoice is a draft.
+// side returns the customer's state as a read returns it. If no contract runs, it describes the contract that
+// ended last, while that contract's last invoice is a draft.
 func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) *billing.Side {
 	c := f.contract(customer)
 	if c != nil {
@@ -423,7 +426,7 @@ func (f *farSide) side(customer string, meters []metering.Meter, now time.Time) 
 	return s
 }
 
-// runs are those of the customer's contracts.
+// runs returns when the customer's contracts run, and their targets.
 func (f *farSide) runs(customer string) (all []billing.Run) {
 	for _, c := range slices.Concat(f.contracts[customer], f.contracts[besides(customer)]) {
 		run := billing.Run{Subscription: c.id, BeganAt: c.invoices[0].Start}
@@ -437,7 +440,7 @@ func (f *farSide) runs(customer string) (all []billing.Run) {
 	return all
 }
 
-// targets are those of the items that the contract has.
+// targets returns the targets of the contract's items, sorted.
 func (f *farSide) targets(c *contract) (all []string) {
 	for _, d := range f.itemsOf(c) {
 		if d.OnlyWhileRun {
@@ -448,7 +451,8 @@ func (f *farSide) targets(c *contract) (all []string) {
 	return slices.Sorted(slices.Values(all))
 }
 
-// destination is where a meter's usage goes of who has the contract.
+// destination returns the destination of the meter's usage for contract c, or the reason for which the meter is
+// excluded.
 func (f *farSide) destination(c *contract, meter metering.MeterID) billing.Destination {
 	d, known := f.places[meter]
 	switch {
@@ -465,7 +469,7 @@ func (f *farSide) destination(c *contract, meter metering.MeterID) billing.Desti
 	return d
 }
 
-// inMode are the far sides of one mode: what the others have does not count for them.
+// inMode returns the providers of one mode. Usage that is billed in one mode is unbilled in the other.
 func (l *life) inMode(test bool) (sides []*farSide) {
 	for _, f := range l.farSides {
 		if f.test == test {
@@ -475,7 +479,7 @@ func (l *life) inMode(test bool) (sides []*farSide) {
 	return sides
 }
 
-// billedOf is the money that the far sides of one mode bill of a closed line.
+// billedOf returns the money that the providers of one mode bill for a closed line, see amounts.
 func (l *life) billedOf(p billing.Period, line billing.ClosedLine, test bool) (own, late map[string]metering.Decimal) {
 	own, late = make(map[string]metering.Decimal), make(map[string]metering.Decimal)
 	for _, f := range l.inMode(test) {

@@ -10,8 +10,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// billedUnits are what of a closed line counts as billed with its period: what
-// its invoices were seen to bill, else what everybody bills.
+// billedUnits returns the units of a closed line that are treated as billed with its period. They are the
+// reconciled units if Odometer has compared the invoices, and else the units that providers bill as far as
+// Odometer can know.
 func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.Decimal {
 	if line.Reconciled != nil {
 		return line.Reconciled.Billed
@@ -19,9 +20,9 @@ func (l *life) billedUnits(p billing.Period, line billing.ClosedLine) metering.D
 	return l.out(line.MeterID, p.Place(), line.Test, (*call).known)
 }
 
-// lacking is what a closed line's charge is more than what is billed with its
-// period: that for the units, or what statements said and, at our price, the
-// charge for the units that providers price.
+// lacking returns the closed line's charge minus the amount that is billed with its period. For a line in
+// quantities, that amount is the charge for its billed units. For a line in statements, it is the stated amount
+// plus, at Odometer's price, the charge for units that counters bill.
 func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
 	all := l.costs(p, line, countedUsage{billable(line, rational(line.Usage)), l.eventsOf(line, line.Events), nil})
 	if line.Scale == nil && line.Reconciled == nil {
@@ -40,7 +41,8 @@ func (l *life) lacking(p billing.Period, line billing.ClosedLine) *big.Rat {
 	return all.Sub(all, l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line)))))
 }
 
-// billable are the units that so much usage of the line is charged for.
+// billable returns the units that the line charges for the usage: rounded to the line's usage scale, if it has
+// one.
 func billable(line billing.ClosedLine, usage *big.Rat) *big.Rat {
 	if line.Scale == nil {
 		return usage
@@ -48,10 +50,9 @@ func billable(line billing.ClosedLine, usage *big.Rat) *big.Rat {
 	return rounded(usage, int(*line.Scale))
 }
 
-// checkInvoiced holds, for periods whose usage is on invoices of their own, that
-// what counts as billed with them is what receivers and invoices bill, and that
-// what these bill beyond that is disputed; where nobody else reports, nothing is while
-// units are missing.
+// checkInvoiced compares lines with invoices, for groups of periods that share no invoice with other periods.
+// Units that receivers and invoices bill must be treated as billed, or be disputed. If only Odometer reports, and
+// to one connection, no unit is disputed while billed units are missing.
 func (l *life) checkInvoiced() {
 	if l.twofold {
 		l.checkInvoicedTogether()
@@ -68,8 +69,8 @@ func (l *life) checkInvoiced() {
 	}
 }
 
-// together is the end of the shortest run of periods from the first on of which
-// no invoice bills another period too.
+// together returns the end index of the shortest run of periods that begins at first and shares no invoice with
+// other periods.
 func (l *life) together(meter metering.MeterID, first int, test bool) (end int) {
 	end = first + 1
 	for n := end; n < len(l.periods); n++ {
@@ -93,7 +94,7 @@ func (f *farSide) invoices() (all []*invoice) {
 	return all
 }
 
-// bills says whether an invoice bills usage of one of the periods, or touches it.
+// bills reports whether an invoice bills usage of one of the periods, or overlaps one of them.
 func (f *farSide) bills(in *invoice, meter metering.MeterID, periods []billing.Period) bool {
 	return slices.ContainsFunc(periods, func(p billing.Period) bool {
 		return !in.Intersect(p.Range).Empty() || slices.ContainsFunc(f.calls, func(c *call) bool {
@@ -128,7 +129,7 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 				continue
 			}
 			if l.tape != nil && in.final && !in.heard {
-				return // on a tape nobody hears of a subscription's last invoice
+				return // recorded lives do not read a subscription's last invoice
 			}
 			if in.heard {
 				billed = billed.Add(f.onInvoice(in, meter))
@@ -147,8 +148,7 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 	}
 }
 
-// reportedAtOne says whether all that was reported of the meter's periods, if anything
-// was, went to one connection.
+// reportedAtOne reports whether all quantities of the meter's periods, if any, were reported to one connection.
 func (l *life) reportedAtOne(meter metering.MeterID, periods []billing.Period) bool {
 	at := 0
 	for _, f := range l.farSides {
@@ -162,9 +162,9 @@ func (l *life) reportedAtOne(meter metering.MeterID, periods []billing.Period) b
 	return at <= 1
 }
 
-// comparedLater is a closed line as it is once somebody is connected in its mode again:
-// until then nobody compares it with the invoices, and of what one of them lacks,
-// lines that were compared with it before may have had their share.
+// comparedLater returns a closed line as it will be after the tenant connects a provider of the line's mode
+// again. Until then, the line is not compared with the invoices. Lines that were compared earlier may already
+// have their share of the units that an invoice lacks.
 func (l *life) comparedLater(p billing.Period, line billing.ClosedLine) billing.ClosedLine {
 	next, catalog, id := l.streams[p.Stream].clone(), *l.catalog, metering.ConnectionID(len(l.farSides)+1)
 	next.catalog, catalog.connection = &catalog, &billing.Connection{ID: id, Invoices: true}
@@ -181,17 +181,16 @@ func (l *life) comparedLater(p billing.Period, line billing.ClosedLine) billing.
 	return line
 }
 
-// cutsWindows says whether none of a destination's windows ends in a part of a
-// period: its usage is charged, not reported.
+// cutsWindows reports whether no usage window of the destination ends in the given part of a period. The part's
+// usage is then charged as an amount instead of reported.
 func cutsWindows(part metering.Range, d billing.Destination) bool {
 	width := map[metering.Granularity]time.Duration{metering.Day: 24 * time.Hour, metering.Hour: time.Hour}[d.Window]
 	end := part.Start.Add(2*time.Minute - 1).Truncate(width).Add(width)
 	return width > 0 && end.After(part.End)
 }
 
-// checkLast holds that a subscription which was cancelled at its period's end
-// has got all that was used in that, as far as it is known what came of reports.
-// One beside which another runs is not read any more.
+// checkLast checks that a subscription cancelled at its period's end has received all usage of that period, if
+// the outcomes of the reports are known. A subscription is no longer read if another one runs beside it.
 func (l *life) checkLast(c *contract) {
 	if len(l.presents()) > 0 || c.isBeside() {
 		return
@@ -199,7 +198,7 @@ func (l *life) checkLast(c *contract) {
 	for _, p := range l.periods {
 		for _, m := range l.meters {
 			of, d := c, l.farSide.destination(c, m.ID)
-			if l.twofold { // the other one's may be a draft too
+			if l.twofold { // the other subscription's last invoice may be a draft too
 				of, d = l.farSide.itemOf(m.ID, l.farSide.running(l.providerID, l.now))
 			}
 			last := p.ClosedAt == nil && p.Bills != metering.BillsAmounts && p.Subscription.ID == c.id && p.Subscription.Range == c.last().Range
@@ -214,8 +213,8 @@ func (l *life) checkLast(c *contract) {
 	}
 }
 
-// uncertain says whether anything that was reported of a meter's period may not
-// have arrived, or came too late.
+// uncertain reports whether a report of the meter's period may not have arrived, or arrived after its invoice was
+// final.
 func (l *life) uncertain(meter metering.MeterID, p billing.Period) bool {
 	return slices.ContainsFunc(l.reports, func(r *storedReport) bool {
 		of := func(l billing.Line) bool { return l.MeterID == meter && l.Closed.IsZero() }
@@ -227,9 +226,9 @@ func (l *life) uncertain(meter metering.MeterID, p billing.Period) bool {
 	})
 }
 
-// hidden is what the invoices of one mode do not bill of what they took of a
-// meter's period: where the last quantity counts, it may have been made before
-// that of an earlier period was. The newest period lacks it first.
+// hidden returns the units of a meter's period that the invoices of one mode accepted and do not bill. If an
+// invoice bills the latest quantity, that quantity may have been created before the quantity of an earlier period
+// was. The newest period lacks the units first.
 func (l *life) hidden(meter metering.MeterID, period billing.PeriodPlace, test bool) (units metering.Decimal) {
 	for _, f := range l.inMode(test) {
 		for _, in := range f.invoices() {
@@ -259,8 +258,8 @@ func (l *life) hidden(meter metering.MeterID, period billing.PeriodPlace, test b
 	return units
 }
 
-// lastOn is what an invoice took of each period where the last quantity counts,
-// and that last one.
+// lastOn returns the quantity of each period that an invoice accepted at destinations that bill the latest
+// quantity, and that latest quantity.
 func (f *farSide) lastOn(in *invoice, meter metering.MeterID) (taken map[billing.PeriodPlace]metering.Decimal, billed metering.Decimal) {
 	taken = make(map[billing.PeriodPlace]metering.Decimal)
 	var at time.Time
@@ -275,10 +274,11 @@ func (f *farSide) lastOn(in *invoice, meter metering.MeterID) (taken map[billing
 	return taken, billed
 }
 
-// repeated is what two subscriptions' invoices both bill of a meter's period where the
-// last quantity counts: one that went out at the instant at which the second one began
-// is on its invoice, and has what the first one's bills. Less is reported there only
-// where the period becomes the second one's; else it is taken back in money.
+// repeated returns the units of a meter's period that the invoices of two subscriptions both bill, at
+// destinations that bill the latest quantity. A report sent at the instant at which the second subscription began
+// is on that subscription's invoice. It includes the units that the first subscription's invoice bills. A lower
+// quantity is reported to the second subscription only if the period becomes its own. Otherwise Odometer credits
+// the amount.
 func (l *life) repeated(meter metering.MeterID, period billing.PeriodPlace, test bool) (units metering.Decimal) {
 	type place struct {
 		target string

@@ -9,8 +9,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// checkLate holds what adjustments carry: all that was booked to be billed, if
-// it can be; else what was at some time, or nothing.
+// checkLate checks the adjustments of a closed line. If late usage can be billed now, they bill the line's
+// lacking charge and all bookings that are to be billed. Otherwise they bill the amount that was due at an
+// earlier moment, or nothing.
 func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[string]metering.Decimal) {
 	for currency, amount := range late {
 		if currency != line.Currency && !amount.IsZero() {
@@ -23,7 +24,7 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 	}
 	lacking := l.lacking(p, line)
 	billed := new(big.Rat).Set(lacking)
-	if !here || !l.reachable(line.Currency) { // nobody can give back what was found, and is not due any more
+	if !here || !l.reachable(line.Currency) { // an amount that was found after a restore and is no longer due cannot be refunded now
 		found = l.foundOf(p, line, line.Currency)
 	}
 	ok := false
@@ -42,27 +43,27 @@ func (l *life) checkLate(p billing.Period, line billing.ClosedLine, late map[str
 		least, most = lower(least, new(big.Rat).Set(billed)), upper(most, new(big.Rat).Set(billed))
 	}
 	lost := new(big.Rat)
-	if !here || !l.reachable(line.Currency) { // nor can anybody charge what was accepted and carried so, and then lost
+	if !here || !l.reachable(line.Currency) { // nor can accepted units be charged that were lost after the adjustment
 		lost = l.lostLater(p, line)
 		least, most = new(big.Rat).Add(least, lower(new(big.Rat), lost)), new(big.Rat).Add(most, upper(new(big.Rat), lost))
 	}
-	if lost.Sign() != 0 || l.carriedInDoubt(p, line.MeterID) { // a part of it, as far as that was sure
+	if lost.Sign() != 0 || l.carriedInDoubt(p, line.MeterID) { // adjustments bill the part that was certain
 		ok = ok || carried.Cmp(least) >= 0 && carried.Cmp(most) <= 0
 	}
-	if !here { // what is in doubt there counts as billed as long as nobody looks
+	if !here { // reports with an unknown outcome are treated as billed while the mode is not connected
 		ok = ok || slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.state == billing.InDoubt && r.Period.Equal(p.Start) })
 	} else if l.reachable(line.Currency) {
 		ok = carried.Cmp(billed) == 0 || line.Reconciled == nil && carried.Cmp(new(big.Rat).Add(billed, l.overwrittenLate(p, line))) == 0
 	}
-	ok = ok || l.charging && carried.Cmp(billed) >= 0 && carried.Cmp(most) <= 0 // no line is below nothing
+	ok = ok || l.charging && carried.Cmp(billed) >= 0 && carried.Cmp(most) <= 0 // an item is never below 0
 	if !ok {
 		l.failf("%s %s of late usage are billed of meter %d in the period from %s; %s are booked",
 			carried.FloatString(4), line.Currency, line.MeterID, p.Start, billed.FloatString(4))
 	}
 }
 
-// lostLater is what less of a closed line's charge is lacking if all that was
-// accepted of its units is billed, though some of it came once the invoice was final.
+// lostLater returns the change of a closed line's lacking charge if all accepted units are treated as billed. A
+// decrease is negative. Some of these units arrived after the invoice was final.
 func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
 	if line.Scale == nil {
 		return new(big.Rat)
@@ -71,9 +72,9 @@ func (l *life) lostLater(p billing.Period, line billing.ClosedLine) *big.Rat {
 	return accepted.Sub(l.costs(p, line, unitsAlone(rational(l.billedUnits(p, line)))), accepted)
 }
 
-// overwrittenLate is what more of a closed line's charge is lacking if invoices
-// bill what was taken last, though some of it came once they were final: where
-// nobody compared them, what they have more is in nobody's dispute.
+// overwrittenLate returns by how much the lacking charge of a closed line rises if invoices bill the quantities
+// accepted last. Some of these arrived after the invoices were final. If the invoices were not compared, their
+// excess is not disputed.
 func (l *life) overwrittenLate(p billing.Period, line billing.ClosedLine) *big.Rat {
 	if line.Scale == nil {
 		return new(big.Rat)
@@ -97,8 +98,8 @@ func upper(a, b *big.Rat) *big.Rat {
 	return b
 }
 
-// carriedInDoubt says whether something was carried of a closed period while
-// nobody knew what came of one of its own reports.
+// carriedInDoubt reports whether usage of a closed period was rolled forward while the outcome of one of the
+// period's own reports was unknown.
 func (l *life) carriedInDoubt(p billing.Period, meter metering.MeterID) bool {
 	of := func(r *storedReport, closed time.Time) bool {
 		return slices.ContainsFunc(r.Lines, func(line billing.Line) bool { return line.MeterID == meter && line.Closed.Equal(closed) })
@@ -110,8 +111,9 @@ func (l *life) carriedInDoubt(p billing.Period, meter metering.MeterID) bool {
 	})
 }
 
-// checkBooked holds that all that came for a closed period's meter is booked at
-// what it is worth, from where the booking before ended, and no event twice.
+// checkBooked checks that all late usage of a closed line is booked at the oracle's charge. Each booking
+// continues from the previous one, and no event is booked twice. If a provider bills the line's units at a price
+// that Odometer does not know, the late units must be billed.
 func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
 	charge, events, worth := line.Charge, int64(-1), l.worth(p, line)
 	for _, b := range l.bookingsOf(p, line) {
@@ -135,7 +137,7 @@ func (l *life) checkBooked(p billing.Period, line billing.ClosedLine) {
 	}
 }
 
-// worth is what a closed period's meter has come to, by how many events came late.
+// worth returns the oracle's charges for a closed line: element n is the charge with the first n late events.
 func (l *life) worth(p billing.Period, line billing.ClosedLine) (all []*big.Rat) {
 	key := l.key(line.MeterID, p.Start)
 	usage, groups, late := line.Usage, l.closedGroups[key], l.late(line.MeterID, p)
@@ -149,7 +151,8 @@ func (l *life) worth(p billing.Period, line billing.ClosedLine) (all []*big.Rat)
 	return all
 }
 
-// costs is the oracle's charge for usage of a closed line: a trial's is free.
+// costs returns the oracle's charge for usage of a closed line. It is 0 if a counter bills the line and the
+// period is a trial.
 func (l *life) costs(p billing.Period, line billing.ClosedLine, usage countedUsage) *big.Rat {
 	if (line.Scale != nil || l.chargedAmounts(p, line)) && l.onTrial(p) {
 		return new(big.Rat)
@@ -157,7 +160,7 @@ func (l *life) costs(p billing.Period, line billing.ClosedLine, usage countedUsa
 	return l.charged(line.Price, line.MeterID, line.PriceVersion, usage)
 }
 
-// lateTotal is the usage of a closed period with what came late.
+// lateTotal returns the usage of a closed line with its late usage.
 func (l *life) lateTotal(p billing.Period, line billing.ClosedLine) metering.Decimal {
 	total := line.Usage
 	for _, value := range l.came(line.MeterID, p) {
@@ -166,7 +169,7 @@ func (l *life) lateTotal(p billing.Period, line billing.ClosedLine) metering.Dec
 	return total
 }
 
-// bookingsOf are those of the closed period's meter, in order.
+// bookingsOf returns the bookings of the closed line, in order.
 func (l *life) bookingsOf(p billing.Period, line billing.ClosedLine) (all []billing.Booking) {
 	for _, b := range l.bookings {
 		if b.MeterID == line.MeterID && b.Period.Equal(p.Start) {
@@ -176,7 +179,7 @@ func (l *life) bookingsOf(p billing.Period, line billing.ClosedLine) (all []bill
 	return all
 }
 
-// late returns the events that came late for the meter.
+// late returns the period's late events of the meter.
 func (l *life) late(meter metering.MeterID, p billing.Period) (late []usageEvent) {
 	for _, e := range l.events {
 		if e.meter == meter && e.late && p.Contains(e.at) && l.isFed(meter, e.at) {
@@ -186,8 +189,7 @@ func (l *life) late(meter metering.MeterID, p billing.Period) (late []usageEvent
 	return late
 }
 
-// came returns the value of each event that came late for the meter, as the period was counted when
-// it closed.
+// came returns the usage of each late event of the meter, by the aggregation with which the period closed.
 func (l *life) came(meter metering.MeterID, p billing.Period) (values []metering.Decimal) {
 	for _, e := range l.late(meter, p) {
 		values = append(values, l.counting[l.key(meter, p.Start)].Usage(e.value, 1))
@@ -195,7 +197,7 @@ func (l *life) came(meter metering.MeterID, p billing.Period) (values []metering
 	return values
 }
 
-// contractOf is the contract that the period lies in.
+// contractOf returns the contract of the period's subscription, or nil.
 func (l *life) contractOf(p billing.Period) *contract {
 	for _, f := range l.farSides {
 		if c := f.byID(p.Subscription.ID); c != nil {
@@ -210,7 +212,7 @@ func (l *life) onTrial(p billing.Period) bool {
 	return c != nil && c.onTrial(p.Subscription.Range)
 }
 
-// reachable says whether late usage in the currency can be billed now.
+// reachable reports whether late usage in the currency can be billed now.
 func (l *life) reachable(currency string) bool {
 	c := l.streamContract()
 	return l.connection.Statements || c != nil && c.currency == currency

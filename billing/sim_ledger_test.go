@@ -13,81 +13,82 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// catalog is what a simulated tenant has set.
+// catalog is the configuration of a simulated tenant.
 type catalog struct {
 	settings   billing.Settings
 	meters     []metering.Meter
 	prices     map[metering.MeterID][]billing.Price
 	connection *billing.Connection
-	farSide    *farSide // behind the connection
+	farSide    *farSide // the connection's provider
 	known      []*farSide
-	own        bool // its counters charge amounts, and who has no subscription gets invoices of ours
+	own        bool // its counters charge amounts, and a customer without a subscription gets own invoices
 	tests      []metering.ConnectionID
-	twofold    bool // who has a subscription may have a second one beside it
+	twofold    bool // a customer may have a second subscription beside the first
 }
 
-// usageEvent is one unit of a meter's usage.
+// usageEvent is one ingested event of a meter.
 type usageEvent struct {
 	at, hour, month time.Time
 	ingestedAt      time.Time
 	meter           metering.MeterID
 	value           metering.Decimal
-	values          map[string]string // of its dimensions; nil: its group is not known
-	late            bool              // its period was closed when it came
-	gone            bool              // retention has taken it: nothing counts it again
-	lost            bool              // it was gone when the meter got its present version
+	values          map[string]string // of its dimensions; nil: its group is unknown
+	late            bool              // it arrived after its period was closed
+	gone            bool              // retention has deleted it, so no later meter version counts it
+	lost            bool              // it was gone before the current version of its meter was created
 }
 
-// ledger is what is stored of one of a customer's streams.
+// ledger is Odometer's stored state of one billing schedule of a customer.
 type ledger struct {
 	*catalog
 	*account
 	stream     int
 	periods    []billing.Period
 	reports    []*storedReport
-	series     int // that these were of when they were added up last
+	series     int // number of series when the reports were last added up
 	bookings   []billing.Booking
-	through    map[int64]int // by a closed period's start, how many invoices it was compared with
+	through    map[int64]int // number of invoices that each closed period was compared with, by its start
 	reconciled []billing.Reconciliation
-	ends       []string // how closed periods were when they closed
+	ends       []string // text of each closed period, written at its close
 }
 
-// account is what is stored of one customer.
+// account is Odometer's stored state of one customer. All of the customer's billing schedules share it.
 type account struct {
 	name         string
 	customer     billing.Customer
-	createdIn    time.Time // the start of the month that the customer was made in
-	providerID   string    // the customer's at the provider; "": it is linked to none
+	createdIn    time.Time // start of the month in which the customer was created
+	providerID   string    // customer id at the provider; "": the customer is not linked
 	side         *billing.Side
-	sideOf       string         // whom side was read for
-	streams      []*ledger      // by number
-	feeds        []billing.Feed // ascending
+	sideOf       string         // link for which side was read
+	streams      []*ledger      // by number, from 0
+	feeds        []billing.Feed // in ascending order of time
 	following    []followed
-	subscribedTo map[metering.ConnectionID]string // whose periods are stream 0's, as it was read last; of a life with two
+	subscribedTo map[metering.ConnectionID]string // subscription of billing schedule 0 at each connection; only with two subscriptions
 	events       []usageEvent
-	runs         map[string]billing.Run   // of subscriptions, by their names
-	invoices     []storedInvoice          // that are final, as they were heard of
-	filledFrom   map[metering.MeterID]int // the first event that a backfilling meter has counted
+	runs         map[string]billing.Run   // by subscription id
+	invoices     []storedInvoice          // final invoices that Odometer has read
+	filledFrom   map[metering.MeterID]int // index of the first event that a backfilling meter has counted
 	number       int64                    // of the last report
-	epoch        int64                    // when it was restored last; 0: never
-	epochs       []int64                  // all that it knows of
-	knownUntil   time.Time                // what was reported later was lost then
-	readIn       map[string]int64         // by whom it was read for, the epoch in which what was added up was
-	lookAgain    time.Time                // as the last plan said; zero: at once
+	epoch        int64                    // of the last restore; 0: never restored
+	epochs       []int64                  // of all restores that the ledger knows
+	knownUntil   time.Time                // restores may have lost reports made after this time
+	readIn       map[string]int64         // epoch in which the provider's totals were last read, by link
+	lookAgain    time.Time                // time of the next re-evaluation, from the last plan; zero: at once
 }
 
-// storedInvoice is a final invoice, and the usage scales when it was heard of.
+// storedInvoice is a final invoice, with the usage scales at the time at which Odometer read it.
 type storedInvoice struct {
 	billing.Invoice
 	scales map[metering.MeterID]int32
 }
 
-// inTest says whether nobody is charged for what is reported now.
+// inTest reports whether the current connection is in test mode, in which no customer is charged.
 func (c *catalog) inTest() bool {
 	return c.connection != nil && slices.Contains(c.tests, c.connection.ID)
 }
 
-// markInvoiced notes in the periods which have a final invoice of the present mode.
+// markInvoiced sets Invoiced on the periods that have a final invoice of the current mode, and stores the
+// invoice's usage scales.
 func (l *ledger) markInvoiced() {
 	for i := range l.periods {
 		s := &l.periods[i].Subscription
@@ -100,13 +101,13 @@ func (l *ledger) markInvoiced() {
 	}
 }
 
-// inMode says whether the invoice is of the present connection's mode.
+// inMode reports whether the invoice is of the current connection's mode.
 func (l *ledger) inMode(i storedInvoice) bool {
 	return slices.Contains(l.tests, i.Connection) == l.inTest()
 }
 
-// unreconciled are the final invoices of periods that are not complete, or not
-// compared with all of theirs yet, and all those of periods that these touch.
+// unreconciled returns the final invoices of periods that are not complete, or not yet compared with all of their
+// invoices. It also returns all invoices of each period that shares one of these invoices.
 func (l *ledger) unreconciled() (all []billing.Invoice) {
 	about := func(p billing.Period, i storedInvoice) bool {
 		return l.inMode(i) && !i.Period.Intersect(p.Range).Empty() && (i.Ended && l.endedIn(p, i) || !i.Ended && l.billsStream(p, i))
@@ -134,8 +135,9 @@ func (l *ledger) unreconciled() (all []billing.Invoice) {
 	return all
 }
 
-// billsStream says whether an invoice is of the subscription that the period lies
-// in, or was reported to, or bills a meter that has fed the stream up to its end.
+// billsStream reports whether an invoice can bill usage of the billing schedule in period p. The invoice is of
+// the period's subscription, or of one to which the period was reported, or bills a meter that feeds the schedule
+// at the invoice's end. It is always true if no meter has changed its schedule.
 func (l *ledger) billsStream(p billing.Period, i storedInvoice) bool {
 	reported := slices.ContainsFunc(l.reports, func(r *storedReport) bool {
 		landed := r.Kind == billing.QuantityReport && r.Connection == i.Connection && i.Period.Contains(r.timestamp) && slices.Contains(l.runs[i.Subscription].Targets, r.Target)
@@ -146,8 +148,8 @@ func (l *ledger) billsStream(p billing.Period, i storedInvoice) bool {
 	})
 }
 
-// endedIn says whether a subscription that has ended was reported usage of the
-// period, or ran at the time with which usage of it went out.
+// endedIn reports whether the ended subscription of i is the period's, received usage of the period, or ran at
+// the timestamp of a report of the period.
 func (l *ledger) endedIn(p billing.Period, i storedInvoice) bool {
 	return i.Subscription == p.Subscription.ID || slices.ContainsFunc(l.reports, func(r *storedReport) bool {
 		there := r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Period.Equal(p.Start)
@@ -155,7 +157,7 @@ func (l *ledger) endedIn(p billing.Period, i storedInvoice) bool {
 	})
 }
 
-// storedReport is a report as it is written down.
+// storedReport is a report as the ledger stores it.
 type storedReport struct {
 	billing.Report
 	id        uuid.UUID
@@ -167,10 +169,10 @@ type storedReport struct {
 	firstSent time.Time
 	settledAt time.Time
 	timestamp time.Time
-	closed    string // its bytes, as they were written down
-	arrived   bool   // the far side has it, which no ledger knows
+	closed    string // its content when it was stored
+	arrived   bool   // the provider has it; only the simulation knows this
 	epoch     int64
-	lost      bool // with a restore: nobody knows of it
+	lost      bool // a restore removed it from the ledger
 	made      time.Time
 	stream    int
 }
@@ -178,15 +180,15 @@ type storedReport struct {
 func (r *storedReport) bytes() string {
 	lines := slices.Clone(r.Lines)
 	for i := range lines {
-		lines[i].Working = nil // it has pointers
+		lines[i].Working = nil // Working contains pointers
 	}
 	return fmt.Sprint(r.Kind, r.Connection, r.Customer, r.Target, r.number, r.Quantity, r.Currency, r.Of, r.timestamp, lines)
 }
 
-// facts are read at one instant.
+// facts returns the facts of the billing schedule, all read at one instant.
 func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	if l.own || l.twofold {
-		l.markInvoiced() // that is read with them
+		l.markInvoiced() // the facts include Invoiced of each period
 	}
 	f := billing.Facts{
 		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection, InTest: l.tests,
@@ -220,7 +222,8 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	return f
 }
 
-// link is whom the side has to have been read for.
+// link identifies the current connection and the customer there. The stored side is valid only if it was read for
+// the same link.
 func (l *ledger) link() string {
 	if l.connection == nil {
 		return ""
@@ -228,7 +231,8 @@ func (l *ledger) link() string {
 	return strconv.FormatInt(int64(l.connection.ID), 10) + " " + l.providerID
 }
 
-// early are the events before the month in which the customer was made, by month.
+// early returns the first event and the first ingest time of each month before the month of the customer's
+// creation.
 func (l *ledger) early() (early []billing.EarlyEvents) {
 	var months []time.Time
 	for _, e := range l.events {
@@ -245,16 +249,16 @@ func (l *ledger) early() (early []billing.EarlyEvents) {
 	return early
 }
 
-// counts says whether the meter's present version, if there is one, has counted
-// the event.
+// counts reports whether the current version of the event's meter has counted event i. It is false if the meter
+// does not exist.
 func (l *ledger) counts(i int) bool {
 	e := l.events[i]
 	made := slices.ContainsFunc(l.meters, func(m metering.Meter) bool { return m.ID == e.meter })
 	return made && i >= l.filledFrom[e.meter] && !e.lost
 }
 
-// counted is the number of events in the months that a period touches, and of
-// the late ones of every month.
+// counted returns the number of events in the months that the range overlaps, plus the late events of all other
+// months.
 func (l *ledger) counted(r metering.Range) (n int64) {
 	after := r.Start.AddDate(0, 0, -32)
 	for i, e := range l.events {
@@ -271,7 +275,7 @@ func (l *ledger) meter(id metering.MeterID) *metering.Meter {
 	return &l.meters[i]
 }
 
-// usage returns the usage of ranges, of the meters in by with the values of their dimensions.
+// usage returns the usage of each meter in each range. For the meters in by, it includes the usage by dimension.
 func (l *ledger) usage(ranges []metering.Range, by billing.ByDimension) (all []billing.Usage) {
 	all = make([]billing.Usage, 0, len(ranges)*len(l.meters))
 	for _, r := range ranges {
@@ -306,7 +310,7 @@ func (l *ledger) usage(ranges []metering.Range, by billing.ByDimension) (all []b
 	return all
 }
 
-// aggregation is how the meter's usage of the period is counted: as when it closed.
+// aggregation returns how the usage of the meter in a period is counted: for a closed period, as when it closed.
 func (l *ledger) aggregation(meter metering.MeterID, start time.Time) metering.Aggregation {
 	for _, p := range l.periods {
 		if p.Start.Equal(start) {
@@ -318,7 +322,7 @@ func (l *ledger) aggregation(meter metering.MeterID, start time.Time) metering.A
 	return l.meter(meter).Version.Aggregation
 }
 
-// booked is what the bookings of each closed period's meter come to.
+// booked returns the totals of the bookings of each meter in each closed period.
 func (l *ledger) booked() (all []billing.Booked) {
 	for _, b := range l.bookings {
 		i := slices.IndexFunc(all, func(o billing.Booked) bool { return o.MeterID == b.MeterID && o.Period.Equal(b.Period) })
@@ -359,7 +363,7 @@ func (l *ledger) hours(periods []billing.Period, meters []metering.MeterID) (all
 	return all
 }
 
-// seriesKey is what makes a series one, with the meter.
+// seriesKey identifies a series of one meter.
 type seriesKey struct {
 	kind             billing.Kind
 	connection       metering.ConnectionID
@@ -370,7 +374,7 @@ type seriesKey struct {
 	meter            metering.MeterID
 }
 
-// reported adds up each series of each meter.
+// reported returns the totals of each series of each meter.
 func (l *ledger) reported() (all []billing.Reported) {
 	at := make(map[seriesKey]int)
 	all = make([]billing.Reported, 0, l.series+1)
@@ -397,8 +401,8 @@ func (l *ledger) reported() (all []billing.Reported) {
 	return all
 }
 
-// windowOf is where the report's window begins, and whose it is: that of one that
-// went out with a time in a subscription of which nobody knew yet is that one's.
+// windowOf returns the start of the report's window and the subscription that bills it. If the report's timestamp
+// lies in a subscription that was unknown when the report was created, that subscription bills it.
 func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.InvoicedBy) {
 	if r.Kind != billing.QuantityReport || r.Counting == billing.Replaces {
 		return r.Window.Start, r.To
@@ -410,7 +414,7 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 		return l.part(r).Start, billing.InvoicedBy{Subscription: of.Subscription.ID, Start: of.Subscription.Start}
 	}
 	start, to = r.Window.Start, r.To
-	for _, id := range slices.Backward(slices.Sorted(maps.Keys(l.runs))) { // of two that began at once, the first by its id
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(l.runs))) { // backward: of two that began at one instant, the smaller id applies
 		run := l.runs[id]
 		ran := run.EndedAt == nil || run.EndedAt.After(r.timestamp)
 		bills := ran && slices.Contains(run.Targets, r.Target)
@@ -426,27 +430,28 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 	return start, to
 }
 
-// isIn says whether the report went out with a time in a subscription's part of
-// its period that begins later than the one that it was made for, which had ended.
+// isIn reports whether a report belongs to a later part of its period than the one that it was made for. The
+// later part begins at part, in the given subscription. The report's timestamp does not precede it, and the
+// subscription that the report was made for had ended by then.
 func (l *ledger) isIn(r *storedReport, part time.Time, subscription string) bool {
 	run, known := l.runs[r.To.Subscription]
 	goesOn := known && r.To.Subscription != subscription && (run.EndedAt == nil || run.EndedAt.After(r.timestamp))
 	return r.Window.Start.Before(part) && !r.timestamp.Before(part) && !goesOn
 }
 
-// place is where the period stands whose report it is.
+// place identifies the report's period: its start and billing schedule.
 func (r *storedReport) place() billing.PeriodPlace {
 	return billing.PeriodPlace{Start: r.Period, Stream: r.stream}
 }
 
-// isOf says whether the report is of the period that stands there.
+// isOf reports whether the report is of the period p.
 func (r *storedReport) isOf(p billing.PeriodPlace) bool {
 	return r.stream == p.Stream && r.Period.Equal(p.Start)
 }
 
-// keepRuns notes when subscriptions run, and all that they ever billed.
+// keepRuns stores the runs of subscriptions. Each keeps all targets that it has ever billed.
 func (a *account) keepRuns(read []billing.Run) {
-	a.runs = maps.Clone(a.runs) // a backup may have it
+	a.runs = maps.Clone(a.runs) // a backup may share the map
 	for _, run := range read {
 		run.Targets = slices.Concat(run.Targets, a.runs[run.Subscription].Targets)
 		slices.Sort(run.Targets)

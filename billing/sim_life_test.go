@@ -14,43 +14,42 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// life is one customer's, from its making until everything that it used is
-// billed. It is the same whenever it is lived: each step has a seed of its own,
-// so that others may be left out.
+// life simulates one customer from its creation until all of its usage is billed. A life is deterministic. Each
+// step has its own seed, so a life can be run again without some of its steps.
 type life struct {
 	*ledger
-	rng        *rand.Rand // of the present step
+	rng        *rand.Rand // of the current step
 	now        time.Time
 	born       time.Time
-	until      time.Time // when the last step was over
-	lazy       bool      // it leaves syncs out
-	neighbour  *ledger   // of the same tenant; every call for it fails
+	until      time.Time // time after the last step
+	lazy       bool      // the steps include no syncs
+	neighbour  *ledger   // another customer of the tenant; every call for it fails
 	farSides   []*farSide
 	passes     [2]*pass
 	backup     *backup
 	restoredAt time.Time
-	recovering bool                 // what was lost with the restore is not known again
-	stays      bool                 // at its first connection
-	charging   bool                 // in amounts, as a tenant has chosen who stays with its counter
-	stated     map[int64]bool       // by start, periods that closed at a receiver
-	dearest    map[usedKey]*big.Rat // the most that periods ever came to
-	happened   []bool               // by kind
-	followed   coverage             // which kinds happened at once after which
+	recovering bool                 // some reports that a restore lost are still missing
+	stays      bool                 // the life stays at its first connection
+	charging   bool                 // the life began at a counter that charges amounts
+	stated     map[int64]bool       // whether each period closed at a receiver, by its start
+	dearest    map[usedKey]*big.Rat // the highest charge of each meter and period so far
+	happened   []bool               // whether each kind of step happened
+	followed   coverage             // pairs of kinds of which the second directly followed the first
 	most       map[usedKey]mostUsed
-	plans      int // made so far
+	plans      int // number of plans checked by checkPrefix
 	startedIn  billing.Settings
-	monthly    bool                             // contracts run in months
-	steady     bool                             // providers' prices stay: when they are read says which hold
-	tape       *tape                            // nil: nobody notes what is done
-	counting   map[usedKey]metering.Aggregation // of closed periods
+	monthly    bool                             // contracts have monthly periods
+	steady     bool                             // provider prices do not change, since the time of a read decides which price applies
+	tape       *tape                            // records the actions; nil: none are recorded
+	counting   map[usedKey]metering.Aggregation // aggregation of each meter in closed periods
 
-	closedGroups    map[usedKey][]referenceUsage // the usage that periods closed at, with dimension values
+	closedGroups    map[usedKey][]referenceUsage // usage of each event that a period closed with, with dimension values
 	dimensions      bool                         // prices may be by dimension
-	nextByDimension bool                         // the next price is
+	nextByDimension bool                         // the next price is by dimension
 	failure         string
 }
 
-// usedKey is a meter's usage of one period.
+// usedKey identifies the usage of a meter in one period.
 type usedKey struct {
 	meter  metering.MeterID
 	period int64
@@ -61,20 +60,20 @@ func (l *life) key(meter metering.MeterID, period time.Time) usedKey {
 	return usedKey{meter, period.UnixMicro(), l.stream}
 }
 
-// mostUsed is the usage now, and the most that it ever was.
+// mostUsed contains the current usage and the highest usage so far.
 type mostUsed struct{ used, most metering.Decimal }
 
-// step is one thing that happens in a life, if it can.
+// step is one action in a life. Nothing happens if the action is impossible at that time.
 type step struct {
 	kind int
 	seed uint64
 	soon bool // no time passes before it
 }
 
-// script is what is to happen in the life of a seed.
+// script returns the steps of the life of a seed.
 func script(seed uint64) []step { return led(byChance(seed), seed) }
 
-// byChance are the steps that nothing leads to.
+// byChance returns random steps for the life of a seed.
 func byChance(seed uint64) []step {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	steps := make([]step, 40)
@@ -82,7 +81,7 @@ func byChance(seed uint64) []step {
 		steps[i] = step{kind: anyOf(usual, rng), seed: rng.Uint64()}
 	}
 	switch {
-	case twofold(seed): // such lives cost more with each step than others do
+	case twofold(seed): // each step of these lives takes longer than in others
 		return among(steps[:26], seed, streaming, len(kinds)-len(streaming), 2)
 	case own(seed):
 		return among(steps[:26], seed, slices.Concat(restoring, charging, owning), len(usual), 2)
@@ -94,8 +93,8 @@ func byChance(seed uint64) []step {
 	return steps
 }
 
-// among are the steps, and after each of them others at these odds, of kinds whose
-// first one has this place among all.
+// among inserts random steps of other kinds after each step. It inserts a step with probability 1/odds, and
+// repeats this until it inserts none. place is the index in kinds of the first other kind.
 func among(steps []step, seed uint64, others []kind, place, odds int) (all []step) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	for _, s := range steps {
@@ -109,7 +108,7 @@ func among(steps []step, seed uint64, others []kind, place, odds int) (all []ste
 
 var simulatedTimezones = []string{"UTC", "Asia/Kathmandu", "America/New_York", "Europe/Zurich", "Australia/Lord_Howe", "America/Asuncion"}
 
-// begin makes the customer of a seed.
+// begin creates the life of a seed, with a tenant and a customer.
 func begin(seed uint64) *life {
 	l := &life{
 		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
@@ -150,10 +149,10 @@ func newLedger(c *catalog, name string, born time.Time) *ledger {
 	return l
 }
 
-// anyMeters is how many meters a life may have; events name any of them.
+// anyMeters is the maximum number of meters in a life. Events may also name meters that do not exist yet.
 const anyMeters = 3
 
-// newMeter makes the next meter, mostly with a price.
+// newMeter creates the next meter, in three of four cases with a price.
 func (l *life) newMeter(status metering.MeterVersionStatus) {
 	id := metering.MeterID(len(l.meters) + 1)
 	l.meters = append(slices.Clone(l.meters), metering.Meter{
@@ -174,8 +173,8 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 
 var currencies = []string{"USD", "USD", "JPY", "KWD"}
 
-// newPrice sets the next version of the meter's price in the plan, or of its own (0). The first
-// version of each holds from the beginning.
+// newPrice sets the next version of the meter's price in the plan, or of the meter's own price if plan is 0. The
+// first version of each is effective from the beginning.
 func (l *life) newPrice(meter metering.MeterID, plan metering.PlanID, from time.Time) {
 	if !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.PlanID == plan }) {
 		from = time.Time{}
@@ -233,7 +232,7 @@ func (l *life) connect(receiver, test bool) {
 	}
 }
 
-// connectTo has the tenant billed at f.
+// connectTo connects the tenant to the provider f.
 func (l *life) connectTo(f *farSide) {
 	l.backup = nil
 	l.farSide, l.connection = f, &billing.Connection{ID: f.connection, Statements: f.receiver, Invoices: !f.receiver}
@@ -241,7 +240,7 @@ func (l *life) connectTo(f *farSide) {
 	l.markInvoiced()
 }
 
-// newPlace says what the far side does with a meter's quantities.
+// newPlace draws the destination of a meter's quantities at the provider.
 func (f *farSide) newPlace(l *life, meter metering.MeterID) {
 	d := billing.Destination{MeterID: meter, Target: fmt.Sprintf("account %d %d", f.connection, meter)}
 	switch l.rng.IntN(4) {
@@ -261,7 +260,7 @@ func (f *farSide) newPlace(l *life, meter metering.MeterID) {
 	f.places[meter] = d
 }
 
-// subscribe begins a contract at now.
+// subscribe begins a contract of the customer now.
 func (f *farSide) subscribe(customer string, l *life) {
 	length := []time.Duration{7 * 24 * time.Hour, 14 * 24 * time.Hour, 30 * 24 * time.Hour}[l.rng.IntN(3)]
 	if l.twofold {
@@ -281,18 +280,18 @@ func (f *farSide) subscribe(customer string, l *life) {
 	f.contracts[customer] = append(f.contracts[customer], c)
 }
 
-// circumstances are what a life is lived in beside its steps.
+// circumstances are the options of a life besides its steps.
 type circumstances struct {
-	neighbour bool  // another customer of the tenant's, for whom every call fails
-	lazy      bool  // no sync among the steps
-	eager     bool  // a sync after each of them
-	known     bool  // it was synced before anything happened, so that its periods are known
-	tape      *tape // what is done is noted on it
-	monthly   bool  // contracts run in months
+	neighbour bool  // the tenant has another customer, for which every call fails
+	lazy      bool  // the steps include no syncs
+	eager     bool  // a sync after each step
+	known     bool  // a sync before the first step stores the periods, and provider prices do not change
+	tape      *tape // records the actions; nil: none are recorded
+	monthly   bool  // contracts have monthly periods after their first
 	look      func(*life)
 }
 
-// live lives the life of a seed with these steps, until something is wrong.
+// live runs the life of a seed with these steps, and stops at the first failure.
 func live(seed uint64, steps []step, in circumstances) *life {
 	l := begin(seed)
 	l.lazy, l.tape, l.startedIn, l.monthly, l.steady = in.lazy, in.tape, l.settings, in.monthly, in.known
@@ -331,7 +330,7 @@ func live(seed uint64, steps []step, in circumstances) *life {
 			in.look(l)
 		}
 		l.noteLook()
-		if l.twofold { // not all of its streams are looked at now
+		if l.twofold { // check covers only one billing schedule after each step
 			l.eachStream(l.notesMost)
 		}
 		if l.inSome(n, l.check); l.failure != "" {
@@ -345,10 +344,11 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	return l
 }
 
-// never is the kind of no step.
+// never is the kind of a step that did not happen.
 const never = -1
 
-// step has a step happen, if it can, after one of another kind. It returns its own.
+// step runs a step if it is possible, and returns its kind. Otherwise it returns never. It records that the
+// step's kind directly followed the kind of the previous step.
 func (l *life) step(s step, former int) int {
 	if l.stays && slices.Contains(leading, kinds[s.kind].name) || !kinds[s.kind].happen(l) {
 		return never
@@ -366,8 +366,8 @@ func (l *life) failf(format string, args ...any) {
 	}
 }
 
-// passTime lets time pass. What runs every day does so before a subscription's
-// period ends, if nothing else did.
+// passTime advances the clock. If a period is not stored yet, it runs a sync one minute before the period ends,
+// as the daily schedule would.
 func (l *life) passTime(to time.Time) {
 	l.seenBefore(to)
 	for l.connection != nil && !l.connection.Statements && l.providerID != "" {
@@ -390,7 +390,7 @@ func (l *life) passTime(to time.Time) {
 	}
 }
 
-// nextToRoll is the contract that runs whose period ends first.
+// nextToRoll returns the running contract with the earliest period end, or nil.
 func (l *life) nextToRoll() (next *contract) {
 	for _, c := range []*contract{l.farSide.contract(l.providerID), l.farSide.contract(besides(l.providerID))} {
 		if c != nil && (next == nil || c.last().End.Before(next.last().End)) {
@@ -400,17 +400,17 @@ func (l *life) nextToRoll() (next *contract) {
 	return next
 }
 
-// syncBefore has a subscription's period known before it ends.
+// syncBefore runs a sync one minute before a subscription's period ends, if the period is not stored yet.
 func (l *life) syncBefore(last *invoice) {
 	stored := slices.ContainsFunc(l.allPeriods(), func(p billing.Period) bool { return p.Subscription.Range == last.Range })
 	if before := last.End.Add(-time.Minute); !stored && before.After(l.now) {
 		l.now = before
 		l.sync()
-		l.tracksMoney() // its price may be another one before the step is over
+		l.tracksMoney() // record the charge before the step may change the price
 	}
 }
 
-// sync is a pass that meets no trouble.
+// sync runs a pass without failures until it is over.
 func (l *life) sync() {
 	defer l.noteSync()()
 	p := l.newPass(l.ledger)
@@ -425,7 +425,7 @@ func (l *life) sync() {
 	l.failf("a pass does not end")
 }
 
-// shiver lets the neighbour's worker try, in vain.
+// shiver runs some steps of a pass for the neighbour. All of its calls fail.
 func (l *life) shiver() {
 	if l.neighbour != nil {
 		p := l.newPass(l.neighbour)
@@ -442,7 +442,7 @@ func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal)
 func (l *life) useOf(e usageEvent) bool {
 	e.at = metering.Instant(e.at)
 	l.noteUse(e)
-	if e.value.IsNegative() { // the usage may have been reported since the step began
+	if e.value.IsNegative() { // the usage before the correction may have been reported
 		l.eachStream(l.notesMost)
 	}
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
@@ -458,7 +458,7 @@ func (l *ledger) ingest(sent usageEvent, now time.Time) bool {
 	for _, p := range l.streams[l.streamAt(e.meter, e.at)].periods {
 		if p.Contains(e.at) && p.ClosedAt != nil {
 			if e.late = true; slices.ContainsFunc(p.Closed, func(c billing.ClosedLine) bool { return c.LateEvents != nil }) {
-				return false // too old
+				return false // retention has deleted the period's events
 			}
 		}
 	}
@@ -467,8 +467,8 @@ func (l *ledger) ingest(sent usageEvent, now time.Time) bool {
 	return true
 }
 
-// resolve has operators find out what a former connection, or subscription, has
-// of what is in doubt there and counts.
+// resolve settles the reports with an unknown outcome that a sync cannot settle, as operators do: those to a
+// previous connection, customer or subscription, if they are in the current mode.
 func (l *life) resolve() { l.eachStream(l.resolveInStream) }
 
 func (l *life) resolveInStream() {
@@ -486,7 +486,7 @@ func (l *life) resolveInStream() {
 	}
 }
 
-// closePeriods closes what is due.
+// closePeriods closes the periods that are due, checks the closings, and returns their number.
 func (l *life) closePeriods() int {
 	l.note(lives.Action{Do: lives.Close})
 	plans := l.plan(l.now, func(f *billing.Facts) { f.MayClose = true })

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// apart are kinds of steps that never happen in one life, and why.
+// apart lists pairs of kinds of steps that never or rarely happen together: each of some with each of others. why
+// is the reason.
 type apart struct {
 	some, others []string
 	why          string
@@ -19,7 +20,7 @@ var ours = namesOf(owning)
 
 var (
 	seconds  = namesOf(streaming)
-	ofSecond = seconds[1:] // of one that runs
+	ofSecond = seconds[1:] // of a second subscription that runs
 )
 
 var neverInOneLife = []apart{
@@ -29,7 +30,7 @@ var neverInOneLife = []apart{
 	{ours, slices.Concat(otherwise, []string{"a silent drop", "an item is added", "an item is removed"}), "with invoices of ours all is charged as amounts"},
 }
 
-// seldomInOneLife are kinds of steps of which few lives have both.
+// seldomInOneLife lists pairs of kinds of steps that few lives contain.
 var seldomInOneLife = []apart{
 	{[]string{"a missed invoice is read"}, []string{"the receiver moves"}, "one is of a counter, the other of a receiver"},
 	{seconds, append([]string{"a link"}, leading...), "most lives with two subscriptions stay where they are"},
@@ -58,7 +59,7 @@ var (
 	connectedTo = []string{"a link", "a new counter", "a new receiver", "an item is removed", "an unlink", "another mode", "another subscription", "no connection"}
 )
 
-// neverAtOnce are kinds of steps that cannot happen at once after others.
+// neverAtOnce lists pairs of kinds of steps: a kind in others cannot directly follow a kind in some.
 var neverAtOnce = []apart{
 	{removed, ofConnected, "there is no connection"},
 	{receiving, ofCounter, "a receiver has no items, subscriptions, invoices or modes"},
@@ -93,8 +94,8 @@ var (
 	ofUnsubscribed = append(ofOurs, "an invoice of ours is read")
 )
 
-// seldomAtOnce are kinds of steps that can happen at once after others, which few
-// lives show.
+// seldomAtOnce lists pairs of kinds of steps: a kind in others can directly follow a kind in some, and does so in
+// few lives.
 var seldomAtOnce = []apart{
 	{[]string{"an old report comes again"}, []string{"a link"}, "only where the customer was there before, a short time ago"},
 	{[]string{"a link"}, []string{"an old report comes again"}, "only where the customer was there before, a short time ago"},
@@ -165,20 +166,22 @@ func is(all []apart, former, next string) bool {
 	return slices.ContainsFunc(all, func(a apart) bool { return a.are(former, next) })
 }
 
-// How few lives are enough to hold which kinds follow which: where one is of lives
-// of their own, many are.
+// leastLives is the number of lives from which requireOrders requires each pair of kinds. For pairs with a kind
+// that few lives contain (see ofFewLives), that number is manyLives.
 const (
 	leastLives = 20_000
 	manyLives  = 200_000
 )
 
-// ofFewLives says whether a kind is of one life in eight.
+// ofFewLives reports whether the kind needs own invoices or a second subscription. Each of these occurs in one
+// life of eight.
 func ofFewLives(kind string) bool {
 	return slices.Contains(ours, kind) || slices.Contains(seconds, kind)
 }
 
-// requireOrders holds that every kind of step happened at once after every other
-// in one of so many lives at least, or cannot.
+// requireOrders checks that each kind of step directly followed each kind in at least one life, unless the pair
+// is impossible or rare. It also checks that no impossible pair occurred. It checks nothing for fewer than
+// leastLives lives.
 func (c covered) requireOrders(t *testing.T, lives uint64) {
 	t.Helper()
 	if lives < leastLives {

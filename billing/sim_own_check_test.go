@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// settlesOwn lives on until what came late is on the invoice of a later period,
-// which closes before anything can go onto it.
+// settlesOwn lets up to three more period boundaries pass for a simulated customer with own invoices. Late
+// usage is billed on the invoice of a later period, which has to close first.
 func (l *life) settlesOwn() {
 	for range 3 {
 		if !l.own || l.failure != "" {
@@ -29,10 +29,11 @@ func (l *life) settlesOwn() {
 	}
 }
 
-// checkMoney holds, for each closed line of a life that is all in money, that what
-// everybody bills of it is what it came to; no more than it ever came to, and no
-// less where it can be billed. What an invoice that was voided bills is waived, and
-// what somebody has made of a line that was set is not what is billed from here.
+// checkMoney checks each closed line of a simulated customer with own invoices, which is billed in money
+// only. All providers of the line's mode together must bill the line's total: never more than its highest
+// total, and not less if its currency can be billed now. Amounts on a voided invoice are waived: they still
+// count as billed. An edit at the provider does not change the amount that counts, which is the one that
+// Odometer set.
 func (l *life) checkMoney() {
 	for _, p := range l.periods {
 		for _, line := range p.Closed {
@@ -61,7 +62,7 @@ func (l *life) checkOut(p billing.Period, line billing.ClosedLine, here bool) {
 	want, most, billed := new(big.Rat).Set(worth[len(worth)-1]), new(big.Rat), rational(line.Charge)
 	for _, b := range l.bookingsOf(p, line) {
 		change := rational(b.Charge.Sub(b.ChargeBefore))
-		if !b.Billed { // it is only reported
+		if !b.Billed { // late usage that is reported but not billed
 			want.Sub(want, change)
 			continue
 		}
@@ -81,22 +82,23 @@ func (l *life) checkOut(p billing.Period, line billing.ClosedLine, here bool) {
 	}
 }
 
-// closesAt notes whether the period closes at a receiver, which charges our price.
+// closesAt records whether a closing period is billed by a receiver of statements, which charges Odometer's
+// price.
 func (l *life) closesAt(c billing.Closing) {
 	if l.own {
 		l.stated[c.Period.Start.UnixMicro()] = l.connection != nil && l.connection.Statements
 	}
 }
 
-// chargedAmounts says whether a provider charges the line as an amount, and its
-// trials are free.
+// chargedAmounts reports whether a provider with invoices charges the line as an amount. Such a provider
+// charges nothing for a trial.
 func (l *life) chargedAmounts(p billing.Period, line billing.ClosedLine) bool {
 	return line.Bills == metering.BillsAmounts && !l.stated[p.Start.UnixMicro()]
 }
 
-// tracksMoney notes what the periods of a life that is all in money come to by
-// now, closed ones with what came late: it may be billed, and what is on a final
-// invoice is not given back, nor once a restore has forgotten it.
+// tracksMoney records the highest total of each period and meter of a simulated customer with own invoices.
+// The total of a closed period includes its late usage. The highest total may stay billed: an amount on a
+// final invoice is not given back, not even if a restore removed it from the ledger.
 func (l *life) tracksMoney() {
 	if !l.own {
 		return
@@ -125,8 +127,8 @@ func (l *life) worthNow(p billing.Period, m metering.Meter) (all []*big.Rat) {
 	return all
 }
 
-// moneyOf is what everybody of its mode bills of a closed line, with its period or
-// with later ones, in its currency and in others.
+// moneyOf returns the amounts that all providers of a closed line's mode bill for the line, with its own
+// period or with later ones: out is in the line's currency, others has the other currencies.
 func (l *life) moneyOf(p billing.Period, line billing.ClosedLine) (out *big.Rat, others map[string]metering.Decimal) {
 	others, late := l.billedOf(p, line, line.Test)
 	for _, f := range l.inMode(line.Test) {
@@ -144,9 +146,9 @@ func (l *life) moneyOf(p billing.Period, line billing.ClosedLine) (out *big.Rat,
 	return out, others
 }
 
-// billable says whether late usage in the currency can be billed now: to a
-// receiver, on a subscription in that currency, or on invoices of ours that have
-// it, as far as their period's charges tell.
+// billable reports whether late usage in the currency can be billed now: by a receiver, on a subscription in
+// that currency, or on an own invoice in that currency. The charges of the last closed period, else of all
+// periods, determine the currency of an own invoice. If they have no currency or several, it is the tenant's.
 func (l *life) billable(currency string) bool {
 	if l.connection.Statements {
 		return true
@@ -168,7 +170,7 @@ func (l *life) billable(currency string) bool {
 	return currency == l.settings.Currency
 }
 
-// currenciesOf are those of the periods' charges.
+// currenciesOf returns the currencies of the nonzero charges of the periods' closed lines.
 func currenciesOf(periods []billing.Period) (all []string) {
 	for _, p := range periods {
 		for _, line := range p.Closed {
@@ -180,10 +182,13 @@ func currenciesOf(periods []billing.Period) (all []string) {
 	return all
 }
 
-// checkOurs holds that each invoice of ours with anything on it is of a period, and
-// stays no draft, and that each period with one is complete, where somebody is there
-// to see to it. A draft is left to people whose period a restore has opened again,
-// where that then closed in the other mode: to this one it is billed nothing.
+// checkOurs checks the own invoices while the customer is linked at a provider with invoices. An own invoice
+// with an amount must be final and, unless it is void, belong to a period. A closed period with an own
+// invoice must be complete once the next period is closed too. Exceptions are a period that was billed in the
+// other mode, and one with a report of unknown outcome.
+//
+// A draft may remain if a restore reopened its period and the period then closed in the other mode. This mode
+// bills nothing for such a period, and an operator has to handle the draft.
 func (l *life) checkOurs() {
 	if l.connection == nil || l.connection.Statements || l.providerID == "" {
 		return
@@ -210,14 +215,14 @@ func (l *life) checkOurs() {
 	}
 }
 
-// closedInOtherMode says whether the period was billed where the tenant's mode was
-// another than it is now.
+// closedInOtherMode reports whether a line of the period was billed in another mode (test or live) than the
+// current connection's.
 func (l *life) closedInOtherMode(p billing.Period) bool {
 	return slices.ContainsFunc(p.Closed, func(line billing.ClosedLine) bool { return line.Billed && line.Test != l.inTest() })
 }
 
-// checkOwnClosing holds that all is billed which a period closes at whose invoice
-// is one of ours, but in another currency than the others.
+// checkOwnClosing checks that a closing period with an own invoice bills all of its charges. If the charges
+// have several currencies, only those in the tenant's currency must be billed.
 func (l *life) checkOwnClosing(c billing.Closing) {
 	if !c.Period.Own() || !l.unsubscribed() || l.sideOf != l.link() {
 		return

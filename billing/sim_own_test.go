@@ -12,21 +12,22 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// In some lives the customer has no subscription to begin with, and every counter
-// charges amounts: each closed period becomes an invoice of ours. Such a life goes
-// on from backups, and from one connection to another, as all of it is in money.
+// Some simulated customers begin without a subscription, and every provider except receivers charges them
+// amounts. At such a provider, a period without a subscription becomes an own invoice. These customers can be
+// restored from backups and can change their connection, because they are billed in money only.
 
-// own says whether the life of a seed is one of those.
+// own reports whether the simulated customer of a seed begins without a subscription and has own invoices.
 func own(seed uint64) bool { return seed%8 == 5 }
 
-// leading are the steps that lead a life away from its connection: three of five
-// lives with invoices of ours stay.
+// leading lists the steps that take a simulated customer away from its first connection. Customers that stay
+// skip these steps: three of five customers with own invoices or with two subscriptions.
 var leading = []string{"a new receiver", "the receiver moves", "a new counter", "another mode", "no connection", "an unlink"}
 
-// stays says whether the life of a seed that is one of some stays where it began.
+// stays reports whether a simulated customer with own invoices or with two subscriptions stays at its first
+// connection.
 func stays(seed uint64) bool { return seed%5 > 1 }
 
-// beginOwn has the life begin at a counter, without a subscription.
+// beginOwn connects the simulated customer to a provider with invoices, without a subscription.
 func (l *life) beginOwn(seed uint64) {
 	l.stays = stays(seed)
 	l.own, l.charging, l.farSides, l.known, l.tests = true, true, nil, nil, nil
@@ -34,7 +35,8 @@ func (l *life) beginOwn(seed uint64) {
 	l.connect(false, false)
 }
 
-// chargesAlone has who is connected in such a life charge amounts.
+// chargesAlone makes the connected provider charge amounts if the simulated customer has own invoices, unless
+// the provider is a receiver. For every customer, it adds the provider to the known ones.
 func (l *life) chargesAlone() {
 	if l.own && !l.farSide.receiver {
 		l.farSide.own, l.farSide.charging, l.connection.Bills = true, true, metering.BillsAmounts
@@ -44,7 +46,7 @@ func (l *life) chargesAlone() {
 	}
 }
 
-// invoiceOfOurs is the one of the period that begins then; nil: there is none.
+// invoiceOfOurs returns the own invoice of the period that begins at start, or nil.
 func (f *farSide) invoiceOfOurs(start time.Time) *invoice {
 	i := slices.IndexFunc(f.ours, func(in *invoice) bool { return in.Start.Equal(start) })
 	if i < 0 {
@@ -53,7 +55,7 @@ func (f *farSide) invoiceOfOurs(start time.Time) *invoice {
 	return f.ours[i]
 }
 
-// drafts finds the invoice of ours that a line goes on, or makes it.
+// drafts returns the own invoice for a reported line, and creates the invoice if it does not exist.
 func (f *farSide) drafts(r *storedReport) *invoice {
 	in := f.invoiceOfOurs(r.Window.Start)
 	if in == nil {
@@ -63,7 +65,7 @@ func (f *farSide) drafts(r *storedReport) *invoice {
 	return in
 }
 
-// finalizes makes the invoice of ours final that an action is about, if there is one.
+// finalizes makes the own invoice of an action report final. It returns false if the invoice does not exist.
 func (f *farSide) finalizes(r *storedReport) (taken bool) {
 	in := f.invoiceOfOurs(r.Window.Start)
 	if in != nil {
@@ -72,7 +74,8 @@ func (f *farSide) finalizes(r *storedReport) (taken bool) {
 	return in != nil
 }
 
-// foundItems are the lines that were made since an instant, as they stand.
+// foundItems returns the invoice lines that were created since an instant, or up to an hour before it, with
+// the amounts that Odometer set last.
 func (f *farSide) foundItems(since time.Time) (all []billing.FoundCharge) {
 	for _, it := range f.items {
 		if it.madeAt.Before(since.Add(-time.Hour)) {
@@ -87,7 +90,8 @@ func (f *farSide) foundItems(since time.Time) (all []billing.FoundCharge) {
 	return all
 }
 
-// keepFound notes of the lines that were found and are known that they were taken.
+// keepFound marks the reports of found invoice lines as counted if their state is rejected. A restore rejects
+// reports without knowing whether they arrived.
 func (l *ledger) keepFound(found []billing.FoundCharge, now time.Time) {
 	for _, c := range found {
 		for _, r := range l.reports {
@@ -98,8 +102,7 @@ func (l *ledger) keepFound(found []billing.FoundCharge, now time.Time) {
 	}
 }
 
-// finalized are the reports that make invoices of ours final, of periods that are
-// not complete.
+// finalized returns the reports to the current connection that make own invoices of incomplete periods final.
 func (l *ledger) finalized() (all []billing.Sent) {
 	for _, r := range l.reports {
 		if r.Kind == billing.ActionReport && l.reaches(r) && !l.period(r.Period).Complete {
@@ -109,24 +112,25 @@ func (l *ledger) finalized() (all []billing.Sent) {
 	return all
 }
 
-// has says whether the ledger has the report.
+// has reports whether the ledger has the report.
 func (l *ledger) has(report uuid.UUID) bool {
 	return slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.id == report })
 }
 
-// sideOfConnection is the far side of a connection.
+// sideOfConnection returns the simulated provider of a connection.
 func (c *catalog) sideOfConnection(of metering.ConnectionID) *farSide {
 	i := slices.IndexFunc(c.known, func(f *farSide) bool { return f.connection == of })
 	return c.known[i]
 }
 
-// unsubscribed says whether the customer is linked, and no subscription runs.
+// unsubscribed reports whether a simulated customer with own invoices is linked at a provider with invoices
+// and has no running subscription.
 func (l *life) unsubscribed() bool {
 	return l.own && l.connection != nil && !l.connection.Statements && l.providerID != "" && l.farSide.contract(l.providerID) == nil
 }
 
-// seenBefore has each month of who has no subscription known before it ends, as
-// what runs every day would.
+// seenBefore advances time over the month ends up to an instant while the customer has no subscription. A
+// minute before each end it syncs, as the daily run would, unless the month is known already.
 func (l *life) seenBefore(to time.Time) {
 	for l.unsubscribed() {
 		border := billing.CalendarPeriod(l.now, l.settings.Timezone).End
@@ -142,7 +146,7 @@ func (l *life) seenBefore(to time.Time) {
 	}
 }
 
-// owning are the kinds of steps of lives with invoices of ours.
+// owning lists the kinds of steps that happen to simulated customers with own invoices.
 var owning = []kind{
 	{"a month is billed", 10, (*life).billsMonth},
 	{"a subscription begins", 3, (*life).subscribes},
@@ -154,7 +158,8 @@ var owning = []kind{
 	{"usage without a price by dimension", 5, (*life).usesUnrated},
 }
 
-// billsMonth lets the month end, and its grace, and a worker bill it, as far as it comes.
+// billsMonth lets the month and its grace period pass, closes the month and runs some steps of a worker. The
+// worker may not finish its pass.
 func (l *life) billsMonth() bool {
 	if !l.unsubscribed() || !l.passBorder(l.settings.Grace) {
 		return false
@@ -172,12 +177,12 @@ func (l *life) subscribes() bool {
 	l.backup = nil
 	l.farSide.subscribe(l.providerID, l)
 	if l.rng.IntN(2) == 0 {
-		l.sync() // the provider says so
+		l.sync() // the provider sends an event
 	}
 	return true
 }
 
-// unsubscribes ends the subscription, at once or with its period, and no other begins.
+// unsubscribes ends the subscription, at once or with its period. No other subscription begins.
 func (l *life) unsubscribes() bool {
 	c := l.present()
 	if !l.own || c == nil || l.recovering || !c.last().Start.Before(l.now.Add(-time.Hour)) {
@@ -193,7 +198,7 @@ func (l *life) unsubscribes() bool {
 	return true
 }
 
-// readsOurs reads the invoices of ours that have become final, or void, unheard.
+// readsOurs reads the own invoices that became final or void since Odometer last read them, and then syncs.
 func (l *life) readsOurs() bool {
 	if !l.own || l.connection == nil || l.connection.Statements {
 		return false
@@ -211,13 +216,12 @@ func (l *life) readsOurs() bool {
 	return unread
 }
 
-// idOfOurs is the invoice's id.
+// idOfOurs returns the ID of an own invoice.
 func (f *farSide) idOfOurs(in *invoice) string {
 	return fmt.Sprint("account ", f.connection, " own ", in.Start.UnixMicro())
 }
 
-// hearsOfOurs reads an invoice of ours that is final, in the place of what was
-// read of it before.
+// hearsOfOurs reads a final own invoice. An earlier copy of the invoice is cleared.
 func (l *life) hearsOfOurs(in *invoice) {
 	in.heard, in.heardVoid = true, in.void
 	read := storedInvoice{Invoice: billing.Invoice{
@@ -226,7 +230,7 @@ func (l *life) hearsOfOurs(in *invoice) {
 	l.invoices = slices.Clone(l.invoices)
 	for i := range l.invoices {
 		if l.invoices[i].ID == read.ID {
-			l.invoices[i].Invoice = billing.Invoice{} // of no period
+			l.invoices[i].Invoice = billing.Invoice{} // an empty invoice belongs to no period
 		}
 	}
 	l.invoices = append(l.invoices, read)
@@ -234,7 +238,8 @@ func (l *life) hearsOfOurs(in *invoice) {
 	l.look()
 }
 
-// forgetOurs has the far side say again which invoices of ours are final, but for these.
+// forgetOurs resets which own invoices Odometer has read: only those in but stay read. The others can be read
+// again.
 func (f *farSide) forgetOurs(but []storedInvoice) {
 	for _, in := range f.ours {
 		i := slices.IndexFunc(but, func(i storedInvoice) bool { return i.ID == f.idOfOurs(in) })
@@ -242,12 +247,12 @@ func (f *farSide) forgetOurs(but []storedInvoice) {
 	}
 }
 
-// finalizesByHand has somebody make a draft of ours final, whatever it lacks.
+// finalizesByHand makes an own draft final as an operator can do at the provider, even if lines are missing.
 func (l *life) finalizesByHand() bool {
 	return l.changesOurs(func(in *invoice) bool { return !in.final }, func(in *invoice) { in.final = true })
 }
 
-// voids has somebody void an invoice of ours.
+// voids voids an own invoice that is final, as an operator can do at the provider.
 func (l *life) voids() bool {
 	return l.changesOurs(func(in *invoice) bool { return in.final && !in.void }, func(in *invoice) { in.void = true })
 }
@@ -264,7 +269,7 @@ func (l *life) changesOurs(can func(*invoice) bool, change func(*invoice)) bool 
 	return false
 }
 
-// cancel ends the contract at once, with an invoice or without one.
+// cancel ends the contract at once. If none is set, its last period gets no invoice.
 func (f *farSide) cancel(c *contract, now time.Time, none bool) {
 	for _, in := range c.invoices {
 		in.final = true

@@ -11,15 +11,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// tariff is a far side's own price, in the smallest unit of the currency: a
-// fixed amount, so much for each unit up to a number, and so much for the others.
-// Each of the three is rounded by itself, half to the next one.
+// tariff is a provider's own price in the smallest unit of the currency: a fixed amount, a rate for each unit
+// up to UpTo, and another rate for the remaining units. Each of the three amounts is rounded on its own,
+// halves up.
 type tariff struct {
 	id, currency string
 	lives.Tariff
 }
 
-// tariffOf is the n-th one of a far side.
+// tariffOf returns the n-th tariff of a provider for a meter.
 func tariffOf(connection metering.ConnectionID, meter metering.MeterID, n int) lives.Tariff {
 	k := int64(connection)*7 + int64(meter)*5 + int64(n)*3
 	tenths := func(of, most int64) metering.Decimal {
@@ -37,7 +37,7 @@ func (t *tariff) Terms() (billing.Terms, bool) { return billing.Terms{}, false }
 
 var oneHundredth, oneHalf = metering.MustDecimal("0.01"), metering.MustDecimal("0.5")
 
-// inMoney is an amount of the smallest unit in the currency itself.
+// inMoney converts an amount from the smallest unit of the currency to the currency itself.
 func (t *tariff) inMoney(amount metering.Decimal) metering.Decimal {
 	if t.currency == "JPY" {
 		return amount
@@ -45,7 +45,7 @@ func (t *tariff) inMoney(amount metering.Decimal) metering.Decimal {
 	return amount.Mul(oneHundredth)
 }
 
-// Lines are what billing is told.
+// Lines returns the price lines for the units, in the form that package billing reads.
 func (t *tariff) Lines(units metering.Decimal) []billing.PriceLine {
 	line := func(units, rate metering.Decimal) billing.PriceLine {
 		exact := units.Mul(rate)
@@ -65,7 +65,7 @@ func (t *tariff) Lines(units metering.Decimal) []billing.PriceLine {
 	return []billing.PriceLine{line(t.UpTo, t.First), fixed, line(units.Sub(t.UpTo), t.Rest)}
 }
 
-// oracle is what so many units cost, with rationals.
+// oracle computes the price of the units with rational numbers, independently of Lines.
 func (t *tariff) oracle(units *big.Rat) *big.Rat {
 	cost := rational(t.Flat)
 	first, rest := units, new(big.Rat).Sub(units, rational(t.UpTo))
@@ -82,7 +82,7 @@ func (t *tariff) oracle(units *big.Rat) *big.Rat {
 	return cost
 }
 
-// halfUp is a number that is not below zero, rounded to a whole one.
+// halfUp rounds a non-negative number to a whole number, halves up.
 func halfUp(r *big.Rat) *big.Rat {
 	twice := new(big.Rat).Add(new(big.Rat).Add(r, r), big.NewRat(1, 1))
 	return new(big.Rat).SetInt(new(big.Int).Quo(twice.Num(), new(big.Int).Mul(twice.Denom(), big.NewInt(2))))
@@ -94,7 +94,7 @@ type tariffKey struct {
 	currency string
 }
 
-// tariff is the far side's price of a meter in a contract.
+// tariff returns the provider's price of a meter in a contract.
 func (f *farSide) tariff(meter metering.MeterID, c *contract) *tariff {
 	n := f.priceNo[meter]
 	if c.isBeside() {
@@ -109,8 +109,9 @@ func (f *farSide) tariff(meter metering.MeterID, c *contract) *tariff {
 	return t
 }
 
-// ofAnyModel returns terms of a model that the amounts of a short form choose. A customer that
-// may be billed in quantities has no fees for events: the API refuses both together.
+// ofAnyModel returns terms of a random model. The hash of the short form is the random seed, and the terms
+// have the short form's base price, included units and currency. A customer that may be billed in quantities
+// has no fees for events: the API refuses both together.
 func ofAnyModel(short billing.Terms, fees bool) billing.Terms {
 	hash := short.Hash()
 	rng := rand.New(rand.NewPCG(binary.BigEndian.Uint64(hash[:]), 6))
@@ -147,7 +148,8 @@ func ofAnyModel(short billing.Terms, fees bool) billing.Terms {
 	return t
 }
 
-// charged is the oracle's charge at the far side's price, or at a version of ours.
+// charged returns the oracle's charge for usage, at the provider's price if there is one, else at a version
+// of Odometer's price.
 func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, version int, usage countedUsage) *big.Rat {
 	if t, is := theirs.(*tariff); is {
 		return t.oracle(usage.units)
@@ -155,7 +157,7 @@ func (l *life) charged(theirs billing.ProviderPrice, meter metering.MeterID, ver
 	return l.oracle(meter, version, usage)
 }
 
-// lineOf is what an invoice bills of a meter.
+// lineOf returns the line of an invoice for a meter.
 func (f *farSide) lineOf(c *contract, in *invoice, meter metering.MeterID) billing.InvoiceLine {
 	line := billing.InvoiceLine{MeterID: meter, Quantity: f.onInvoice(in, meter), Currency: c.currency, Lines: 1}
 	if _, known := f.itemsOf(c)[meter]; known {
@@ -170,8 +172,8 @@ func (f *farSide) lineOf(c *contract, in *invoice, meter metering.MeterID) billi
 	return line
 }
 
-// checkAmounts holds that no invoice is said to bill another amount than its
-// price makes of the units.
+// checkAmounts checks that no reconciliation reports an invoice amount that differs from the price of the
+// invoice's units.
 func (l *life) checkAmounts() {
 	for _, r := range l.reconciled {
 		if r.Reason == billing.ReasonAmount {

@@ -20,17 +20,17 @@ var update = flag.Bool("update", false, "choose lives, and write them to testdat
 
 const recordings = "testdata/lives"
 
-// recordingKind is what is recorded of customers whose first connection is of a
-// kind. Steps are left out that nothing real can do to one customer alone, that
-// the real far side does not know, or that are lived at the other kind. Others
-// cannot happen.
+// recordingKind selects the steps of recorded lives by their first connection: a receiver of statements, or a
+// provider that counts quantities. leftOut names the steps that the real components cannot perform for one
+// customer alone, that the fake provider does not support, or that lives of the other kind cover. cannot
+// names the steps that cannot happen.
 type recordingKind struct {
 	name            string
 	leftOut, cannot []string
-	pairs           bool // every two kinds of steps happen in one life; else each happens in one
+	pairs           bool // whether each pair of kinds must happen in one life, instead of each kind
 }
 
-// apartOnes are the kinds of steps that happen in lives of their own.
+// apartOnes names the kinds of steps that happen only in some lives, chosen by the seed. They are not recorded.
 var apartOnes = namesOf(restoring, charging, owning, streaming)
 
 var receivers = recordingKind{
@@ -57,8 +57,8 @@ func kindOf(seed uint64) recordingKind {
 	return counters
 }
 
-// TestRecordedLives holds the files of recorded lives, which activities' tests
-// live with real parts, to what is lived today.
+// TestRecordedLives checks that the simulator still produces the recorded lives. The tests of package
+// activities replay these lives with the real components.
 func TestRecordedLives(t *testing.T) {
 	t.Parallel()
 	if *update {
@@ -83,7 +83,8 @@ func TestRecordedLives(t *testing.T) {
 	counters.require(t, happened[counters.name])
 }
 
-// require holds that everything that can happen did.
+// require checks that every kind of step that can happen did happen, or every pair of kinds if k.pairs is
+// set.
 func (k recordingKind) require(t *testing.T, happened coverage) {
 	t.Helper()
 	var possible []int
@@ -105,16 +106,17 @@ func recordingOf(seed uint64) string {
 	return filepath.Join(recordings, fmt.Sprintf("%s-%d.json", kindOf(seed).name, seed))
 }
 
-// record lives the life of a seed, without what only a simulator can do.
+// record simulates the life of a seed and records it on a tape. It skips the steps in leftOut of the life's
+// recordingKind.
 func record(seed uint64) *life {
 	leftOut := kindOf(seed).leftOut
 	steps := slices.DeleteFunc(byChance(seed), func(s step) bool { return slices.Contains(leftOut, kinds[s.kind].name) })
 	return live(seed, steps, circumstances{tape: newTape(), monthly: true})
 }
 
-// recordable says whether others can live the life to its end: without what is left
-// out, nobody reads some final invoices. A counter's customer has one currency for
-// good, and what is old is not taken there.
+// recordable reports whether the real components can replay the life to its end. A life may fail because the
+// steps that read some final invoices are skipped. At a provider that counts quantities, the life must not
+// change the customer's currency, or send a quantity that the provider may refuse because of its timestamp.
 func (l *life) recordable() bool {
 	if l.failure != "" {
 		return false
@@ -125,18 +127,18 @@ func (l *life) recordable() bool {
 	})
 }
 
-// chosenFrom is how many lives the recorded ones are chosen from, withDimensions how many those
-// with prices by dimension.
+// chosenFrom is the number of seeds from which the recorded lives are chosen. withDimensions is the number of
+// further seeds for lives with prices by dimension.
 const chosenFrom, withDimensions = 2000, 200
 
-// recordsDimensions reports whether prices are by dimension in the recorded life of a seed: only
-// statements are charged by them.
+// recordsDimensions reports whether the recorded life of a seed has prices by dimension. Of the recorded
+// lives, only those that begin at a receiver of statements have such prices.
 func recordsDimensions(seed uint64) bool {
 	return seed > chosenFrom && seed <= chosenFrom+withDimensions && begin(seed).connection.Statements
 }
 
-// chooseLives writes down lives in which all happens that happens in any of
-// them: always the one that adds most.
+// chooseLives replaces the recorded lives. It repeatedly records the life with the most features that no
+// recorded life has, until every feature is recorded.
 func chooseLives(t *testing.T) {
 	former, err := filepath.Glob(filepath.Join(recordings, "*.json"))
 	require.NoError(t, err)
@@ -168,7 +170,7 @@ func chooseLives(t *testing.T) {
 	}
 }
 
-// features are what is to happen in one of the recorded lives.
+// features returns the features of a life. Each feature must occur in one of the recorded lives.
 func (l *life) features(seed uint64) map[string]bool {
 	if l.dimensions {
 		return l.dimensionFeatures()

@@ -12,10 +12,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// leaseTime outlasts a call.
+// leaseTime is the duration of a lease. A call is shorter.
 const leaseTime = 30 * time.Second
 
-// aggregate adds one report of a series, the next one, to what is known of it.
+// aggregate adds the next report of a series to the series' totals.
 func (l *ledger) aggregate(s *billing.Reported, r *storedReport, line billing.Line) {
 	s.Last, s.Number, s.State = r.id, r.number, r.state
 	s.Outstanding = s.Outstanding || r.state.Outstanding()
@@ -33,7 +33,7 @@ func (l *ledger) aggregate(s *billing.Reported, r *storedReport, line billing.Li
 	}
 }
 
-// next is what reports come to with one more.
+// next returns the sums of a series after one more report.
 func next(s billing.Sums, r *storedReport, line billing.Line) billing.Sums {
 	added := s.Added
 	if r.Kind != billing.StatementReport {
@@ -42,12 +42,13 @@ func next(s billing.Sums, r *storedReport, line billing.Line) billing.Sums {
 	return billing.Sums{Any: true, Value: line.Quantity, Added: added, Quantity: r.Quantity, Amount: line.Amount, Currency: line.Currency, Theirs: line.Price != nil}
 }
 
-// reaches says whether the report is to the present connection.
+// reaches reports whether the report goes to the current connection.
 func (l *ledger) reaches(r *storedReport) bool {
 	return l.connection != nil && l.connection.ID == r.Connection
 }
 
-// statements are the last ones of each period that is not complete, at this connection.
+// statements returns the last statement to the current connection for each incomplete period. If that one was
+// not accepted, it also returns the last accepted statement of the period.
 func (l *ledger) statements() (sent []billing.Sent) {
 	if l.connection == nil {
 		return nil
@@ -88,13 +89,14 @@ func (l *ledger) open() (open []billing.Open) {
 	return open
 }
 
-// write carries a plan out, or as many of its reports.
+// write stores a plan and creates the given number of its reports.
 func (l *ledger) write(p billing.ReportPlan, now time.Time, reports int) (queue []uuid.UUID) {
 	l.store(p, now)
 	return l.written(p, now, reports)
 }
 
-// written are the reports of a plan that is stored, those that were outstanding first.
+// written creates the given number of reports of a stored plan. It returns the reports to send, outstanding
+// ones first.
 func (l *ledger) written(p billing.ReportPlan, now time.Time, reports int) (queue []uuid.UUID) {
 	queue = slices.Clone(p.Resume)
 	for i := range p.Reports[:min(reports, len(p.Reports))] {
@@ -112,20 +114,20 @@ func (l *ledger) add(r billing.Report, now time.Time) *storedReport {
 	if binary.BigEndian.PutUint64(stored.id[8:], uint64(l.number)); r.Lost != uuid.Nil {
 		stored.id = r.Lost
 	}
-	for _, former := range l.reports { // a series' window is as it was when it began
+	for _, former := range l.reports { // a series keeps the window of its first report
 		if s := former.Series; s.Window.Start.Equal(r.Window.Start) {
 			if s.Window.End = r.Window.End; s == r.Series {
 				stored.Window.End = former.Window.End
 			}
 		}
 	}
-	stored.id[0] = byte(len(l.name)) // another customer's are others
+	stored.id[0] = byte(len(l.name)) // another customer's reports have other IDs
 	stored.closed = stored.bytes()
 	l.reports = append(l.reports, stored)
 	return stored
 }
 
-// timestampOf is the time of a quantity that is made now.
+// timestampOf returns the timestamp of a report that is created now.
 func timestampOf(r billing.Report, now time.Time) time.Time {
 	switch {
 	case r.Kind != billing.QuantityReport:
@@ -149,15 +151,15 @@ func (l *ledger) period(start time.Time) *billing.Period {
 	return &l.periods[i]
 }
 
-// part is the part of the report's period that lies in the subscription's. It
-// may have become shorter since the series' window was written down.
+// part returns the part of the report's period that lies in the subscription's period. The part may have
+// become shorter since the series' window was stored.
 func (l *ledger) part(r *storedReport) metering.Range {
 	of := l.period(r.Period)
 	return of.Intersect(of.Subscription.Range)
 }
 
-// resubscribed says whether the customer's subscription is another one since the
-// report was made: nobody looks any more at what was counted before.
+// resubscribed reports whether the customer's subscription changed after the report of a quantity was made.
+// Odometer no longer reads the count of the previous subscription.
 func (l *ledger) resubscribed(r *storedReport) bool {
 	return r.Kind == billing.QuantityReport && r.Window.Start.Before(l.part(r).Start)
 }
@@ -167,7 +169,7 @@ func (l *ledger) report(id uuid.UUID) *storedReport {
 	return l.reports[i]
 }
 
-// begin leases a report to the caller, if it may be sent.
+// begin leases a report to the caller. ok is false if the report may not be sent now.
 func (l *ledger) begin(id uuid.UUID, now time.Time) (r *storedReport, ok bool) {
 	r = l.report(id)
 	if !r.state.Outstanding() || r.lease.After(now) || !l.reaches(r) {
@@ -180,7 +182,8 @@ func (l *ledger) begin(id uuid.UUID, now time.Time) (r *storedReport, ok bool) {
 	return r, true
 }
 
-// release ends the lease of an attempt that brought no decision.
+// release ends the lease of an attempt without a known outcome. If newKey is set, the next attempt uses a new
+// idempotency key.
 func (l *ledger) release(r *storedReport, attempt int, newKey bool) {
 	if r.attempts == attempt && r.state == billing.Sending {
 		if r.lease = (time.Time{}); newKey {
@@ -189,8 +192,7 @@ func (l *ledger) release(r *storedReport, attempt int, newKey bool) {
 	}
 }
 
-// settle records what came of a report. An acceptance that turns up late
-// outweighs a rejection.
+// settle stores the outcome of a report. A late acceptance overrides a rejection.
 func (l *ledger) settle(id uuid.UUID, outcome billing.State, now time.Time) {
 	r := l.report(id)
 	late, doubted := r.state == billing.Rejected && outcome == billing.Accepted, r.state == billing.InDoubt
@@ -206,7 +208,7 @@ func (l *ledger) settle(id uuid.UUID, outcome billing.State, now time.Time) {
 	}
 }
 
-// look has somebody look at the customer again.
+// look clears the configuration of all open periods' watermarks, which makes the customer out of sync.
 func (l *ledger) look() {
 	for _, of := range l.streams {
 		for i := range of.periods {
@@ -217,7 +219,7 @@ func (l *ledger) look() {
 	}
 }
 
-// outOfSync is the cheap question whether there may be something new to report.
+// outOfSync reports whether there may be something new to report, without making a plan.
 func (l *ledger) outOfSync(now time.Time) bool {
 	if l.connection == nil || l.customer.BillingStartsAt != nil && l.customer.BillingStartsAt.After(now) {
 		return false
@@ -246,8 +248,8 @@ func (l *ledger) outOfSync(now time.Time) bool {
 	return false
 }
 
-// store keeps the plan's periods, what the provider knows of them, and what
-// becomes of reports to former connections.
+// store stores a plan except its new reports: the periods with their watermarks, the bookings, the
+// reconciliations and the states of earlier reports.
 func (l *ledger) store(p billing.ReportPlan, now time.Time) {
 	if l.periods, l.lookAgain = slices.Clone(p.Periods), p.LookAgain; l.stream == 0 {
 		l.customer.HeadOpenUntil = p.HeadOpenUntil
@@ -274,8 +276,8 @@ func (l *ledger) store(p billing.ReportPlan, now time.Time) {
 	}
 }
 
-// reconcile keeps what invoices were seen to bill of closed periods. Those of which
-// not all is known are compared with the same invoices again.
+// reconcile stores reconciliations with their closed lines. It records that the closed periods were compared
+// with all invoices so far. Partly known periods are compared with the same invoices again.
 func (l *ledger) reconcile(all []billing.Reconciliation, partlyKnown []time.Time) {
 	l.reconciled = append(slices.Clone(l.reconciled), all...)
 	for _, r := range all {
@@ -292,7 +294,7 @@ func (l *ledger) reconcile(all []billing.Reconciliation, partlyKnown []time.Time
 	}
 }
 
-// clone is a copy to plan on.
+// clone returns a copy of the ledger, for a backup or for a plan that must not change the ledger itself.
 func (l *ledger) clone() *ledger {
 	c, customer := *l, *l.account
 	c.account = &customer

@@ -12,23 +12,23 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A restore sets the ledger back to a copy of itself. The far side keeps what it
-// has, clients send again what came since, and operators save again what they
-// had set. Whoever is connected, linked or subscribed anew gets another id there,
-// under which nothing is known: no life goes back over that.
+// A restore sets the ledger back to a backup. The provider keeps its data, clients resend the events since
+// the backup, and operators save their settings again. If a customer is connected, linked or subscribed anew,
+// it gets a new ID at the provider, under which nothing is known. No life restores a backup from before such
+// a change.
 
-// backup is the ledger as it was at an instant.
+// backup is a copy of the ledger at one instant.
 type backup struct {
 	*ledger
-	meters []metering.Meter // as they were set then
-	until  time.Time        // what was reported later is not known
+	meters []metering.Meter // with their settings at that instant
+	until  time.Time        // reports after this instant are not in the backup
 }
 
-// numbersOfEpoch are the numbers of the reports of each second: those of a later
-// epoch are higher.
+// numbersOfEpoch is the number of report numbers per second between two epochs, which are Unix times. The
+// report numbers of a later epoch are therefore higher.
 const numbersOfEpoch = 1_000_000
 
-// backsUp makes a backup, whatever workers are at.
+// backsUp makes a backup, even while workers are in the middle of a pass.
 func (l *life) backsUp() bool {
 	if !l.mayBackUp() {
 		return false
@@ -44,9 +44,9 @@ func (l *life) backsUp() bool {
 	return true
 }
 
-// mayBackUp says whether the rules promise anything of a restore: where the
-// first period begins is decided, which depends on when events came, and nobody
-// else reports at a counter, whose quantities would be taken for ours.
+// mayBackUp reports whether the billing rules guarantee the result of a restore. The start of the first
+// period must be decided, because it depends on when events arrived. No other program may have reported
+// quantities to a provider, because they would be taken for Odometer's.
 func (l *life) mayBackUp() bool {
 	return l.connection != nil && len(l.periods) > 0 && l.customer.HeadOpenUntil == nil && !l.othersReport()
 }
@@ -57,9 +57,9 @@ func (l *life) othersReport() bool {
 	})
 }
 
-// reachesTo says whether the backup knows where its last period ends, which may
-// have become shorter since, and the subscription's period before the present
-// one: what was reported of others is not to be found.
+// reachesTo reports whether all reports since the backup can be found at the provider. The backup's last
+// period must still have the same end. If a contract runs, the period must belong to its subscription and
+// must not end before the subscription's current period begins. Reports of other periods cannot be found.
 func (b *backup) reachesTo(periods []billing.Period, c *contract) bool {
 	last := b.periods[len(b.periods)-1]
 	uncut := slices.ContainsFunc(periods, func(p billing.Period) bool { return p.End.Equal(last.End) })
@@ -85,15 +85,15 @@ func (l *life) restores() bool {
 		l.ledger.ingest(e, l.now)
 	}
 	for _, f := range l.farSides {
-		f.lag = min(f.lag, certain) // it counts within this time
+		f.lag = min(f.lag, certain) // the provider counts a report within this time
 		f.forget(l.invoices)
 		f.forgetOurs(l.invoices)
 	}
 	return true
 }
 
-// setBack has the ledger be what it was. What is on the far side keeps that it
-// has arrived there.
+// setBack replaces the ledger's data by the backup's. Reports that arrived at the provider stay marked as
+// arrived, and reports that are not in the backup are marked as lost.
 func (l *life) setBack(b *backup) {
 	for i, r := range l.reports {
 		if i >= len(b.reports) {
@@ -115,7 +115,7 @@ func (l *life) setBack(b *backup) {
 	for n := range restored.events {
 		e := &restored.events[n]
 		then := slices.ContainsFunc(b.meters, func(m metering.Meter) bool { return m.ID == e.meter && m.Version.ID == l.versionOf(m.ID) })
-		e.lost = e.lost || e.gone && !then // nothing counts it any more
+		e.lost = e.lost || e.gone && !then // the current meter version cannot count a deleted event
 	}
 	*l.ledger = restored
 	l.markInvoiced()
@@ -132,7 +132,7 @@ func (l *ledger) versionOf(id metering.MeterID) metering.MeterVersionID {
 	return l.meter(id).Version.ID
 }
 
-// forget has the far side say again which invoices are final, but for these.
+// forget marks invoices as unread, except those in but. Odometer reads them again.
 func (f *farSide) forget(but []storedInvoice) {
 	for _, contracts := range f.contracts {
 		for _, c := range contracts {
@@ -143,7 +143,8 @@ func (f *farSide) forget(but []storedInvoice) {
 	}
 }
 
-// raise begins another epoch of the ledger.
+// raise begins a new epoch of the ledger, as a restore does. Outstanding reports become rejected or get an
+// unknown outcome.
 func (l *ledger) raise(now time.Time) {
 	l.epoch = max(now.Unix(), l.epoch+1)
 	l.epochs = append(slices.Clip(l.epochs), l.epoch)
@@ -162,13 +163,14 @@ func (l *ledger) raise(now time.Time) {
 	l.look()
 }
 
-// unread says whether what the far side has added up has to be read.
+// unread reports whether the provider's totals must be read: the ledger was restored, and the totals were not
+// read in the current epoch.
 func (l *ledger) unread() bool {
 	return l.connection != nil && !l.connection.Statements && l.epoch > 0 && l.readIn[l.link()] != l.epoch
 }
 
-// readAddedUp reads what the far side has added up, and was charged, once it has
-// surely counted it.
+// readAddedUp reads the provider's totals and charges after a restore. If there are totals, it waits until
+// the provider has surely counted all earlier reports.
 func (p *pass) readAddedUp(l *ledger) {
 	if !l.unread() {
 		return
@@ -191,7 +193,7 @@ func (p *pass) readAddedUp(l *ledger) {
 	charges := slices.DeleteFunc(slices.Clone(all), l.knowsCharge)
 	lost := append(billing.NewBooks(f).Lost(found), billing.NewBooks(f).LostCharges(charges)...)
 	plan, through := billing.NewBooks(f).Plan(), l.through
-	plan.Reconciled = nil // that is the next plan's
+	plan.Reconciled = nil // the next plan reconciles
 	l.store(plan, p.now)
 	l.through = through
 	for _, id := range billing.NewBooks(f).Forgotten(found) {
@@ -211,13 +213,13 @@ func (p *pass) readAddedUp(l *ledger) {
 	l.look()
 }
 
-// knowsCharge says whether the ledger has the report of a charge.
+// knowsCharge reports whether the ledger has the report of a charge.
 func (l *ledger) knowsCharge(c billing.FoundCharge) bool {
 	return slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.id == c.ReportID })
 }
 
-// takenAt is what the ledger knows to have been taken in a place: where less is
-// counted, nobody can tell what of it is.
+// takenAt returns the sum of the accepted quantities for a target and window in the ledger. If the provider
+// has counted less than this sum, it is unknown which quantities it has counted.
 func (l *ledger) takenAt(at billing.AddedUp) (taken metering.Decimal) {
 	for _, r := range l.reports {
 		if r.Kind == billing.QuantityReport && r.state.Taken() && r.Customer == at.Customer && r.Target == at.Target && at.Window.Contains(r.Window.Start) {
@@ -227,8 +229,8 @@ func (l *ledger) takenAt(at billing.AddedUp) (taken metering.Decimal) {
 	return taken
 }
 
-// find notes that what was counted in a place is known, whatever became of the
-// reports that brought it, and so is that the rest is not there.
+// find records that the total of a target was read. A call at least as old as the provider's lag is marked as
+// found, or as missed if the provider dropped it. Newer calls are not in the total.
 func (f *farSide) find(at billing.AddedUp, now time.Time) {
 	for _, c := range f.calls {
 		in := c.Kind == billing.QuantityReport && c.Customer == at.Customer && c.Target == at.Target && at.Window.Contains(c.timestamp)
@@ -237,7 +239,8 @@ func (f *farSide) find(at billing.AddedUp, now time.Time) {
 	}
 }
 
-// overlook notes that nobody knows what was lost of what was counted in a place.
+// overlook sets unknown on the calls to a target that belong to lost reports and were not found. The total
+// does not show which of them the provider has counted.
 func (f *farSide) overlook(at billing.AddedUp) {
 	for _, c := range f.calls {
 		in := c.Kind == billing.QuantityReport && c.Customer == at.Customer && c.Target == at.Target && at.Window.Contains(c.timestamp)
@@ -245,7 +248,7 @@ func (f *farSide) overlook(at billing.AddedUp) {
 	}
 }
 
-// charged is what the customer was charged with since an instant.
+// charged returns the charges of the customer at the provider since an instant.
 func (f *farSide) charged(customer string, since time.Time) (all []billing.FoundCharge) {
 	if f.charging {
 		return f.foundItems(since)
@@ -261,7 +264,8 @@ func (f *farSide) charged(customer string, since time.Time) (all []billing.Found
 	return all
 }
 
-// stands says whether the statement is the last one that its receiver has.
+// stands reports whether no restore can have lost or rejected a later statement of the period that arrived. A
+// restore loses later statements if the period was still open in the backup, and rejects outstanding ones.
 func (l *ledger) stands(r *storedReport) bool {
 	of := l.period(r.Period)
 	i := slices.IndexFunc(l.epochs, func(epoch int64) bool { return epoch > r.epoch })
@@ -270,20 +274,20 @@ func (l *ledger) stands(r *storedReport) bool {
 	}
 	for _, o := range l.reports {
 		if o.Kind == r.Kind && o.Period.Equal(r.Period) && o.Connection == r.Connection && o.number > r.number && o.state == billing.Rejected {
-			return false // it may have arrived all the same
+			return false // the rejected statement may have arrived
 		}
 	}
 	return of.ClosedAt != nil && of.ClosedAt.Before(time.Unix(l.epochs[i], 0))
 }
 
-// inGraceOfRestore says whether what clients send again may come yet.
+// inGraceOfRestore reports whether clients may still resend events after the restore.
 func (l *life) inGraceOfRestore() bool {
 	return l.now.Before(l.restoredAt.Truncate(time.Second).Add(l.settings.Grace))
 }
 
-// recovered notes, once a pass is over, whether all is known again that was lost
-// with the restore, or its period is complete. Until then nobody is connected,
-// linked or subscribed anew: what was reported since the backup would not be found.
+// recovered updates l.recovering after a pass. Recovery ends once the provider's totals are read, no report is
+// outstanding, and each lost quantity is found or replaced, or its period is complete. Until then no step
+// connects, links or subscribes the customer anew, because the reports since the backup would not be found.
 func (l *life) recovered() {
 	if !l.recovering || l.unread() || len(l.open()) > 0 {
 		return
@@ -291,7 +295,8 @@ func (l *life) recovered() {
 	l.recovering = slices.ContainsFunc(l.farSides, func(f *farSide) bool { return slices.ContainsFunc(f.calls, l.lacks) })
 }
 
-// lacks says whether the ledger does not know what was taken, nor what took its place.
+// lacks reports whether the ledger knows neither the lost report of a quantity nor an accepted report of the
+// same series in the current epoch. It returns false if the period is complete.
 func (l *life) lacks(c *call) bool {
 	if c.Kind != billing.QuantityReport || !c.storedReport.lost || c.found {
 		return false
@@ -300,8 +305,8 @@ func (l *life) lacks(c *call) bool {
 		!slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.Series == c.Series && r.state.Taken() && r.epoch == l.epoch })
 }
 
-// foundOf is what a closed line was charged with as late usage that was found
-// once the ledger was restored.
+// foundOf returns the charges for late usage of a closed line that were found at the provider after a
+// restore.
 func (l *life) foundOf(p billing.Period, line billing.ClosedLine, currency string) *big.Rat {
 	sum := new(big.Rat)
 	for _, r := range l.reports {

@@ -11,14 +11,15 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// kind is one kind of step; happen is false where it cannot be now.
+// kind is a kind of step. happen returns false if the step cannot happen now.
 type kind struct {
 	name   string
 	weight int
 	happen func(*life) bool
 }
 
-// kinds are all of them. Those beside the usual ones happen in lives of their own.
+// kinds lists all kinds of steps. Those that are not usual happen only to some simulated customers, chosen by
+// the seed.
 var kinds = slices.Concat(usual, restoring, charging, owning, streaming)
 
 var usual = []kind{
@@ -82,7 +83,7 @@ var charging = []kind{
 	{"another way of billing", 1, (*life).billsOtherwise},
 }
 
-// namesOf are the names of some kinds.
+// namesOf returns the names of kinds.
 func namesOf(some ...[]kind) (names []string) {
 	for _, k := range slices.Concat(some...) {
 		names = append(names, k.name)
@@ -90,7 +91,7 @@ func namesOf(some ...[]kind) (names []string) {
 	return names
 }
 
-// anyOf is the place of one of the kinds, by their weights.
+// anyOf returns the index of a random kind, chosen by weight.
 func anyOf(kinds []kind, rng *rand.Rand) int {
 	total := 0
 	for _, k := range kinds {
@@ -116,7 +117,7 @@ func (l *life) corrects() bool {
 	return l.use(at, l.anyMeter(), metering.Whole(0).Sub(l.value()))
 }
 
-// usesAtBorder uses something at the border of a period, or the instant before.
+// usesAtBorder ingests an event at the start of a period, or a microsecond before it.
 func (l *life) usesAtBorder() bool {
 	periods := l.allPeriods()
 	if len(periods) == 0 {
@@ -153,8 +154,8 @@ func (l *life) usesOlder() bool {
 	return l.use(at, l.anyMeter(), l.value())
 }
 
-// usesBeforeTheFirst uses something in the months before the customer's: it is
-// billed where it came in time, and nothing before the first period is.
+// usesBeforeTheFirst ingests an event in a month before the customer's creation. If the event arrives in
+// time, the first period begins earlier and bills it. Usage before the first period is not billed.
 func (l *life) usesBeforeTheFirst() bool {
 	at := billing.CalendarPeriod(l.born, l.settings.Timezone).Start.Add(-time.Duration(1+l.rng.IntN(200)) * time.Hour)
 	if l.rng.IntN(2) == 0 {
@@ -172,7 +173,7 @@ func (l *life) syncs() bool {
 	return l.connection != nil
 }
 
-// goOn lets a worker do some steps of its pass.
+// goOn runs some steps of a worker's pass, and begins a pass if there is none.
 func (l *life) goOn(worker, steps int, what trouble) bool {
 	if l.connection == nil {
 		return false
@@ -192,7 +193,7 @@ func (l *life) goOn(worker, steps int, what trouble) bool {
 	return true
 }
 
-// dies lets a worker go on until it has done this, and never again.
+// dies runs a worker's pass until it has completed the stage, and then abandons the pass.
 func (l *life) dies(after stage) bool {
 	if l.connection == nil {
 		return false
@@ -216,8 +217,7 @@ func (l *life) dies(after stage) bool {
 	return false
 }
 
-// meets lets a worker go on, with something to report, until a call has met the
-// trouble.
+// meets ingests usage and runs a worker until a call has met the trouble and its outcome is stored.
 func (l *life) meets(what trouble) bool {
 	if l.connection == nil {
 		return false
@@ -233,7 +233,7 @@ func (l *life) meets(what trouble) bool {
 	return p.met
 }
 
-// mayMeet says whether the trouble can meet the call, and is not left out.
+// mayMeet reports whether the call that sends a report can meet the trouble.
 func (l *life) mayMeet(what trouble, r *storedReport) bool {
 	here := l.connection != nil && r.Connection == l.connection.ID && r.Customer == l.providerID
 	switch what {
@@ -248,7 +248,7 @@ func (l *life) mayMeet(what trouble, r *storedReport) bool {
 	return true
 }
 
-// comesAgain has an old report arrive once more.
+// comesAgain delivers an earlier report to the provider once more.
 func (l *life) comesAgain() bool {
 	for _, r := range l.allReports() {
 		if r.arrived && r.Connection == l.farSide.connection && l.connection != nil && l.rng.IntN(3) == 0 && l.now.Sub(r.firstSent) < certain {
@@ -273,7 +273,7 @@ func (l *life) countsLag() bool {
 	return true
 }
 
-// closes closes what is due; operators may have looked at what is in doubt.
+// closes closes the periods that are due. Before that, operators may resolve reports with an unknown outcome.
 func (l *life) closes() bool {
 	if l.rng.IntN(2) == 0 {
 		l.resolve()
@@ -281,7 +281,8 @@ func (l *life) closes() bool {
 	return l.closePeriods() > 0
 }
 
-// passBorder lets time pass beyond the end of the first open period, and more.
+// passBorder advances time to the end of an open period plus more, or up to two hours further. It takes the
+// first period for which that instant is still ahead, and returns false if there is none.
 func (l *life) passBorder(more time.Duration) bool {
 	for _, p := range l.periods {
 		if end := p.End.Add(more); p.ClosedAt == nil && end.After(l.now) {
@@ -303,8 +304,8 @@ func (l *life) syncsWithout() bool {
 	return true
 }
 
-// retains takes the events of a closed period that is old enough, of any stream,
-// unless an older one is open.
+// retains applies retention to one closed period of any billing schedule that ended at least 14 days ago: the
+// period's events are deleted. A period is skipped if an open period begins before its end.
 func (l *life) retains() (taken bool) {
 	l.eachStream(func() {
 		for i := range l.periods {

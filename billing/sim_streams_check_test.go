@@ -8,8 +8,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// rounds is how many borders a life lives on at the most: those of two
-// subscriptions follow each other.
+// rounds returns how many period boundaries can pass after the last step of a simulated customer. With two
+// subscriptions, the boundaries of both have to pass.
 func (l *life) rounds() int {
 	if l.twofold {
 		return 30
@@ -17,8 +17,8 @@ func (l *life) rounds() int {
 	return 12
 }
 
-// allClosed says whether all streams are closed up to the last usage, and two
-// periods at least.
+// allClosed reports whether the periods of all billing schedules are closed up to latest. The first schedule
+// must have at least two closed periods.
 func (l *life) allClosed(latest time.Time) bool {
 	closed := l.closed(latest)
 	for _, of := range l.streams[1:] {
@@ -27,7 +27,8 @@ func (l *life) allClosed(latest time.Time) bool {
 	return closed
 }
 
-// checkRegrouped holds that somebody looks where a meter is to feed another stream.
+// checkRegrouped checks that the customer is out of sync if billing has begun and the customer's billing
+// schedules, or the meters that feed them, have to change.
 func (l *life) checkRegrouped() {
 	begins := l.customer.BillingStartsAt
 	if change := billing.Regroup(l.factsOfAll(l.now)); !change.Empty() && !l.outOfSync(l.now) && (begins == nil || !begins.After(l.now)) {
@@ -35,8 +36,8 @@ func (l *life) checkRegrouped() {
 	}
 }
 
-// checkFed holds that each event since the customer's first period is in one
-// period, of the stream that its meter feeds.
+// checkFed checks that each event since the customer's first period lies in a period of the billing schedule
+// that its meter feeds at the event's time.
 func (l *life) checkFed(latest time.Time) {
 	for _, e := range l.events {
 		if !l.twofold || len(l.periods) == 0 || e.at.Before(l.periods[0].Start) || e.at.After(latest) || int(e.meter) > len(l.meters) {
@@ -51,8 +52,8 @@ func (l *life) checkFed(latest time.Time) {
 	}
 }
 
-// checkInvoicedTogether is checkInvoiced of a customer with several streams: of
-// all periods together, whichever stream's, that have an invoice in common.
+// checkInvoicedTogether does what checkInvoiced does, for a customer with several billing schedules. It
+// checks periods that share an invoice together, whichever schedule they belong to.
 func (l *life) checkInvoicedTogether() {
 	for _, m := range l.meters {
 		for _, test := range []bool{false, true} {
@@ -71,7 +72,7 @@ func (l *life) checkInvoicedTogether() {
 	}
 }
 
-// fedPeriods are those that the meter feeds.
+// fedPeriods returns the periods of all billing schedules that the meter feeds.
 func (l *life) fedPeriods(meter metering.MeterID) (all []billing.Period) {
 	for _, of := range l.streams {
 		for _, p := range of.periods {
@@ -91,8 +92,12 @@ func (l *life) haveInCommon(meter metering.MeterID, some []billing.Period, other
 	})
 }
 
-// isOn says whether an invoice bills usage of one of the periods, or touches one of
-// its subscription's, or of the stream that has that.
+// isOn reports whether an invoice bills, or may bill, usage of the meter in one of the periods. With two
+// subscriptions, one of these must hold:
+//   - Usage of the period was reported to the invoice.
+//   - The invoice overlaps with the period and bills the period's subscription.
+//   - The invoice overlaps with the period and has a line for the meter, and the period's billing schedule answers
+//     for unreported units of the meter (see answersFor).
 func (l *life) isOn(f *farSide, in *invoice, meter metering.MeterID, periods []billing.Period) bool {
 	if !l.twofold {
 		return f.bills(in, meter, periods)
@@ -106,7 +111,7 @@ func (l *life) isOn(f *farSide, in *invoice, meter metering.MeterID, periods []b
 	})
 }
 
-// follower is the stream that has the contract.
+// follower returns the billing schedule of the contract, or 0 if the contract has no schedule of its own.
 func (l *life) follower(f *farSide, c *contract) (stream int) {
 	for _, of := range l.following {
 		if of.connection == f.connection && of.Subscription == c.id {
@@ -116,14 +121,15 @@ func (l *life) follower(f *farSide, c *contract) (stream int) {
 	return stream
 }
 
-// answersFor says whether what nobody has reported of an invoice's meter is for the
-// stream.
+// answersFor reports whether unreported units of the meter on an invoice belong to the billing schedule. They
+// belong to the contract's schedule and, if the meter does not feed that one during the invoice's period, to
+// every other one.
 func (l *life) answersFor(f *farSide, c *contract, in *invoice, meter metering.MeterID, stream int) bool {
 	follower := l.follower(f, c)
 	return follower == stream || !l.streams[follower].isFedIn(meter, in.Range)
 }
 
-// contractOf is the contract whose invoice it is.
+// contractOf returns the contract of an invoice, or nil.
 func (f *farSide) contractOf(in *invoice) *contract {
 	for _, contracts := range f.contracts {
 		for _, c := range contracts {
@@ -135,9 +141,9 @@ func (f *farSide) contractOf(in *invoice) *contract {
 	return nil
 }
 
-// changesSubscription says whether a period is of another subscription by a plan,
-// beside which the former one may go on, or where only what comes last counts:
-// which invoice bills what was reported is looked at once that is stored.
+// changesSubscription reports whether a plan moves a period to another subscription while the previous one
+// may continue, or while the plan reports quantities of which the last one counts. The invoice that bills
+// each report is determined only after such a plan is stored.
 func (l *life) changesSubscription(plan billing.ReportPlan) bool {
 	last := slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Counting == billing.Latest })
 	return (l.twofold || last) && slices.ContainsFunc(plan.Periods, func(p billing.Period) bool {

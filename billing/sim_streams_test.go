@@ -10,15 +10,16 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// In some lives the customer has a second subscription at the same counter, with
-// periods of its own: what it bills is a stream beside the first one. Each has
-// items, invoices and periods; a meter's item may move from one to the other, and
-// both may have one, so that nobody can say where its usage goes.
+// Some simulated customers have a second subscription at the same provider, with its own periods. The usage
+// that it bills belongs to a second billing schedule. Each subscription has items, invoices and periods. A
+// meter's item can move from one subscription to the other. If both have an item of a meter, the meter is
+// excluded, because the subscription that bills its usage is unknown.
 
-// twofold says whether the life of a seed is one of those.
+// twofold reports whether the simulated customer of a seed can have two subscriptions.
 func twofold(seed uint64) bool { return seed%8 == 4 }
 
-// beginTwofold has the life begin at a counter.
+// beginTwofold connects the simulated customer to a provider with invoices, and ensures that there are two
+// meters.
 func (l *life) beginTwofold(seed uint64) {
 	l.stays = stays(seed)
 	l.twofold, l.farSides, l.tests, l.subscribedTo = true, nil, nil, make(map[metering.ConnectionID]string)
@@ -28,13 +29,14 @@ func (l *life) beginTwofold(seed uint64) {
 	l.connect(false, false)
 }
 
-// followed is a subscription that has a stream of its own, at a connection.
+// followed is a subscription with its own billing schedule, and its connection.
 type followed struct {
 	connection metering.ConnectionID
 	billing.Followed
 }
 
-// eachStream does something in each of the customer's streams.
+// eachStream calls do once for each of the customer's billing schedules, with l.ledger set to the schedule's
+// ledger.
 func (l *life) eachStream(do func()) {
 	first := l.ledger
 	for _, of := range first.streams {
@@ -44,7 +46,8 @@ func (l *life) eachStream(do func()) {
 	l.ledger = first
 }
 
-// inSome does something in one of the customer's streams after the other, as it is done again.
+// inSome calls do with l.ledger set to the ledger of one billing schedule. Successive values of n select the
+// schedules in turn.
 func (l *life) inSome(n int, do func()) {
 	first := l.ledger
 	l.ledger = first.streams[n%len(first.streams)]
@@ -52,7 +55,8 @@ func (l *life) inSome(n int, do func()) {
 	l.ledger = first
 }
 
-// in does something in the stream.
+// in calls do with p.ledger set to the ledger of a billing schedule. The life's ledger is set too, except in
+// a pass for the neighbour.
 func (p *pass) in(of *ledger, do func()) {
 	former, first := p.ledger, p.life.ledger
 	if p.ledger = of; former == first {
@@ -62,7 +66,7 @@ func (p *pass) in(of *ledger, do func()) {
 	p.ledger, p.life.ledger = former, first
 }
 
-// allPeriods are those of all of the customer's streams.
+// allPeriods returns the periods of all of the customer's billing schedules.
 func (l *ledger) allPeriods() (all []billing.Period) {
 	if len(l.streams) == 1 {
 		return l.periods
@@ -73,7 +77,7 @@ func (l *ledger) allPeriods() (all []billing.Period) {
 	return all
 }
 
-// allReports are those of all of the customer's streams.
+// allReports returns the reports of all of the customer's billing schedules, by number.
 func (l *ledger) allReports() (all []*storedReport) {
 	if len(l.streams) == 1 {
 		return l.reports
@@ -85,7 +89,7 @@ func (l *ledger) allReports() (all []*storedReport) {
 	return all
 }
 
-// streamAt is the stream that the meter feeds at an instant.
+// streamAt returns the billing schedule that the meter feeds at an instant.
 func (a *account) streamAt(meter metering.MeterID, at time.Time) (stream int) {
 	for _, f := range a.feeds {
 		if f.MeterID == meter && !f.From.After(at) {
@@ -95,17 +99,17 @@ func (a *account) streamAt(meter metering.MeterID, at time.Time) (stream int) {
 	return stream
 }
 
-// feeds says whether the meter feeds the stream at an instant.
+// isFed reports whether the meter feeds this billing schedule at an instant.
 func (l *ledger) isFed(meter metering.MeterID, at time.Time) bool {
 	return len(l.feeds) == 0 || l.streamAt(meter, at) == l.stream
 }
 
-// isFedIn says whether the meter feeds the stream at any time of the range.
+// isFedIn reports whether the meter feeds this billing schedule at any time in the range.
 func (l *ledger) isFedIn(meter metering.MeterID, r metering.Range) bool {
 	return l.isFed(meter, r.Start) || slices.ContainsFunc(l.feeds, func(f billing.Feed) bool { return f.MeterID == meter && r.Contains(f.From) && l.isFed(meter, f.From) })
 }
 
-// followedHere are the subscriptions at the present connection that have streams.
+// followedHere returns the subscriptions at the current connection that have their own billing schedules.
 func (l *ledger) followedHere() (all []billing.Followed) {
 	for _, f := range l.following {
 		if l.connection != nil && f.connection == l.connection.ID {
@@ -115,7 +119,7 @@ func (l *ledger) followedHere() (all []billing.Followed) {
 	return all
 }
 
-// ofStream are the facts of the customer as those of the stream.
+// ofStream returns the customer's facts as the facts of this billing schedule.
 func (l *ledger) ofStream(f billing.Facts) billing.Facts {
 	if f.Feeds, f.Followed = l.feeds, l.followedHere(); l.stream > 0 {
 		return f.OfStream(l.stream)
@@ -123,14 +127,14 @@ func (l *ledger) ofStream(f billing.Facts) billing.Facts {
 	return f
 }
 
-// streamPlan is the plan of one stream.
+// streamPlan is the plan of one billing schedule.
 type streamPlan struct {
 	*ledger
 	facts billing.Facts
 	billing.ReportPlan
 }
 
-// changes says whether there is anything to store of the plan.
+// changes reports whether the plan requires any work or changes the stored periods or bookings.
 func (p streamPlan) changes() bool {
 	same := func(a, b billing.Period) bool {
 		return a.Range == b.Range && a.Subscription.ID == b.Subscription.ID && a.Subscription.Range == b.Subscription.Range
@@ -138,8 +142,8 @@ func (p streamPlan) changes() bool {
 	return !p.Empty() || len(p.Bookings)+len(p.Complete) > 0 || !slices.EqualFunc(p.Periods, p.periods, same)
 }
 
-// plan decides which streams the customer has, and plans each. A receiver of
-// statements gets those of one at a time.
+// plan determines the customer's billing schedules and plans each of them. A receiver gets the statements of
+// one billing schedule at a time.
 func (l *ledger) plan(now time.Time, ask func(*billing.Facts)) (all []streamPlan) {
 	facts := l.regrouped(now)
 	busy := false
@@ -157,7 +161,7 @@ func (l *ledger) plan(now time.Time, ask func(*billing.Facts)) (all []streamPlan
 	return all
 }
 
-// factsOfAll are those of each stream.
+// factsOfAll returns the facts of each billing schedule.
 func (l *ledger) factsOfAll(now time.Time) (facts []billing.Facts) {
 	for _, of := range l.streams {
 		facts = append(facts, of.facts(now, l.number))
@@ -165,7 +169,8 @@ func (l *ledger) factsOfAll(now time.Time) (facts []billing.Facts) {
 	return facts
 }
 
-// regrouped decides which streams the customer has, and which meters feed them.
+// regrouped stores changes of the customer's billing schedules and of the meters that feed them. It returns
+// the facts of each schedule.
 func (l *ledger) regrouped(now time.Time) []billing.Facts {
 	facts := l.factsOfAll(now)
 	if !l.twofold {
@@ -187,7 +192,8 @@ func (l *ledger) regrouped(now time.Time) []billing.Facts {
 	return l.factsOfAll(now)
 }
 
-// keep stores the plans, and when somebody looks again.
+// keep stores the plans of all billing schedules, and the earliest time at which one of them has to be
+// re-evaluated.
 func (l *ledger) keep(all []streamPlan, now time.Time) {
 	var again time.Time
 	for _, p := range all {
@@ -198,7 +204,7 @@ func (l *ledger) keep(all []streamPlan, now time.Time) {
 	l.lookAgain = again
 }
 
-// holding is the stream that has the report.
+// holding returns the ledger of the billing schedule that has the report.
 func (l *ledger) holding(id [16]byte) *ledger {
 	i := slices.IndexFunc(l.streams, func(of *ledger) bool {
 		return slices.ContainsFunc(of.reports, func(r *storedReport) bool { return r.id == id })
@@ -206,13 +212,13 @@ func (l *ledger) holding(id [16]byte) *ledger {
 	return l.streams[i]
 }
 
-// besides is under which name a counter keeps a customer's second subscriptions.
+// besides returns the key under which a provider has a customer's second subscriptions.
 func besides(customer string) string { return customer + " beside" }
 
-// isBeside says whether the contract is a second one.
+// isBeside reports whether the contract is a second subscription.
 func (c *contract) isBeside() bool { return strings.Contains(c.id, "beside") }
 
-// second is the customer's second subscription, where there is one.
+// second returns the customer's running second subscription, or nil.
 func (l *life) second() *contract {
 	if l.connection == nil || l.connection.Statements || l.providerID == "" {
 		return nil
@@ -220,7 +226,7 @@ func (l *life) second() *contract {
 	return l.farSide.contract(besides(l.providerID))
 }
 
-// itemsOf are where the meters' quantities go that the contract bills.
+// itemsOf returns the destinations of the meters that the contract bills.
 func (f *farSide) itemsOf(c *contract) map[metering.MeterID]billing.Destination {
 	if c.isBeside() {
 		return f.beside
@@ -228,8 +234,8 @@ func (f *farSide) itemsOf(c *contract) map[metering.MeterID]billing.Destination 
 	return f.places
 }
 
-// running are the customer's subscriptions that run; where none does, those that
-// have ended and whose last invoice is a draft.
+// running returns the customer's running subscriptions. If there are none, it returns the ended ones with a
+// draft as their last invoice.
 func (f *farSide) running(customer string, now time.Time) (all []*contract) {
 	var drafts []*contract
 	for _, of := range []string{customer, besides(customer)} {
@@ -246,7 +252,8 @@ func (f *farSide) running(customer string, now time.Time) (all []*contract) {
 	return all
 }
 
-// item is where a meter's usage goes, of all subscriptions, or why it goes nowhere.
+// itemOf returns the contract and the destination of a meter's usage. c is nil if the subscriptions do not
+// bill the usage, and d then has the reason.
 func (f *farSide) itemOf(meter metering.MeterID, of []*contract) (c *contract, d billing.Destination) {
 	for _, one := range of {
 		if at, known := f.itemsOf(one)[meter]; !known {
@@ -273,8 +280,8 @@ func (c *contract) sideOf(customer string) billing.Side {
 	}
 }
 
-// sides are what a reader is told of a customer who may have two subscriptions:
-// the one that was followed before is the customer's as long as it has a meter.
+// sides returns the customer's state at the provider, for a customer with one or two subscriptions. The main
+// subscription of the previous read stays the main one while it bills a meter.
 func (f *farSide) sides(l *ledger, now time.Time) *billing.Side {
 	side := &billing.Side{Customer: l.providerID}
 	running := f.running(l.providerID, now)
@@ -298,13 +305,13 @@ func (f *farSide) sides(l *ledger, now time.Time) *billing.Side {
 	return side
 }
 
-// hasStream says whether the subscription has a stream of its own.
+// hasStream reports whether the subscription has its own billing schedule.
 func (l *ledger) hasStream(subscription string) bool {
 	return slices.ContainsFunc(l.following, func(f followed) bool { return f.Subscription == subscription })
 }
 
-// beside notes where a meter's usage goes that a second subscription bills. Of two
-// whose periods follow each other only one has begun its next one.
+// beside adds a second subscription's destination of a meter to the side. If one subscription's period begins
+// when the other's ends, beside does nothing: only one of them has begun its next period.
 func beside(side *billing.Side, c *contract, d billing.Destination) {
 	at, own := c.last().Range, side.Period
 	if side.Subscription != "" && (at.Start.Equal(own.End) || at.End.Equal(own.Start)) {
@@ -317,7 +324,7 @@ func beside(side *billing.Side, c *contract, d billing.Destination) {
 	side.Others[n].Destinations = append(side.Others[n].Destinations, d)
 }
 
-// streamContract is the contract that bills the stream, where it runs.
+// streamContract returns the running contract that bills the current billing schedule, or nil.
 func (l *life) streamContract() *contract {
 	if !l.twofold {
 		return l.present()
@@ -341,7 +348,7 @@ func (l *life) streamContract() *contract {
 	return nil
 }
 
-// presents are the customer's contracts that run.
+// presents returns the customer's running contracts.
 func (l *life) presents() (all []*contract) {
 	for _, c := range []*contract{l.present(), l.second()} {
 		if c != nil {
@@ -351,21 +358,21 @@ func (l *life) presents() (all []*contract) {
 	return all
 }
 
-// names says whether an invoice has a line of the meter: its contract has an item of
-// it, or was reported usage.
+// names reports whether an invoice has a line for the meter: its contract has an item of the meter, or the
+// invoice received usage of the meter.
 func (f *farSide) names(c *contract, in *invoice, meter metering.MeterID) bool {
 	_, known := f.itemsOf(c)[meter]
 	return known || f.took(in, meter)
 }
 
-// took says whether anything was reported of the meter that is on the invoice.
+// took reports whether the invoice received a quantity of the meter.
 func (f *farSide) took(in *invoice, meter metering.MeterID) bool {
 	return slices.ContainsFunc(f.calls, func(c *call) bool {
 		return c.Kind == billing.QuantityReport && c.invoice == in && c.Lines[0].MeterID == meter
 	})
 }
 
-// streaming are the kinds of steps of lives with two subscriptions.
+// streaming lists the kinds of steps that happen to simulated customers with two subscriptions.
 var streaming = []kind{
 	{"a second subscription begins", 8, (*life).beginsSecond},
 	{"a second subscription ends", 4, (*life).endsSecond},
@@ -376,7 +383,7 @@ var streaming = []kind{
 	{"a border of a second subscription passes", 6, (*life).passBorderOfSecond},
 }
 
-// beginsSecond begins a second subscription, with items of some meters.
+// beginsSecond begins a second subscription and moves the items of some meters.
 func (l *life) beginsSecond() bool {
 	if !l.twofold || l.present() == nil || l.second() != nil {
 		return false
@@ -390,7 +397,7 @@ func (l *life) beginsSecond() bool {
 	return true
 }
 
-// subscribeBeside begins a second contract, now.
+// subscribeBeside creates a second contract that begins now.
 func (f *farSide) subscribeBeside(l *life) {
 	length := time.Duration([]int{10, 20, 40}[l.rng.IntN(3)]) * 24 * time.Hour
 	start, of := l.now.Truncate(time.Second), besides(l.providerID)
@@ -412,7 +419,7 @@ func (l *life) endsSecond() bool {
 		return true
 	}
 	l.farSide.cancel(c, l.now, l.rng.IntN(2) == 0)
-	l.sync() // the provider says so
+	l.sync() // the provider sends an event
 	return true
 }
 
@@ -429,7 +436,8 @@ func (l *life) swapsSecond() bool {
 	return true
 }
 
-// goOnWith has what was taken with a time after the invoice be on the contract's.
+// goOnWith moves the quantities with a timestamp at or after the end of a contract's last invoice to the next
+// contract. Quantities that replace earlier ones are not moved.
 func (f *farSide) goOnWith(last *invoice, next *contract) {
 	for _, taken := range f.calls {
 		if taken.invoice == last && taken.Counting != billing.Replaces && !taken.timestamp.Before(last.End) {
@@ -438,9 +446,8 @@ func (f *farSide) goOnWith(last *invoice, next *contract) {
 	}
 }
 
-// changesPeriodOfSecond has the present period of the second subscription end
-// sooner, and those after it be as short. Nobody hears of that who is billed
-// nothing there.
+// changesPeriodOfSecond shortens the current period of the second subscription, and so its later periods. The
+// provider sends no event if the subscription bills no meter.
 func (l *life) changesPeriodOfSecond() bool {
 	c := l.second()
 	if c == nil {
@@ -452,7 +459,7 @@ func (l *life) changesPeriodOfSecond() bool {
 	}
 	c.last().End = l.now.Add(3 * 24 * time.Hour).Add(time.Duration(l.rng.Int64N(int64(left - 4*24*time.Hour)))).Truncate(time.Second)
 	if l.farSide.billsAny(l.meters, c, l.presents()) {
-		l.sync() // the provider says so
+		l.sync() // the provider sends an event
 	}
 	return true
 }
@@ -477,7 +484,7 @@ func (l *life) movesItemOf(meter metering.MeterID) bool {
 	return first || second
 }
 
-// billsAny says whether any meter's usage goes to the contract, of all that run.
+// billsAny reports whether the contract bills any of the meters, given all running contracts.
 func (f *farSide) billsAny(meters []metering.Meter, c *contract, running []*contract) bool {
 	return slices.ContainsFunc(meters, func(m metering.Meter) bool {
 		of, _ := f.itemOf(m.ID, running)
@@ -513,7 +520,8 @@ func (l *life) addsItemBeside() bool {
 	return true
 }
 
-// passBorderOfSecond lets the second subscription's period end, and maybe the grace.
+// passBorderOfSecond advances time past the end of the second subscription's current period, and in half of
+// the cases past its grace period.
 func (l *life) passBorderOfSecond() bool {
 	c := l.second()
 	if c == nil {

@@ -13,22 +13,22 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// tape is what was done in a life, for others to live it.
+// tape records the actions of a simulated customer, so that the real components can replay them.
 type tape struct {
 	actions []lives.Action
 	passes  map[*pass]int
 	settled map[settlement]bool
-	muted   bool // what is done is part of an action that is on it
-	aged    bool // something was sent so long after its time, or before it, that a counter may not take it
+	muted   bool // the current steps belong to an action that is recorded already
+	aged    bool // a quantity was sent so long after its timestamp, or before it, that a provider may refuse it
 }
 
-// settlement is what came of a call, and where its report stood then.
+// settlement is the outcome of a call, and the report's state before that outcome was stored.
 type settlement struct {
 	former, outcome billing.State
-	reaches         bool // it is to the present connection
+	reaches         bool // whether the report goes to the current connection
 }
 
-// newTape is an empty one.
+// newTape returns an empty tape.
 func newTape() *tape { return &tape{passes: make(map[*pass]int), settled: make(map[settlement]bool)} }
 
 func (l *life) note(a lives.Action) {
@@ -39,7 +39,7 @@ func (l *life) note(a lives.Action) {
 	l.tape.actions = append(l.tape.actions, a)
 }
 
-// note notes what a worker does.
+// note records an action of a worker.
 func (p *pass) note(a lives.Action) {
 	if p.tape == nil {
 		return
@@ -51,8 +51,8 @@ func (p *pass) note(a lives.Action) {
 	p.life.note(a)
 }
 
-// noteSync notes a whole pass to a receiver, unless it meets what somebody else
-// is sending: others are noted step by step. Its end is to be called.
+// noteSync records a whole pass to a receiver as one action, unless another worker has leased a report. All
+// other passes are recorded step by step. The caller must call end after the pass.
 func (l *life) noteSync() (end func()) {
 	leased := slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.lease.After(l.now) })
 	if l.tape == nil || l.tape.muted || l.connection == nil || !l.connection.Statements || leased {
@@ -63,14 +63,14 @@ func (l *life) noteSync() (end func()) {
 	return func() { l.tape.muted = false }
 }
 
-// noteLook notes whether there may be something new to report.
+// noteLook records whether the customer is out of sync.
 func (l *life) noteLook() {
 	if l.tape != nil {
 		l.note(lives.Action{Do: lives.Look, OutOfSync: l.outOfSync(l.now)})
 	}
 }
 
-// noteBeginning notes what the customer's tenant has set at first.
+// noteBeginning records the tenant's initial meters, prices and connection.
 func (l *life) noteBeginning() {
 	for _, m := range l.meters {
 		l.noteMeter(m)
@@ -113,14 +113,16 @@ func (l *life) noteSubscription() {
 	l.note(a)
 }
 
-// noteContract adds what the running contract is like, and when its first period ends.
+// noteContract adds to an action the currency and the trial of the running contract and the end of its first
+// period.
 func (f *farSide) noteContract(a *lives.Action) {
 	c := f.contract("cus_1")
 	end := c.invoices[0].End.UTC()
 	a.Time, a.Currency, a.Trial = &end, c.currency, c.trial
 }
 
-// notePlaces adds to counters where the quantities of all meters go there.
+// notePlaces adds the destinations of all meters to each action that connects a counter or begins a
+// subscription.
 func (l *life) notePlaces() {
 	for i, a := range l.tape.actions {
 		if a.Do != lives.Counter && a.Do != lives.Resubscribe {
@@ -161,7 +163,7 @@ func (p *pass) noteSettling() {
 	}
 }
 
-// counterTakes is for how long a counter may take what is sent after its time.
+// counterTakes is the age of a timestamp up to which a provider accepts a quantity for certain.
 const counterTakes = 34 * 24 * time.Hour
 
 func (p *pass) noteCall(fate lives.Fate) {
@@ -176,14 +178,14 @@ func (p *pass) noteCall(fate lives.Fate) {
 	p.note(a)
 }
 
-// recorded is what a life was and came to.
+// recorded returns the settings, the actions and the outcome of a simulated customer.
 func (l *life) recorded(seed uint64) lives.Life {
 	l.notePlaces()
 	r := lives.Life{
 		Seed: seed, Born: l.born, Timezone: l.startedIn.Timezone.String(), GraceSeconds: int64(l.startedIn.Grace / time.Second),
 		LatePolicy: l.startedIn.LatePolicy, BillingStartsAt: l.customer.BillingStartsAt, Actions: l.tape.actions,
 	}
-	r.Reports = []lives.Report{} // not even one
+	r.Reports = []lives.Report{} // an empty list if there are no reports
 	for _, report := range l.reports {
 		r.Reports = append(r.Reports, recordedReport(report))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// number is an environment variable, or what it is where it is not set.
+// number returns the value of an environment variable, or otherwise if the variable is not set.
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	text, set := os.LookupEnv(variable)
 	if !set {
@@ -30,15 +30,16 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestPropertyLives lives LIVES lives from SEED on. Without SEED, runs of fewer than 1000
-// lives start at a seed that changes daily, and require no coverage. Every kind of step, and every two
-// of them in one life, has to have happened in one life of 500, or of 1000
-// where there are few lives, or of 100,000 where few have both; and each at once
-// after each other that it can follow, in one life of 20,000, where there are as
-// many.
+// TestPropertyLives checks the invariants of billing in LIVES simulated lives with consecutive seeds, from SEED
+// on. Without SEED, runs of fewer than 1000 lives start at a seed that changes daily.
+//
+// The test also checks coverage. Runs of 1000 or more lives check that each kind of step, and each pair of kinds
+// that one life can contain, occurs in one life of 1000. From 20,000 lives on, the minimum is one life of 500. For
+// rare pairs it is one life of 100,000. Runs of 20,000 or more lives also check which kinds directly follow each
+// other, see requireOrders.
 func TestPropertyLives(t *testing.T) {
 	t.Parallel()
-	defer debug.SetGCPercent(debug.SetGCPercent(3200)) // nothing is kept
+	defer debug.SetGCPercent(debug.SetGCPercent(3200)) // fewer collections: no life is retained after its end
 	lives, allowed := number(t, "LIVES", 10*uint64(histories.Count())), number(t, "FAILURES", 1)
 	first := number(t, "SEED", 1)
 	if _, chosen := os.LookupEnv("SEED"); !chosen && lives < 1000 {
@@ -47,7 +48,7 @@ func TestPropertyLives(t *testing.T) {
 	workers := runtime.GOMAXPROCS(0)
 	found := make([]covered, workers)
 	var living sync.WaitGroup
-	var lived, failed atomic.Uint64 // lived: how many have been begun: some take far longer than others
+	var lived, failed atomic.Uint64 // lived counts the lives begun: the workers share it, because some lives take far longer
 	for w := range found {
 		living.Go(func() {
 			for n := lived.Add(1); n <= lives && failed.Load() < allowed; n = lived.Add(1) {
@@ -72,10 +73,11 @@ func TestPropertyLives(t *testing.T) {
 	all.requireOrders(t, lives)
 }
 
-// covered is what happened in lives.
+// covered counts pairs of kinds of steps in lives: pairs that occurred in one life, and pairs of which the second
+// kind directly followed the first.
 type covered struct{ pairs, followed coverage }
 
-// require holds that every two kinds happened in enough of so many lives.
+// require checks that each pair of kinds of steps occurred in enough of the lives.
 func (c covered) require(t *testing.T, lives uint64) {
 	t.Helper()
 	least := lives / 500
@@ -95,7 +97,7 @@ func (c covered) require(t *testing.T, lives uint64) {
 	}
 }
 
-// coverage is in how many lives each two kinds of steps happened.
+// coverage maps each pair of kinds of steps to the number of lives in which the pair occurred.
 type coverage map[[2]int]int
 
 func (c *coverage) add(o coverage) {
@@ -107,7 +109,7 @@ func (c *coverage) add(o coverage) {
 	}
 }
 
-// pairs are the kinds of steps that happened, two at a time.
+// pairs returns each pair of kinds of steps that occurred in the life, and each kind paired with itself.
 func (l *life) pairs() coverage {
 	happened := make(coverage)
 	for a, is := range l.happened {
@@ -120,8 +122,9 @@ func (l *life) pairs() coverage {
 	return happened
 }
 
-// liveOne lives a life, and some of them with other circumstances as well. It
-// says what went wrong.
+// liveOne runs the life of a seed. If the seed is a multiple of 16, it runs the life again with other times of
+// syncs, and with a neighbour for whom every call fails: the result must be the same. It returns a description of
+// the failure, or "".
 func (c *covered) liveOne(seed uint64) (failure string) {
 	l := live(seed, script(seed), circumstances{})
 	if l.failure != "" {
@@ -141,8 +144,8 @@ func (c *covered) liveOne(seed uint64) (failure string) {
 	return ""
 }
 
-// report is a life that went wrong, and, unless time is short, without the steps
-// that it takes nothing of.
+// report describes a failed life. Except in short mode, it first removes the steps without which the life still
+// fails.
 func report(seed uint64, in circumstances) string {
 	steps := script(seed)
 	whole := live(seed, steps, in).failure
@@ -165,16 +168,16 @@ func report(seed uint64, in circumstances) string {
 	return text.String()
 }
 
-// calm are the kinds of steps that happen alike whatever was reported before.
+// calm lists the kinds of steps that happen in the same way whichever reports were sent before them.
 var calm = []string{
 	"usage", "a correction", "older usage", "an earlier month's usage", "days pass", "a closing", "a sync", "counts lag", "a price", "a customer's own price", "a usage scale",
 	"a worker dies after planning", "a worker dies before a call", "a worker dies after a call", "a worker dies after recording",
 	"an answer is lost", "a server error", "a refusal", "a silent drop", "a final invoice",
 }
 
-// otherTimes lives a calm life with its syncs, without them, and with one after
-// each step. Its periods close to the same bytes, whatever was reported of them
-// by then, and come to the same in the end.
+// otherTimes runs the calm steps of a life three times: with its syncs, without syncs, and with a sync after each
+// step. Its periods must close with the same content and reach the same final totals. It returns a description of
+// the failure, or "".
 func otherTimes(seed uint64, steps []step, in circumstances) string {
 	steps = slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !slices.Contains(calm, kinds[s.kind].name) })
 	in.known = true
@@ -194,11 +197,11 @@ func otherTimes(seed uint64, steps []step, in circumstances) string {
 	return ""
 }
 
-// outcome is what every closed period came to in the end, whenever it was
-// reported.
+// outcome returns the final usage and billed amounts of each closed period that began before the steps ended. The
+// amounts include late usage. It returns "" if the life began at a counter.
 func (l *life) outcome() string {
 	if !l.farSides[0].receiver {
-		return "" // until when it takes quantities a provider says itself
+		return "" // a counter decides itself until when it accepts quantities
 	}
 	var text strings.Builder
 	for _, p := range l.periods {
@@ -223,7 +226,7 @@ func (l *life) outcome() string {
 	return text.String()
 }
 
-// all is everything that was written down, and how periods closed.
+// all returns the closed periods as they closed, and each stored report with its state, as text.
 func (l *life) all() string {
 	text := strings.Join(l.ends, "\n")
 	for _, r := range l.reports {

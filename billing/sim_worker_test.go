@@ -12,13 +12,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// certain is how long a provider surely remembers what it was told.
+// certain is how long a provider is sure to remember a report that it received.
 const certain = 23 * time.Hour
 
-// readFor is how long what was read of the provider's side is planned with.
+// readFor is how long a worker uses the state that it read from the provider before it reads the state again.
 const readFor = 5 * time.Minute
 
-// stage is what a pass does next.
+// stage is the next action of a pass.
 type stage int
 
 const (
@@ -30,36 +30,36 @@ const (
 	toSettle
 )
 
-// pass is one worker's, over one customer. It may end at any stage.
+// pass is one worker's sync of one customer. It can end at any stage.
 type pass struct {
 	*life
 	ledger   *ledger
 	stage    stage
 	after    int64
 	excluded []metering.MeterID
-	readAt   time.Time // when it last read the provider's side
+	readAt   time.Time // when the pass last read the customer's state at the provider
 	queue    []uuid.UUID
-	idle     bool // the last plan changes nothing: another one would be the same
+	idle     bool // the last plan changed nothing, so the next one would be equal
 	tried    map[uuid.UUID]bool
 
-	sending *storedReport // of the present call
-	at      *ledger       // that has it
-	farSide *farSide      // that it goes to
-	moves   int           // where that is
+	sending *storedReport // the report of the current call
+	at      *ledger       // the ledger of that report
+	farSide *farSide      // the provider of that report
+	moves   int           // the provider's moves at the lease
 	attempt int
 	outcome billing.State
 	newKey  bool
-	overdue bool    // the invoice of its period is final
-	armed   trouble // for the next call
-	met     bool    // it was met
-	found   bool    // it found what was reported before the ledger was restored
+	overdue bool    // the final invoice of the report's period was known at the lease
+	armed   trouble // meets the next call
+	met     bool    // a call has met the armed trouble
+	found   bool    // the pass found reports that a restore had lost
 }
 
 func (l *life) newPass(of *ledger) *pass {
 	return &pass{life: l, ledger: of, tried: make(map[uuid.UUID]bool)}
 }
 
-// work does the next thing; false where the pass is over.
+// work runs the next stage. It returns false if the pass is over.
 func (p *pass) work() bool {
 	switch p.stage {
 	case toBegin:
@@ -85,7 +85,7 @@ func (p *pass) work() bool {
 		p.call()
 		p.stage = toSettle
 		if p.farSide != p.ledger.farSide {
-			return p.work() // what a former connection answers is recorded at once
+			return p.work() // the answer of a previous connection is stored at once
 		}
 	case toSettle:
 		p.settle()
@@ -94,7 +94,7 @@ func (p *pass) work() bool {
 	return true
 }
 
-// read notes what the customer is at the provider, and what was counted there.
+// read reads the customer's state and the counted quantities at the provider.
 func (p *pass) read() {
 	l := p.ledger
 	if l.connection == nil || l.connection.Statements {
@@ -154,8 +154,8 @@ func (p *pass) plan() bool {
 	return len(p.queue) > 0
 }
 
-// checkReports holds that a pass reports each series once at most, and that a
-// report is worth trying as long as the period is open in which it is billed.
+// checkReports checks that a pass reports each series at most once, except statements. It also checks that a
+// report's deadline is the deadline of the period that bills it.
 func (p *pass) checkReports(plan billing.ReportPlan) {
 	for _, r := range plan.Reports {
 		billedUntil := r.Of.End
@@ -180,8 +180,9 @@ func (p *pass) checkReports(plan billing.ReportPlan) {
 	}
 }
 
-// checkCharge holds that a quantity is charged as the provider can count it; of
-// a closed period in the decimals that it closed with.
+// checkCharge compares the charge of a quantity with the oracle. The units are rounded to the meter's usage
+// scale, or to the scale at which a closed period closed. If the provider accepts whole units only, they are
+// rounded to whole units.
 func (p *pass) checkCharge(r billing.Report) {
 	line, scale := r.Lines[0], int(p.meter(r.Lines[0].MeterID).UsageScale)
 	for _, of := range p.ledger.periods {
@@ -198,7 +199,7 @@ func (p *pass) checkCharge(r billing.Report) {
 	}
 }
 
-// meterOf is whose usage a report to a counter is of; 0: it is of none.
+// meterOf returns the meter of a report's first line, or 0 if the report has no lines.
 func meterOf(r billing.Report) metering.MeterID {
 	if len(r.Lines) == 0 {
 		return 0
@@ -224,13 +225,13 @@ func (p *pass) lease() {
 	p.overdue = r.Kind == billing.QuantityReport && p.at.period(r.Period).Subscription.Invoiced
 }
 
-// call sends the report, or finds that it was taken.
+// call sends the leased report, unless the lease has ended or the outcome is known without a call.
 func (p *pass) call() {
 	r := p.sending
 	p.outcome, p.newKey = "", false
 	if !p.now.Before(r.lease) || r.attempts != p.attempt {
 		p.noteCall(lives.Late)
-		return // its time is over
+		return // the lease has ended, or another attempt has begun
 	}
 	if p.overdue && p.attempt == 1 {
 		p.outcome = billing.Rejected
@@ -247,7 +248,7 @@ func (p *pass) call() {
 	what := p.trouble(r)
 	answer := p.farSide.take(p.ledger.name, r, what, p.now)
 	if answer.replayed || answer.duplicate && answer.taken || answer.refused && what != refusal {
-		what = noTrouble // it did not come to that
+		what = noTrouble // the call did not meet the trouble
 	}
 	p.noteCall(fates[what])
 	switch {
@@ -257,20 +258,20 @@ func (p *pass) call() {
 			p.outcome = billing.Accepted
 		}
 	case answer.refused && (adds || r.Kind == billing.ChargeReport) && p.attempt > 1:
-		if p.outcome = p.look(r); p.outcome == "" { // it may have arrived before
+		if p.outcome = p.look(r); p.outcome == "" { // an earlier attempt may have arrived
 			p.outcome = billing.InDoubt
 			if r.Kind == billing.ChargeReport {
 				p.outcome = billing.Rejected
 			}
 		}
 	case answer.refused && p.attempt > 1 && r.Kind == billing.QuantityReport:
-		p.outcome = billing.InDoubt // it may have arrived before
+		p.outcome = billing.InDoubt // an earlier attempt may have arrived
 	case answer.refused:
 		p.outcome = billing.Rejected
 	case answer.duplicate && answer.taken:
 		p.outcome = billing.Accepted
 	case answer.taken && p.overdue && !answer.replayed && p.now.Sub(r.firstSent) <= certain:
-		p.outcome = billing.Rejected // it is on no invoice
+		p.outcome = billing.Rejected // no invoice bills the quantity
 	case answer.taken:
 		p.outcome = billing.Accepted
 	case answer.replayed && !adds:
@@ -284,7 +285,8 @@ func (p *pass) call() {
 	}
 }
 
-// look asks the provider whether it has what may have arrived.
+// look checks at the provider whether an earlier attempt of the report has arrived. It returns the empty
+// state for a charge that has not arrived.
 func (p *pass) look(r *storedReport) billing.State {
 	if r.Kind == billing.ChargeReport {
 		if slices.ContainsFunc(p.farSide.calls, func(c *call) bool { return c.id == r.id }) {
@@ -292,7 +294,7 @@ func (p *pass) look(r *storedReport) billing.State {
 		}
 		return ""
 	}
-	of := p.at.period(r.Period) // it may have become shorter since the series' window was written down
+	of := p.at.period(r.Period) // the period may have become shorter since the series' window was stored
 	part := of.Intersect(of.Subscription.Range)
 	var before metering.Decimal
 	for _, o := range p.at.reports {
@@ -309,20 +311,20 @@ func (p *pass) look(r *storedReport) billing.State {
 	return billing.InDoubt // what is counted may be behind
 }
 
-// ended says whether the report is of a series of the same place that ended
-// before the part began, and went out with a time in it.
+// ended reports whether the report's series is of the same target and period as s, and began before the part.
+// The report's timestamp must not precede the part. It returns false for quantities that do not add up.
 func (r *storedReport) ended(s billing.Series, part metering.Range) bool {
 	return r.Connection == s.Connection && r.Customer == s.Customer && r.Target == s.Target && r.Method == s.Method && r.Period.Equal(s.Period) &&
 		s.Counting == billing.Adds && r.Window.Start.Before(part.Start) && !r.timestamp.Before(part.Start)
 }
 
-// trouble is what meets the call.
+// trouble returns the failure that the call meets.
 func (p *pass) trouble(r *storedReport) trouble {
 	if p.ledger != p.life.ledger {
-		return serverError // the neighbour's always fail
+		return serverError // calls for the neighbour always fail
 	}
 	if p.moves != p.farSide.moves {
-		return serverError // nobody is there any more
+		return serverError // the receiver has moved to another URL since the lease
 	}
 	what := p.armed
 	if !p.mayMeet(what, r) {
@@ -343,7 +345,7 @@ func (p *pass) settle() {
 	p.at.release(p.sending, p.attempt, p.newKey)
 }
 
-// confirm looks for what was taken in what the provider has counted.
+// confirm compares the accepted quantities with the provider's totals, and marks those that are counted.
 func (p *pass) confirm(l *ledger) {
 	for _, at := range l.unconfirmed(p.now.Add(-certain)) {
 		counted := l.farSide.counted(at.customer, at.target, at.counting, at.part, p.now)
@@ -356,7 +358,8 @@ func (p *pass) confirm(l *ledger) {
 	}
 }
 
-// place is where the provider has taken something that it was not seen to count.
+// place is a total at the provider, for one target and the range part. It includes accepted quantities that
+// were not seen counted yet.
 type place struct {
 	customer, target string
 	counting         billing.Counting
@@ -394,8 +397,8 @@ func (l *ledger) unconfirmed(cutoff time.Time) (open []*place) {
 	return slices.DeleteFunc(open, func(o *place) bool { return len(o.last) == 0 || o.underWay })
 }
 
-// isToBeCounted says whether the series' period is not complete or, where one
-// report takes the place of another, any of the same period of the subscription's.
+// isToBeCounted reports whether the series' period is incomplete. If reports replace earlier ones, it is
+// enough that any period in the same subscription period is incomplete.
 func (l *ledger) isToBeCounted(s billing.Series) bool {
 	of := l.period(s.Period)
 	return slices.ContainsFunc(l.periods, func(p billing.Period) bool {
@@ -404,7 +407,8 @@ func (l *ledger) isToBeCounted(s billing.Series) bool {
 	})
 }
 
-// add counts a series; from is when its part of the subscription's period begins.
+// add adds the sums of a series to the place. from is the start of the period's part in the subscription's
+// period.
 func (o *place) add(l *ledger, s billing.Series, from, cutoff time.Time) {
 	var added, addedSeen, addedOld, quantity, quantitySeen metering.Decimal
 	var last, old *storedReport
@@ -442,7 +446,7 @@ func (o *place) add(l *ledger, s billing.Series, from, cutoff time.Time) {
 	}
 }
 
-// saw notes that these reports, and those of their series before them, were seen counted.
+// saw marks the given reports, and the accepted earlier ones of their series, as counted.
 func (l *ledger) saw(last []*storedReport) {
 	for _, of := range last {
 		for _, r := range l.reports {

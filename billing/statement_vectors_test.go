@@ -23,8 +23,8 @@ import (
 
 const statementVectors = "../client/testdata/statements.jsonl"
 
-// TestStatementVectors compares the statements that the tests of the three clients verify with
-// those that are made today.
+// TestStatementVectors checks that the stored statements, which the tests of the three clients verify, equal the
+// statements that the current code creates.
 func TestStatementVectors(t *testing.T) {
 	t.Parallel()
 	var statements bytes.Buffer
@@ -51,10 +51,11 @@ func TestStatementVectors(t *testing.T) {
 	require.Equal(t, statements.String(), string(text), "the statements are not current: make generate")
 }
 
-// inNoStatement are steps of GET /v1/billing/explain alone.
+// inNoStatement lists the steps that only GET /v1/billing/explain returns.
 var inNoStatement = []string{billing.StepUnbilledUnits, billing.StepUnbilled, billing.StepAdjustment, billing.StepAll}
 
-// TestEachClientKnowsEachStep holds for the steps of statements: another step is an error there.
+// TestEachClientKnowsEachStep checks that each client lists every step, because an unknown step fails a client's
+// verification of a statement.
 func TestEachClientKnowsEachStep(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"verify_formulas.go", "typescript/statements.ts", "python/src/odometer_client/statements.py"} {
@@ -66,8 +67,8 @@ func TestEachClientKnowsEachStep(t *testing.T) {
 	}
 }
 
-// statementVector returns the message of February's statement for three meters: January closed
-// before, and usage of January arrived later.
+// statementVector returns the message body of February's statement for three meters. January is closed and has late
+// usage.
 func statementVector(t *testing.T, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 12))
 	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), billing.Period{Range: january, Complete: true}, billing.Period{Range: february}))
@@ -100,7 +101,7 @@ func statementVector(t *testing.T, seed uint64) []byte {
 	return framed.Body
 }
 
-// vectorUsage draws usage at the bounds of the terms.
+// vectorUsage draws usage to charge at the terms, often around one of their boundaries.
 func vectorUsage(rng *rand.Rand, terms billing.Terms) billing.Measured {
 	if terms.Dimensions != nil {
 		return measured(anyDimensionUsage(rng, terms))
@@ -109,7 +110,7 @@ func vectorUsage(rng *rand.Rand, terms billing.Terms) billing.Measured {
 	return billing.Measured{Units: usages[rng.IntN(len(usages))], Events: rng.Int64N(9)}
 }
 
-// addVector adds a meter with usage in both months to the facts.
+// addVector adds a meter to the facts, with usage of January and February and late usage of January.
 func addVector(rng *rand.Rand, f *billing.Facts, meter metering.MeterID, terms billing.Terms) {
 	f.Meters = append(f.Meters, metering.Meter{ID: meter, Slug: fmt.Sprintf("meter_%d", meter), Version: metering.MeterVersion{Status: metering.Complete}})
 	f.Prices[meter] = []billing.Price{{MeterID: meter, Version: 1, Terms: terms}}

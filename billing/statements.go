@@ -9,34 +9,34 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Caveat goes with every revenue figure.
+// Caveat is the note in API responses with revenue or with totals of unrated usage.
 const Caveat = "Estimates: invoiced amounts may differ because of proration, discounts or credits at the provider."
 
-// Statement is a billing period with what it came to so far, or, once it is
-// closed, what it came to and what has arrived since.
+// Statement is the bill of one billing period: the charges so far or, for a closed period, the charges at the close and
+// the late usage since then.
 type Statement struct {
 	Period
 	State       PeriodState
 	ClosesAt    time.Time
 	Lines       []StatementLine
-	Adjustments []Adjustment // that it carries, by closed period
+	Adjustments []Adjustment // adjustments of closed periods that this period bills, ordered by closed period
 }
 
-// PeriodState is where a period stands.
+// PeriodState is the state of a period.
 type PeriodState string
 
 const (
 	PeriodOpen    PeriodState = "open"
-	PeriodInGrace PeriodState = "in_grace" // it is over, and takes usage until it is closed
+	PeriodInGrace PeriodState = "in_grace" // the period has ended and accepts usage until it is closed
 	PeriodClosed  PeriodState = "closed"
 )
 
-// Values are all states of a period.
+// Values returns all states of a billing period. PeriodBefore is not one of them.
 func (PeriodState) Values() []PeriodState {
 	return []PeriodState{PeriodOpen, PeriodInGrace, PeriodClosed}
 }
 
-// stateAt is where the period stands at an instant.
+// stateAt returns the state of the billing period at an instant.
 func (p Period) stateAt(now time.Time) PeriodState {
 	switch {
 	case p.ClosedAt != nil:
@@ -47,33 +47,33 @@ func (p Period) stateAt(now time.Time) PeriodState {
 	return PeriodInGrace
 }
 
-// StatementLine is one meter of a statement.
+// StatementLine is the line of one meter in a statement.
 type StatementLine struct {
 	MeterID      metering.MeterID
 	MeterSlug    string
-	Usage        metering.Decimal // of a closed period: what it was closed at
+	Usage        metering.Decimal // of a closed period: as of the close
 	Events       int64
 	Charge       metering.Decimal // rounded to the currency's minor unit
 	Currency     string
-	PriceVersion int              // 0: none
-	Source       PriceSource      // of that version; "": none
-	Price        ProviderPrice    // that is charged instead of ours; nil: ours is
-	Billed       bool             // the closed period is billed through a provider
-	Amount       metering.Decimal // the charge, of an open period less what is billed elsewhere, and the adjustments that the period carries
-	Working      []Step           // of the amount
-	LateUsage    metering.Decimal // what arrived once it was closed
-	LateCharge   metering.Decimal // what the charge would grow by
-	LateWorking  []Step           // of that
+	PriceVersion int              // version of the price in Odometer; 0: no such price is charged
+	Source       PriceSource      // level at which that price is set; "": no such price is charged
+	Price        ProviderPrice    // provider's own price, if it is charged instead; else nil
+	Billed       bool             // a provider bills the line; false for an open period
+	Amount       metering.Decimal // charge plus adjustments; open period: less amounts of other series; closed period: only the charge billed with it
+	Working      []Step           // breakdown of Amount
+	LateUsage    metering.Decimal // usage that arrived after the close
+	LateCharge   metering.Decimal // charge for all usage less the charge billed with the closed period
+	LateWorking  []Step           // breakdown of LateCharge
 }
 
-// Total is what a statement comes to in one currency.
+// Total is the sum of a statement's amounts in one currency.
 type Total struct {
 	Currency    string
-	Amount      metering.Decimal // with the adjustments
+	Amount      metering.Decimal // includes Adjustments
 	Adjustments metering.Decimal
 }
 
-// StatementOf returns what one of the periods of ExpectedPeriods comes to.
+// StatementOf returns the statement of a period of ExpectedPeriods.
 func (b *Books) StatementOf(period Period) Statement {
 	if i := slices.IndexFunc(b.Stored, func(p Period) bool { return p.ClosedAt != nil && p.Start.Equal(period.Start) }); i >= 0 {
 		period = b.Stored[i]
@@ -96,7 +96,7 @@ func (s Statement) adjustmentsOf(meter metering.MeterID) []Adjustment {
 	return slices.DeleteFunc(slices.Clone(s.Adjustments), func(a Adjustment) bool { return a.MeterID != meter })
 }
 
-// Line is what the period comes to for the meter.
+// Line returns the line of the meter, if the statement has one.
 func (s Statement) Line(meter metering.MeterID) (l StatementLine, known bool) {
 	i := slices.IndexFunc(s.Lines, func(l StatementLine) bool { return l.MeterID == meter })
 	if i < 0 {
@@ -105,14 +105,14 @@ func (s Statement) Line(meter metering.MeterID) (l StatementLine, known bool) {
 	return s.Lines[i], true
 }
 
-// LineOf returns the line that includes an adjustment in its amount: that of the meter, if it has
-// the currency of the adjustment.
+// LineOf returns the line with the amount that includes an adjustment: the line of the same meter, if it has the same
+// currency.
 func (s Statement) LineOf(a Adjustment) (l StatementLine, known bool) {
 	l, known = s.Line(a.MeterID)
 	return l, known && l.Currency == a.Currency
 }
 
-// Totals are what the statement comes to, by currency.
+// Totals returns the sums of the statement, one for each currency, ordered by currency.
 func (s Statement) Totals() []Total {
 	sums := make(map[string]Total)
 	add := func(currency string, amount, adjustment metering.Decimal) {
@@ -125,7 +125,7 @@ func (s Statement) Totals() []Total {
 	for _, a := range s.Adjustments {
 		amount := a.Amount
 		if _, known := s.LineOf(a); known {
-			amount = metering.Decimal{} // the line's amount has it
+			amount = metering.Decimal{} // the line's amount includes the adjustment
 		}
 		add(a.Currency, amount, a.Amount)
 	}
@@ -143,7 +143,7 @@ func (b *Books) closedLines(period Period) (lines []StatementLine) {
 	for _, m := range b.Meters {
 		then := period.line(m.ID)
 		if then == nil {
-			continue // the meter was made later
+			continue // the meter was created later, or did not feed the billing schedule in the period
 		}
 		l, late := stated(closedCalculation(m, then)), b.lateCalculation(period, m, then)
 		l.Charge, l.Billed = then.Charge, b.bills(then)
@@ -153,7 +153,7 @@ func (b *Books) closedLines(period Period) (lines []StatementLine) {
 	return lines
 }
 
-// stated is the line of a calculation.
+// stated returns the statement line of a calculation.
 func stated(c calculation) StatementLine {
 	return StatementLine{
 		MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Usage: c.usage, Events: c.events, Charge: c.charge(), Currency: c.currency,

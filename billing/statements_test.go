@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// A meter without a price is stated in the currency that the others have in
-// common, and in the tenant's where they have none.
+// The statement line of a meter without a price has the currency that the other meters' prices have in common, else
+// the tenant's currency.
 func TestAStatementsCurrencyAndWorking(t *testing.T) {
 	t.Parallel()
 	month := billing.Period{Range: span(t, "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")}
@@ -51,8 +51,8 @@ func TestTheStateOfAPeriod(t *testing.T) {
 	require.Equal(t, billing.PeriodClosed, billing.NewBooks(f).StatementOf(f.Stored[0]).State)
 }
 
-// What a closed period was reported with while it was the target period stays
-// on its statement: what two connections have of it is added up.
+// The statement of a closed period keeps the adjustments that were reported while it was the target period. The
+// amounts of two connections are added up.
 func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(second, knownOf(march.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), closedAt(february, "3", "300"), billing.Period{Range: march}))
@@ -75,7 +75,7 @@ func TestAClosedPeriodKeepsTheAdjustmentsThatItCarried(t *testing.T) {
 	require.Equal(t, "100", open.Adjustments[0].Amount.String(), "800 less the 700 that February has billed")
 }
 
-// An adjustment in another currency than the meter has now stands by itself.
+// An adjustment in another currency than the meter's line has a separate total.
 func TestTotalsAreByCurrency(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))

@@ -7,21 +7,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Feed is that a meter feeds one of the customer's streams from an instant on,
-// until it feeds another.
+// Feed assigns a meter to one of the customer's billing schedules from an instant on, until the meter's next Feed.
 type Feed struct {
 	MeterID metering.MeterID
 	Stream  int
 	From    time.Time
 }
 
-// Followed is a subscription that has a stream of its own.
+// Followed is a subscription that has a billing schedule of its own.
 type Followed struct {
 	Subscription string
 	Stream       int
 }
 
-// fed is the part of a range in which the meter feeds the stream.
+// fed returns the part of a range in which the meter belongs to the billing schedule.
 func (f *Facts) fed(meter metering.MeterID, within metering.Range) (part metering.Range) {
 	stream, from := 0, within.Start
 	add := func(until time.Time) {
@@ -42,12 +41,12 @@ func (f *Facts) fed(meter metering.MeterID, within metering.Range) (part meterin
 	return part
 }
 
-// feeds says whether the meter feeds the stream now.
+// feeds reports whether the meter belongs to the billing schedule at Now.
 func (f *Facts) feeds(meter metering.MeterID) bool {
 	return !f.fed(meter, metering.Range{Start: f.Now, End: f.Now.Add(time.Microsecond)}).Empty()
 }
 
-// FedIn are the parts of some ranges in which a meter feeds the stream.
+// FedIn returns the parts of the ranges in which the meter belongs to the billing schedule.
 func (f Facts) FedIn(meter metering.MeterID, ranges []metering.Range) (parts []metering.Range) {
 	for _, r := range ranges {
 		if part := f.fed(meter, r); !part.Empty() {
@@ -57,7 +56,7 @@ func (f Facts) FedIn(meter metering.MeterID, ranges []metering.Range) (parts []m
 	return parts
 }
 
-// metersIn are the meters that feed the stream in a period.
+// metersIn returns the meters that belong to the billing schedule at any time in the period.
 func (f *Facts) metersIn(p Period) []metering.Meter {
 	if len(f.Feeds) == 0 {
 		return f.Meters
@@ -65,11 +64,12 @@ func (f *Facts) metersIn(p Period) []metering.Meter {
 	return slices.DeleteFunc(slices.Clone(f.Meters), func(m metering.Meter) bool { return f.fed(m.ID, p.Range).Empty() })
 }
 
-// Shows says whether a meter feeds the stream in the period: all of stream 0 are shown.
+// Shows reports whether statements include the period: all periods of schedule 0, and other periods in which a meter
+// belongs to the schedule.
 func (f Facts) Shows(p Period) bool { return f.Stream == 0 || len(f.metersIn(p)) > 0 }
 
-// OfStream are those of the facts that are the customer's, as the facts of another
-// of its streams, whose periods begin when its first meter begins to feed it.
+// OfStream returns the customer's facts as the facts of another of its billing schedules. The periods of that schedule
+// begin when the first meter is assigned to it. Side is then the state of the subscription that has the schedule.
 func (f Facts) OfStream(stream int) Facts {
 	never := f.Now.AddDate(1000, 0, 0)
 	f.Stream, f.Customer.EarlyEvents, f.Customer.HeadOpenUntil, f.Customer.BillingStartsAt = stream, nil, nil, &never
@@ -82,7 +82,8 @@ func (f Facts) OfStream(stream int) Facts {
 	if f.Side == nil {
 		return f
 	}
-	side := Side{Customer: f.Side.Customer, Destinations: f.Side.Destinations, Charges: f.Side.Charges} // its subscription is there no longer
+	// If Others does not contain its subscription, the schedule has none.
+	side := Side{Customer: f.Side.Customer, Destinations: f.Side.Destinations, Charges: f.Side.Charges}
 	for _, other := range f.Side.Others {
 		if slices.Contains(f.Followed, Followed{other.Subscription, stream}) {
 			side = other
@@ -92,18 +93,18 @@ func (f Facts) OfStream(stream int) Facts {
 	return f
 }
 
-// Regrouped is what changes about a customer's streams.
+// Regrouped holds the changes of a customer's billing schedules.
 type Regrouped struct {
 	Followed []Followed
 	Feeds    []Feed
 }
 
-// Empty says whether nothing does.
+// Empty reports whether there are no changes.
 func (r Regrouped) Empty() bool { return len(r.Followed)+len(r.Feeds) == 0 }
 
-// Regroup decides which subscriptions get streams of their own, and which meters
-// begin to feed another one: those that their own does not report, and another
-// would. It is given the facts of all of a customer's streams, by number.
+// Regroup decides which subscriptions get a billing schedule of their own, and which meters move to another schedule. A
+// meter moves if its schedule cannot report it and another one can. streams holds the facts of all schedules of a
+// customer, ordered by number.
 func Regroup(streams []Facts) (r Regrouped) {
 	main := streams[0]
 	if main.Connection == nil || main.Side == nil && !main.Connection.Statements {
@@ -124,7 +125,7 @@ func Regroup(streams []Facts) (r Regrouped) {
 	return r
 }
 
-// all are the destinations of all of the customer's subscriptions.
+// all returns the destinations of all of the customer's subscriptions.
 func (s Side) all() []Destination {
 	all := slices.Clone(s.Destinations)
 	for _, other := range s.Others {
@@ -140,14 +141,14 @@ func others(s *Side) []Side {
 	return s.Others
 }
 
-// regrouping is Regroup at work.
+// regrouping is the state of a call to Regroup.
 type regrouping struct {
 	main    Facts
 	streams []Facts
 }
 
-// streamFor is the stream that a subscription's periods become: one that has lost
-// its own subscription and has a meter of this one's, or a new one.
+// streamFor returns the number of the billing schedule for a subscription. It reuses a schedule that no longer has a
+// subscription and contains a meter that side can bill. Otherwise it adds a schedule.
 func (g *regrouping) streamFor(side Side) int {
 	n := slices.IndexFunc(g.streams, func(f Facts) bool {
 		return f.Stream > 0 && !f.subscribed() && slices.ContainsFunc(side.Destinations, func(d Destination) bool {
@@ -162,7 +163,7 @@ func (g *regrouping) streamFor(side Side) int {
 	return n
 }
 
-// last is what the meter feeds, from when on.
+// last returns the meter's last Feed. Without one, the meter belongs to schedule 0 from the beginning.
 func (g *regrouping) last(meter metering.MeterID) (last Feed) {
 	last.MeterID = meter
 	for _, feed := range g.main.Feeds {
@@ -173,7 +174,7 @@ func (g *regrouping) last(meter metering.MeterID) (last Feed) {
 	return last
 }
 
-// move says whether the meter begins to feed another stream, and from when on.
+// move returns the Feed that moves the meter to another billing schedule. moves is false if the meter stays.
 func (g *regrouping) move(meter metering.MeterID) (feed Feed, moves bool) {
 	last := g.last(meter)
 	if last.From.After(g.main.Now) || g.streams[last.Stream].takes(meter) {
@@ -186,10 +187,15 @@ func (g *regrouping) move(meter metering.MeterID) (feed Feed, moves bool) {
 	return Feed{meter, to, g.from(meter, last, g.streams[to])}, true
 }
 
-// from is the instant from which the meter feeds the other stream: the start of
-// its subscription's period, but after all periods of either that are closed, in
-// which it was reported, or has fed it before, and not before the stream begins. So no
-// usage that is closed, or reported, changes its place, and none is left without one.
+// from returns the instant at which the meter moves to the billing schedule to. It is the earliest instant that is not
+// before any of these:
+//   - the start of the meter's last Feed, and BillingStartsAt
+//   - the start of the current subscription period, and of the first stored period, of the new schedule
+//   - the ends of all closed periods of both schedules
+//   - the ends of the periods in which the old schedule reported the meter
+//   - the ends of the periods in which the meter belonged to the new schedule before
+//
+// So closed or reported usage never changes its schedule, and no usage is without one.
 func (g *regrouping) from(meter metering.MeterID, last Feed, to Facts) time.Time {
 	from := last.From
 	notBefore := func(t time.Time) {
@@ -217,13 +223,13 @@ func (g *regrouping) from(meter metering.MeterID, last Feed, to Facts) time.Time
 	return from
 }
 
-// reported says whether anything was reported of the meter in the period.
+// reported reports whether a report of the meter's usage in the period was accepted, or still can be.
 func (f *Facts) reported(meter metering.MeterID, p Period) bool {
 	return containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && r.about(p) && r.Standing.Any })
 }
 
-// takes says whether usage of the meter can be reported from the stream. Receivers
-// of statements are sent those of stream 0.
+// takes reports whether usage of the meter can be reported from the billing schedule. Receivers of statements get all
+// meters from schedule 0.
 func (f *Facts) takes(meter metering.MeterID) bool {
 	switch {
 	case f.Stream > 0:

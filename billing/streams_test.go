@@ -10,8 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Where the open period ends, once the customer has another subscription, or
-// none: it may become shorter and never grows.
+// If the customer's subscription changes or ends, the open period can end sooner and never later.
 func TestWhereTheOpenPeriodEnds(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -30,7 +29,7 @@ func TestWhereTheOpenPeriodEnds(t *testing.T) {
 	closing := day(25)
 	for name, c := range map[string]struct {
 		stored   billing.Period
-		current  metering.Range // of the subscription; empty: there is none
+		current  metering.Range // the subscription's current period; empty: the customer has no subscription
 		reported []billing.Reported
 		want     time.Time
 	}{
@@ -72,8 +71,8 @@ func TestWhereTheOpenPeriodEnds(t *testing.T) {
 	}
 }
 
-// The periods of a customer follow each other without a gap: a subscription's
-// and, before it begins, the calendar's.
+// FollowSubscription returns periods without gaps: calendar months, cut where the subscription's period begins, and
+// then that period.
 func TestThePeriodsOfASubscription(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -97,8 +96,8 @@ func TestThePeriodsOfASubscription(t *testing.T) {
 	}
 }
 
-// The first period of a customer is the subscription's where the customer was
-// made in it, and an operator did not say otherwise.
+// The first period of a customer is the subscription's period if the customer was created in it, unless an operator
+// set BillingStartsAt.
 func TestTheFirstPeriodOfASubscriber(t *testing.T) {
 	t.Parallel()
 	current := metering.Range{Start: january.Start.AddDate(0, 0, 1), End: january.End}
@@ -113,8 +112,8 @@ func TestTheFirstPeriodOfASubscriber(t *testing.T) {
 	require.Equal(t, metering.Range{Start: january.Start, End: current.Start}, billing.Periods(f)[0].Range)
 }
 
-// Where the first period begins is decided by a subscription, or by an
-// operator, at once.
+// A subscription or an operator decides the start of the first period at once. Otherwise the customer's early events
+// decide it at HeadOpenUntil: the start of the month in which the customer was created, plus the grace.
 func TestWhoDecidesWhereTheFirstPeriodBegins(t *testing.T) {
 	t.Parallel()
 	decided := january.Start.Add(grace)
@@ -145,7 +144,7 @@ func TestWhoDecidesWhereTheFirstPeriodBegins(t *testing.T) {
 	}
 }
 
-// An open period lies in the subscription whose period it touches.
+// An open period is assigned to the current subscription if it overlaps the subscription's period.
 func TestTheSubscriptionOfAPeriod(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -208,8 +207,8 @@ func TestPlanAt(t *testing.T) {
 	}
 }
 
-// Once a subscription has decided it, no earlier event brings the first period
-// forward, though the customer was made before the subscription's period.
+// If the customer has a subscription, early events do not move the start of the first period, even if the customer
+// was created before the subscription's period.
 func TestASubscriptionDecidesWhereverItsPeriodLies(t *testing.T) {
 	t.Parallel()
 	decided := january.Start.Add(grace)
@@ -229,9 +228,8 @@ func TestAFirstPeriodThatIsDecidedStaysSo(t *testing.T) {
 	require.Equal(t, january.Start.Add(grace), *billing.NewBooks(f).Plan().HeadOpenUntil)
 }
 
-// twoStreams are the facts of a customer's stream 0, and of one that a second
-// subscription has had since its period began. The first meter goes to the main
-// subscription, the second to the other.
+// twoStreams returns the facts of a customer's billing schedule 0 and, if there are feeds, of schedule 1. Meter 1 is
+// billed by the main subscription, sub_1. Meter 2 is billed by sub_2, with the period second.
 func twoStreams(second metering.Range, now time.Time, feeds ...billing.Feed) []billing.Facts {
 	f := atMeters(january, knownOf(now, subscribed(january)))
 	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
@@ -249,8 +247,8 @@ func twoStreams(second metering.Range, now time.Time, feeds ...billing.Feed) []b
 	return []billing.Facts{f, other}
 }
 
-// A meter begins to feed the stream of its subscription with that one's period,
-// but nothing that is closed, or was reported, changes its place.
+// A meter moves to the billing schedule of its subscription when the subscription's period begins. Closed and
+// reported usage stays in the previous schedule.
 func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -288,7 +286,8 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 	require.True(t, billing.Regroup(streams).Empty(), "nobody has looked")
 }
 
-// The periods of both streams hold each instant of the meter's usage once.
+// After a meter moves to another billing schedule, each instant of its usage lies in the periods of exactly one
+// schedule.
 func TestNoUsageFallsBetweenStreams(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -309,7 +308,7 @@ func TestNoUsageFallsBetweenStreams(t *testing.T) {
 	}
 }
 
-// A stream begins with what feeds it first, and not with what feeds another.
+// A billing schedule begins at its earliest Feed, of any meter. Feeds of other schedules have no effect.
 func TestWhenAStreamBegins(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -319,9 +318,8 @@ func TestWhenAStreamBegins(t *testing.T) {
 	require.Equal(t, day(20), *f.OfStream(2).Customer.BillingStartsAt)
 }
 
-// A meter begins to feed a stream that others feed already with its subscription's
-// period, but not before the stream begins, and after what of it is closed, or has
-// had the meter before.
+// A meter joins an existing billing schedule when the period of its subscription begins, and not before the
+// schedule begins. Periods of the schedule that are closed, or that the meter fed before, are skipped.
 func TestWhenAMeterJoinsAStream(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -350,8 +348,8 @@ func TestWhenAMeterJoinsAStream(t *testing.T) {
 	}
 }
 
-// Where a stream's subscription has ended, a meter goes back to the stream that
-// reports it, and another subscription with its meters takes the stream over.
+// After the subscription of a billing schedule has ended, its meter moves to a schedule that reports the meter. A new
+// subscription with the same meter takes over the schedule instead.
 func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
@@ -393,7 +391,7 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 	require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 0, From: day(50)}}, billing.Regroup(streams).Feeds, "a receiver of statements is sent one stream")
 }
 
-// What came late for a stream that no meter feeds any more is stated all the same.
+// The late usage of a billing schedule is stated, even if no meter feeds the schedule any more.
 func TestLateUsageOfAStreamThatNoMeterFeedsIsStated(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "100", "10"), billing.Period{Range: february}))

@@ -7,34 +7,34 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Terms are all that a charge depends on beside the units. They never change:
-// whatever was charged keeps the hash of those that it was charged by.
+// Terms are the part of a price that determines the charge for given usage. They are immutable and stored under
+// their hash. Each charge keeps the hash of its terms.
 type Terms struct {
 	BasePrice     metering.Decimal `json:"base_price"`     // per billing period, in Currency
-	IncludedUnits metering.Decimal `json:"included_units"` // covered by the base price
-	OverageRate   metering.Decimal `json:"overage_rate"`   // per unit beyond the included ones
+	IncludedUnits metering.Decimal `json:"included_units"` // units covered by the base price
+	OverageRate   metering.Decimal `json:"overage_rate"`   // per unit beyond the included units
 	Currency      string           `json:"currency"`       // ISO 4217
 
-	Model         Model            `json:"model,omitzero"`          // how the units beyond the included ones are charged; "": by OverageRate
-	UnitPrice     metering.Decimal `json:"unit_price,omitzero"`     // of PerUnits units
-	PerUnits      int64            `json:"per_units,omitzero"`      // units that a unit price buys; 0: one
-	Tiers         []Tier           `json:"tiers,omitempty"`         // of units beyond the included ones
-	PackageSize   int64            `json:"package_size,omitzero"`   // units of a package
-	PackagePrice  metering.Decimal `json:"package_price,omitzero"`  // of each started package
+	Model         Model            `json:"model,omitzero"`          // for units beyond IncludedUnits; "": ModelOverage
+	UnitPrice     metering.Decimal `json:"unit_price,omitzero"`     // price of PerUnits units
+	PerUnits      int64            `json:"per_units,omitzero"`      // number of units that a unit price pays for; 0: 1
+	Tiers         []Tier           `json:"tiers,omitempty"`         // tiers of the units beyond the included units
+	PackageSize   int64            `json:"package_size,omitzero"`   // number of units in a package
+	PackagePrice  metering.Decimal `json:"package_price,omitzero"`  // price of each started package
 	Percent       metering.Decimal `json:"percent,omitzero"`        // of the units, which are an amount in Currency
-	FixedFee      metering.Decimal `json:"fixed_fee,omitzero"`      // of each counted event
+	FixedFee      metering.Decimal `json:"fixed_fee,omitzero"`      // fee for each counted event
 	MinimumCharge metering.Decimal `json:"minimum_charge,omitzero"` // per billing period
 	MaximumCharge metering.Decimal `json:"maximum_charge,omitzero"` // per billing period; 0: none
 
-	Dimensions *Dimensions `json:"dimensions,omitempty"` // nil: all usage has one price
+	Dimensions *Dimensions `json:"dimensions,omitempty"` // prices by dimension; nil: all usage has the same price
 }
 
-// Model is how a price charges the units beyond the included ones.
+// Model is the rule by which a price charges the units beyond the included units.
 type Model string
 
 // The models of a price.
 const (
-	ModelOverage    Model = "overage" // each unit costs the overage rate; Terms have "" for it
+	ModelOverage    Model = "overage" // each unit costs the overage rate; Terms.Model is "" instead
 	ModelPerUnit    Model = "per_unit"
 	ModelGraduated  Model = "graduated" // each unit costs the price of its own tier
 	ModelVolume     Model = "volume"    // all units cost the price of the tier that the quantity reaches
@@ -47,33 +47,34 @@ func (Model) Values() []Model {
 	return []Model{ModelOverage, ModelPerUnit, ModelGraduated, ModelVolume, ModelPackage, ModelPercentage}
 }
 
-// Tier is the price of units up to a bound.
+// Tier is one tier of a graduated or volume price. The units beyond the included units reach a tier if they exceed the
+// bound of the previous tier. They always reach the first tier. ModelVolume charges only the last tier reached.
 type Tier struct {
-	UpTo      *metering.Decimal `json:"up_to"` // the last quantity of the tier; nil: it is the last tier
+	UpTo      *metering.Decimal `json:"up_to"` // last quantity in the tier; nil: no limit, as in the last tier
 	UnitPrice metering.Decimal  `json:"unit_price"`
-	FlatFee   metering.Decimal  `json:"flat_fee,omitzero"` // for quantities beyond the previous bound, in the first tier also for 0
+	FlatFee   metering.Decimal  `json:"flat_fee,omitzero"` // once, if the tier is charged
 }
 
-// TermsSchema is the version of the form that terms are kept in.
+// TermsSchema is the version of the stored encoding of terms.
 const TermsSchema = 1
 
-// Hash is the SHA-256 of the terms as they are kept.
+// Hash returns the SHA-256 of the stored encoding of the terms.
 func (t Terms) Hash() [sha256.Size]byte { return sha256.Sum256(t.JSON()) }
 
-// JSON is how terms are kept: decimals without zeros at their end, and always
-// the same fields in the same order.
+// JSON returns the encoding of the terms for storage. It is deterministic: fields have a fixed order, and
+// decimals have no trailing zeros.
 func (t Terms) JSON() []byte {
 	text, err := json.Marshal(struct {
 		Schema int `json:"schema"`
 		Terms
 	}{TermsSchema, t})
 	if err != nil {
-		panic(err) // decimals and a text are always written
+		panic(err) // unreachable: the fields of Terms always encode as JSON
 	}
 	return text
 }
 
-// PriceModel returns the model, ModelOverage included.
+// PriceModel returns the model, with ModelOverage in place of "".
 func (t Terms) PriceModel() Model {
 	if t.Model == "" {
 		return ModelOverage

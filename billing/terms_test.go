@@ -13,8 +13,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestTermsAreNamedByWhatTheySay holds the form that is kept for ever: a change
-// of it is another schema.
+// TestTermsAreNamedByWhatTheySay checks the JSON form of terms and its hash. Stored terms keep this form for ever, so
+// a changed form needs a new schema number.
 func TestTermsAreNamedByWhatTheySay(t *testing.T) {
 	t.Parallel()
 	terms := billing.Terms{BasePrice: metering.MustDecimal("20.00"), IncludedUnits: metering.Whole(1000), OverageRate: metering.MustDecimal("0.020"), Currency: "USD"}

@@ -8,13 +8,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of the fields of a price.
+// Limits of the fields of a price.
 const (
 	MaxTiers   = 100
-	MaxPerUnit = 1_000_000_000_000 // of PerUnits and PackageSize
+	MaxPerUnit = 1_000_000_000_000 // maximum of PerUnits and of PackageSize
 )
 
-// modelFields are the fields of Terms that only some models have.
+// modelFields maps a JSON field of Terms to the models that allow it. All models allow the other fields.
 var modelFields = map[string][]Model{
 	"overage_rate":  {ModelOverage},
 	"unit_price":    {ModelPerUnit},
@@ -26,7 +26,7 @@ var modelFields = map[string][]Model{
 	"fixed_fee":     {ModelPercentage},
 }
 
-// Has reports whether prices of the model may have the field of Terms.
+// Has reports whether prices of the model may have the JSON field of Terms.
 func (m Model) Has(field string) bool {
 	models, some := modelFields[field]
 	return !some || slices.Contains(models, m)
@@ -44,7 +44,8 @@ func (m Model) RefuseField(field string) error {
 	return metering.Invalid("body."+field, "must be absent with the model %s; it belongs to the model %s", m, strings.Join(names, ", "))
 }
 
-// Validate checks the fields that a client may choose.
+// Validate checks the fields that a client can set. The error names the first invalid field, such as
+// body.tiers[0].up_to.
 func (t Terms) Validate() error {
 	if !slices.Contains(Model("").Values(), t.PriceModel()) {
 		return metering.Invalid("body.model", "must be one of overage, per_unit, graduated, volume, package, percentage")
@@ -68,7 +69,7 @@ func (t Terms) Validate() error {
 	return nil
 }
 
-// amount is a decimal of Terms.
+// amount is a decimal field of Terms with its JSON name.
 type amount struct {
 	field string
 	value metering.Decimal

@@ -9,14 +9,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of a text for people. The terms have the rest.
+// Limits that keep the text of Terms.String short. The JSON of the terms is complete.
 const (
 	maxListed = 5  // tiers, prices or values in a list
 	maxName   = 40 // characters of a property or a value
 )
 
-// shortened returns a list of at most maxListed parts, the last of which is the number of others if
-// there are more.
+// shortened returns a list of at most maxListed elements. If it omits parts, the last element states their number
+// and kind, such as "3 more tiers".
 func shortened(parts []string, what string) []string {
 	if len(parts) <= maxListed {
 		return parts
@@ -25,7 +25,7 @@ func shortened(parts []string, what string) []string {
 	return append(slices.Clone(parts[:shown]), fmt.Sprintf("%d more %s", len(parts)-shown, what))
 }
 
-// cut returns the beginning of a longer name.
+// cut shortens a name that is longer than maxName characters.
 func cut(name string) string {
 	if runes := []rune(name); len(runes) > maxName {
 		return string(runes[:maxName]) + "…"
@@ -33,7 +33,7 @@ func cut(name string) string {
 	return name
 }
 
-// String returns what the terms charge, in words. Long lists are shortened.
+// String describes the terms in words. It shortens long lists and names.
 func (t Terms) String() string {
 	var parts []string
 	if !t.BasePrice.IsZero() {
@@ -115,7 +115,7 @@ func (t Terms) tiersText() string {
 		}
 		tiers = append(tiers, text)
 	}
-	last := len(tiers) - 1 // the open tier is always listed
+	last := len(tiers) - 1 // the last tier, which has no limit, is always listed
 	return strings.Join(append(shortened(tiers[:last:last], "tiers"), tiers[last]), "; ")
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// UnratedReason is why nothing bills the usage of a meter in a period.
+// UnratedReason is the reason why nothing bills the usage of a meter in a period.
 type UnratedReason string
 
 const (
@@ -21,10 +21,10 @@ const (
 	UnpricedDimension  UnratedReason = "unpriced_dimension"   // no price by dimension matches the usage, and there is no default
 )
 
-// UnratedUnknown stands for unrated usage that could not be computed. No line has it.
+// UnratedUnknown is the reason of a total if unrated usage could not be computed. No UnratedLine has it.
 const UnratedUnknown UnratedReason = "unknown"
 
-// Values are all reasons that a line may have.
+// Values returns all reasons that an UnratedLine can have.
 func (UnratedReason) Values() []UnratedReason {
 	return []UnratedReason{BeforeFirstPeriod, NoPrice, NoProvider, NoProviderLink, NoSubscriptionItem, BeforeSubscription, ClosedUnbilled, UnpricedDimension}
 }
@@ -52,36 +52,36 @@ func (r UnratedReason) Text() string {
 	return "unrated usage could not be computed; GET /v1/billing/unrated/totals returns why"
 }
 
-// UnratedLine is usage of one meter in one period that nothing will bill. The usage of an
-// UnpricedDimension is a part of the meter's, and another line may have all of it.
+// UnratedLine is usage of one meter in one period that nothing will bill. With the reason UnpricedDimension, it is only
+// a part of the meter's usage. Another line of the meter may then contain all of its usage.
 type UnratedLine struct {
 	Period    metering.Range
 	Stream    int
-	State     PeriodState // PeriodBefore: it is no billing period
+	State     PeriodState // PeriodBefore if the period precedes the first billing period
 	MeterID   metering.MeterID
 	MeterSlug string
 	Reason    UnratedReason
-	Detail    string // the provider's reason in words; "": there is none
+	Detail    string // with NoSubscriptionItem: the provider's reason, in words; else ""
 	Usage     metering.Decimal
 	Events    int64
-	Estimate  *metering.Decimal // the charge at the price in force; nil: there is no price
-	Currency  string            // of the estimate; "": there is none
+	Estimate  *metering.Decimal // charge at the price in force; nil without a price, and with UnpricedDimension
+	Currency  string            // of Estimate; "" if Estimate is nil
 }
 
-// PeriodBefore is a calendar month, or a part of one, before the first billing period.
+// PeriodBefore is the state of a calendar month, or a part of one, before the first billing period.
 const PeriodBefore PeriodState = "before"
 
-// UnratedFacts are the facts that decide which usage of a customer nothing bills.
-// Stored may lack closed periods.
+// UnratedFacts holds the facts that determine which usage of a customer's billing schedule nothing bills. Facts.Stored
+// may lack closed periods.
 type UnratedFacts struct {
 	Facts
 	Linked      bool       // the customer has an id at the provider
-	FirstStored *time.Time // the start of the first period that is stored; nil: none is
-	Since       time.Time  // the start of a calendar month; periods that ended before are of no interest
+	FirstStored *time.Time // start of the first stored period of billing schedule 0; nil: no period is stored
+	Since       time.Time  // start of a calendar month; periods that ended by then are skipped
 }
 
-// Bills reports whether the tenant bills anything: else it only meters, and none of its
-// usage counts as unrated.
+// Bills reports whether the tenant has a billing provider or any price. A tenant with neither only meters usage, and
+// none of that usage is treated as unrated.
 func (f Facts) Bills() bool { return f.Connection != nil || f.HasPrices() }
 
 // HasPrices reports whether any meter, plan or customer of the tenant has a price.
@@ -97,8 +97,9 @@ func (f Facts) HasPrices() bool {
 	return false
 }
 
-// Periods are those in which usage of some meter is unrated: calendar months before the
-// first billing period, and billing periods that are not closed.
+// Periods returns the periods that can have unrated usage:
+//   - for billing schedule 0, the calendar months from Since to the first billing period
+//   - the open billing periods in which a meter is unrated or has a price by dimension
 func (f UnratedFacts) Periods() (periods []Period) {
 	if !f.Bills() {
 		return nil
@@ -119,8 +120,8 @@ func (f UnratedFacts) Periods() (periods []Period) {
 	return periods
 }
 
-// FirstStart is where the customer's first billing period begins, or, while an event may
-// still bring that forward, the earliest start that the events so far give it.
+// FirstStart returns the start of the customer's first billing period. As long as an event can still move that start to
+// an earlier month, FirstStart returns the earliest start that the known events determine.
 func (f UnratedFacts) FirstStart() time.Time {
 	start := f.first().Start
 	if f.FirstStored != nil {
@@ -140,7 +141,7 @@ func (f UnratedFacts) FirstStart() time.Time {
 	return start
 }
 
-// Lines are the unrated lines of one of Periods. The facts have its usage.
+// Lines returns the unrated lines of a period that Periods returned. The facts must contain the usage of the period.
 func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 	before := f.Stream == 0 && !period.End.After(f.FirstStart())
 	b := NewBooks(f.Facts)
@@ -171,8 +172,9 @@ func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
 	return lines
 }
 
-// reason is why nothing will bill the meter in an open period, with the provider's own
-// words; "" if something will, or if that is not known before the next sync.
+// reason returns the reason why nothing will bill the meter in an open period. detail is the provider's own reason, in
+// words. The reason is "" if the usage will be billed or is in a trial, or if only the next sync or backfill can
+// determine it.
 func (f UnratedFacts) reason(m metering.Meter, period Period) (reason UnratedReason, detail string) {
 	_, priced := f.price(m.ID, period)
 	connection := f.Connection
@@ -199,8 +201,8 @@ func (f UnratedFacts) reason(m metering.Meter, period Period) (reason UnratedRea
 	return "", ""
 }
 
-// unpriced is NoPrice for a meter without a price, unless the tenant has no prices at
-// all, and the other reason for one that has a price.
+// unpriced returns other for a meter with a price. For a meter without a price, it returns NoPrice, or "" if the tenant
+// has no prices at all.
 func (f *Facts) unpriced(priced bool, other UnratedReason) UnratedReason {
 	switch {
 	case priced:

@@ -2,14 +2,14 @@ package billing
 
 import "github.com/odometer-metering/odometer/metering"
 
-// DimensionTerms are the terms by which a price by dimension charges a meter in a period.
+// DimensionTerms holds the terms of a price by dimension that charges a meter in a period.
 type DimensionTerms struct {
 	MeterID metering.MeterID
 	Period  metering.Range
 	Terms   Terms
 }
 
-// DimensionTerms lists the meters that a price by dimension charges in an open period.
+// DimensionTerms returns the terms of each meter that a price by dimension charges in an open period.
 func (f UnratedFacts) DimensionTerms(period Period) (all []DimensionTerms) {
 	for _, m := range f.metersIn(period) {
 		if terms := f.dimensionTerms(m, period); terms != nil {
@@ -19,8 +19,9 @@ func (f UnratedFacts) DimensionTerms(period Period) (all []DimensionTerms) {
 	return all
 }
 
-// dimensionTerms returns the terms by which a price by dimension charges the meter in an open
-// period; nil: no such price does, or another reason keeps all of its usage from being charged.
+// dimensionTerms returns the terms of the price by dimension that charges the meter in an open period. It returns nil
+// if there is no such price, if the provider bills quantities, if the meter is backfilling, or if the period is a
+// trial.
 func (f UnratedFacts) dimensionTerms(m metering.Meter, period Period) *Terms {
 	price, _ := f.price(m.ID, period)
 	inQuantities := f.Connection != nil && !f.Connection.Statements && period.Bills != metering.BillsAmounts
@@ -30,7 +31,8 @@ func (f UnratedFacts) dimensionTerms(m metering.Meter, period Period) *Terms {
 	return &price.Terms
 }
 
-// Rates reports whether the terms charge usage with the key of a group; nil: the key is not known.
+// Rates reports whether the terms charge usage with the dimension values in key. A nil key means that the values are
+// unknown.
 func (t Terms) Rates(key []byte) bool {
 	return t.Dimensions == nil || t.Dimensions.rateOf(key) != unrated
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Usage that no price by dimension matches is unrated where such a price charges the meter: not
-// where units are reported, in a trial, or during a backfill.
+// Usage that no price by dimension matches is unrated if a price by dimension charges the meter. No such price
+// charges a meter if the period bills quantities or is a trial, or during a backfill.
 func TestUsageThatNoPriceByDimensionCharges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -12,15 +12,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Watermark says what was taken into account when a provider was brought up to
-// date about a period. It tells cheaply whether there may be something new to
-// report: the plan decides.
+// Watermark identifies the usage and the configuration that the reports of a period reflect. A comparison of watermarks
+// is a cheap test for whether a new report may be needed. Only a plan decides that.
 type Watermark struct {
-	Events        int64  // of the customer in the months that the period touches, and the late ones of every month
-	Configuration string // Configuration and OwnVersions of the period; "": something is unreported
+	Events        int64  // number of events, as in EventCount
+	Configuration string // results of Configuration and OwnVersions; "": something is unreported
 }
 
-// PeriodWatermark is the one of the period that begins at Start.
+// PeriodWatermark is the watermark of the period that begins at Start.
 type PeriodWatermark struct {
 	Start time.Time
 	Watermark
@@ -41,7 +40,7 @@ func Configuration(c Connection, late metering.LatePolicy, meters []metering.Met
 	return hex.EncodeToString(hash[:16])
 }
 
-// OwnVersions returns the versions in force at start of a customer's own prices, as text.
+// OwnVersions returns the versions of a customer's own prices that are in force at start, as text.
 func OwnVersions(own []Price, start time.Time) string {
 	meters := make(map[metering.MeterID]bool)
 	for _, p := range own {
@@ -56,10 +55,10 @@ func OwnVersions(own []Price, start time.Time) string {
 	return string(text)
 }
 
-// watermark is what the reports of the period take into account.
+// watermark returns the watermark that holds once the planned reports of the period are accepted.
 func (p *planner) watermark(period Period) Watermark {
 	if len(p.leaves) > 0 {
-		return Watermark{} // something is left unreported
+		return Watermark{} // usage of the excluded meters stays unreported
 	}
 	var events int64
 	for _, c := range p.Counted {

@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Once a plan's reports are accepted the provider knows the period, as far as
-// its events go that were counted. Where the plan leaves something it does not.
+// A plan that reports an open period in full gives the period a watermark with the number of events counted so far.
+// The watermark holds once the reports are accepted. If the plan leaves something unreported, the watermark is empty.
 func TestWhatAProviderKnows(t *testing.T) {
 	t.Parallel()
 	before := billing.Watermark{Events: 1, Configuration: "before"}
@@ -63,8 +63,8 @@ func TestWhatAProviderKnows(t *testing.T) {
 	}
 }
 
-// What a provider knows of a statement's period it knows once that is accepted;
-// of the periods after it nothing is planned yet.
+// A receiver gets one statement at a time. A plan sets the watermark of that statement's period, and none of later
+// periods before the statement is accepted.
 func TestWhatAReceiverKnows(t *testing.T) {
 	t.Parallel()
 	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 1), billing.Period{Range: january}, billing.Period{Range: february}))

@@ -11,20 +11,20 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// byWindow has the customer billed by who keeps a quantity for each window.
+// byWindow returns the facts with a provider that keeps one quantity for each window of the granularity.
 func byWindow(g metering.Granularity, f billing.Facts, current metering.Range) billing.Facts {
 	f = atMeters(current, f)
 	f.Side.Destinations[0].Counting, f.Side.Destinations[0].Window = billing.Replaces, g
 	return f
 }
 
-// usedAt is one hour's usage of the period.
+// usedAt returns the usage of the period in the hour that begins at start.
 func usedAt(period metering.Range, start time.Time, total string) billing.HourUsage {
 	return billing.HourUsage{Period: period.Start, MeterID: 1, Start: start, Total: metering.MustDecimal(total)}
 }
 
-// What each day of UTC is reported is what was used in the hours that begin in
-// it, the last one what the period's end cuts off the next.
+// The windows are days or hours of UTC. A window's quantity is the usage of the hours that begin in it. The last window
+// also has the usage between its end and the end of the period.
 func TestTheWindowsOfAPeriod(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
@@ -33,7 +33,7 @@ func TestTheWindowsOfAPeriod(t *testing.T) {
 		start, end  string
 		now         string
 		windows     []metering.Range
-		quantities  []string // of 1 in the hour of the start, 2 on the 2nd at 00:00, 4 on the 2nd at 23:00 and 8 at 03:00 on the 3rd
+		quantities  []string // usage: 1 in the first hour, 2 on the 2nd at 00:00, 4 at 23:00, 8 on the 3rd at 03:00
 	}{
 		"Days": {
 			metering.Day, "01T00:00:00", "03T00:00:00", "02T12:00:00",
@@ -82,7 +82,7 @@ func TestTheWindowsOfAPeriod(t *testing.T) {
 			period := metering.Range{Start: at(c.start), End: at(c.end)}
 			f := byWindow(c.granularity, knownOf(at(c.now), subscribed(period)), period)
 			var total metering.Decimal
-			for _, h := range []billing.HourUsage{ // in no order
+			for _, h := range []billing.HourUsage{ // deliberately not sorted
 				usedAt(period, at("03T03:00:00"), "8"), usedAt(period, at("02T23:00:00"), "4"), usedAt(period, period.Start, "1"), usedAt(period, at("02T00:00:00"), "2"),
 			} {
 				if h.Start.Before(period.End) {
@@ -102,8 +102,8 @@ func TestTheWindowsOfAPeriod(t *testing.T) {
 	}
 }
 
-// What the windows are charged adds up to the charge of the whole, as their
-// quantities do, and only those that changed are reported again.
+// The quantities and the charges of the windows add up to those of the period. Only windows that changed are reported
+// again.
 func TestWindowsAddUp(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
@@ -138,7 +138,7 @@ func TestWindowsAddUp(t *testing.T) {
 	require.Equal(t, "2", reports[0].Quantity.String())
 }
 
-// The base price goes with the first units, and back with the last ones.
+// The base price is charged with the first units, and taken back when the period's quantity returns to zero.
 func TestWhatWindowsAreCharged(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
@@ -169,8 +169,8 @@ func TestWhatWindowsAreCharged(t *testing.T) {
 	}
 }
 
-// What another destination was reported of the period is not reported here, and
-// the money that went there is not charged again.
+// Units that were reported to another destination are not reported in windows again, and their amount is not charged
+// again.
 func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 2)}
@@ -188,8 +188,8 @@ func TestWindowsLeaveOutWhatIsElsewhere(t *testing.T) {
 	require.Equal(t, "300", reports[1].Lines[0].Amount.String())
 }
 
-// Usage ahead of now waits for its window to begin: somebody looks again within
-// the hour.
+// Usage in a window that has not begun is reported after the window begins. Until then, LookAgain is at most one hour
+// ahead.
 func TestWindowsAheadAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start, End: january.Start.AddDate(0, 0, 3)}
@@ -211,8 +211,8 @@ func TestWindowedMeters(t *testing.T) {
 	require.Equal(t, []metering.MeterID{2, 3}, billing.WindowedMeters(f))
 }
 
-// A period that has become shorter has fewer windows: what the others have is
-// taken back, since their usage is in the last one now.
+// A period that was shortened has fewer windows. The removed windows are set to zero, because their usage is now in
+// the last window.
 func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
@@ -234,8 +234,8 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	require.Len(t, billing.NewBooks(f).Plan().Reports, 1, "it is empty")
 }
 
-// Usage of a window that may have it, since a report is on its way, goes into
-// another one once it is known what came of that.
+// No window of a meter is reported while an outstanding report may have set a window above the window's usage.
+// The excess is usage that another window has now.
 func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
@@ -243,10 +243,10 @@ func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
 	second := metering.Range{Start: at("02T00:00:00"), End: at("03T00:00:00")}
 	for name, c := range map[string]struct {
 		window metering.Range
-		end    string // of the period
+		end    string // end of the period
 		state  billing.State
-		may    string // what the window may have by now
-		want   int    // reports
+		may    string // quantity of the window if the report arrived
+		want   int    // number of planned reports
 	}{
 		"OfAWindowThatIsGone":         {second, "02T08:00:00", billing.Sending, "4", 0},
 		"InDoubt":                     {second, "02T08:00:00", billing.InDoubt, "4", 0},
@@ -267,7 +267,8 @@ func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
 	}
 }
 
-// A closed period is reported by its windows as long as they come to what it closed at.
+// A closed period is reported by windows only while the hours' usage adds up to the usage that the period closed
+// with.
 func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 	t.Parallel()
 	for hour, want := range map[string]int{"10": 1, "9": 0} {
@@ -282,8 +283,8 @@ func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 	}
 }
 
-// Of a period that is shorter than a window no invoice bills what a window is
-// reported: it is left to what is charged with the next period.
+// If no window of the provider ends in a period, the period's invoice cannot bill its usage. The next period bills
+// the usage.
 func TestAPeriodThatNoWindowEndsInIsCharged(t *testing.T) {
 	t.Parallel()
 	period := metering.Range{Start: january.Start.Add(8 * time.Hour), End: january.Start.Add(20 * time.Hour)}

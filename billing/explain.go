@@ -154,14 +154,25 @@ func (c *calculation) atProvider() Step {
 
 // less returns the steps of all deductions, and of the quantity and amount that remain. It returns nil if there are no
 // deductions and the quantity equals the units.
-func (c *calculation) less() (steps []Step) {
-	if c.late != nil {
+func (c *calculation) less() []Step {
+	steps := append(c.lessClosed(), c.lessElsewhere()...)
+	if len(steps) == 0 && c.quantity().Equal(c.units()) {
+		return nil
+	}
+	return append(steps,
+		Step{Name: StepQuantity, Amount: c.quantity(), Unit: inUnits},
+		Step{Name: StepAmount, Amount: c.amount(), Unit: c.currency})
+}
+
+// lessClosed returns the deductions of a closed period, and of its late usage.
+func (c *calculation) lessClosed() (steps []Step) {
+	switch {
+	case c.late != nil:
 		closed := c.late.closed
 		steps = append(steps,
 			Step{Name: StepClosedUnits, Amount: c.closed.billedUnits(), Unit: inUnits, Closed: &closed},
 			Step{Name: StepClosed, Amount: c.closed.billedCharge(), Unit: c.currency, Closed: &closed})
-	}
-	if c.late == nil && c.closed != nil && c.closed.unreported() {
+	case c.closed != nil && c.closed.unreported():
 		steps = append(steps,
 			Step{Name: StepUnbilledUnits, Amount: c.units().Sub(c.quantity()), Unit: inUnits},
 			Step{Name: StepUnbilled, Amount: c.charge().Sub(c.amount()), Unit: c.currency})
@@ -171,23 +182,23 @@ func (c *calculation) less() (steps []Step) {
 			Step{Name: StepOnlyUnits, Amount: c.late.onlyReported, Unit: inUnits},
 			Step{Name: StepOnly, Amount: c.late.onlyReportedCharge, Unit: c.currency})
 	}
-	if len(c.others.parts) > 0 {
-		steps = append(steps,
-			Step{Name: StepOtherUnits, Amount: c.inScale(c.others.quantity), Unit: inUnits, Digits: c.otherScale(), Of: c.others.units()})
-	}
-	if len(c.others.parts) > 0 && !c.trial {
-		other := Step{Name: StepOther, Amount: c.elsewhereAmount(), Unit: c.currency}
-		if c.theirs == nil || c.late != nil {
-			other.Of = moneyIn(c.currency, c.money())
-		}
-		steps = append(steps, other)
-	}
-	if len(steps) == 0 && c.quantity().Equal(c.units()) {
+	return steps
+}
+
+// lessElsewhere returns the deductions for other series.
+func (c *calculation) lessElsewhere() []Step {
+	if len(c.others.parts) == 0 {
 		return nil
 	}
-	return append(steps,
-		Step{Name: StepQuantity, Amount: c.quantity(), Unit: inUnits},
-		Step{Name: StepAmount, Amount: c.amount(), Unit: c.currency})
+	units := Step{Name: StepOtherUnits, Amount: c.inScale(c.others.quantity), Unit: inUnits, Digits: c.otherScale(), Of: c.others.units()}
+	if c.trial {
+		return []Step{units}
+	}
+	other := Step{Name: StepOther, Amount: c.elsewhereAmount(), Unit: c.currency}
+	if c.theirs == nil || c.late != nil {
+		other.Of = moneyIn(c.currency, c.money())
+	}
+	return []Step{units, other}
 }
 
 func (e elsewhere) units() []Step {

@@ -221,17 +221,8 @@ func (f HoldFacts) missing() (all []HoldReason) {
 }
 
 // disagreements returns the reasons that do not disappear without an operator.
-func (f HoldFacts) disagreements() (all []HoldReason) {
-	for _, p := range f.Places {
-		if !p.Reported.IsZero() && !f.Draft.bills(p.MeterID) {
-			all = append(all, HoldReason{Code: HoldNoLine, MeterID: p.MeterID, Ours: &p.Reported})
-		}
-	}
-	for _, l := range f.Lines {
-		if !l.Amount.IsZero() && !f.Draft.has(l.ReportID) {
-			all = append(all, HoldReason{Code: HoldNoLine, MeterID: l.MeterID, Ours: &l.Amount})
-		}
-	}
+func (f HoldFacts) disagreements() []HoldReason {
+	all := f.missingLines()
 	for _, e := range f.Sync.Excluded {
 		if (f.Draft.bills(e.MeterID) || f.sets(e.MeterID)) && !slices.Contains(afterTheBorder, e.Reason) {
 			all = append(all, HoldReason{Code: HoldExcluded, MeterID: e.MeterID})
@@ -244,6 +235,21 @@ func (f HoldFacts) disagreements() (all []HoldReason) {
 		}
 		if l.ReportID != nil {
 			all = append(all, f.chargeOf(*l.ReportID, l.Amount)...)
+		}
+	}
+	return all
+}
+
+// missingLines returns a reason for each reported quantity and amount that no line of the draft bills.
+func (f HoldFacts) missingLines() (all []HoldReason) {
+	for _, p := range f.Places {
+		if !p.Reported.IsZero() && !f.Draft.bills(p.MeterID) {
+			all = append(all, HoldReason{Code: HoldNoLine, MeterID: p.MeterID, Ours: &p.Reported})
+		}
+	}
+	for _, l := range f.Lines {
+		if !l.Amount.IsZero() && !f.Draft.has(l.ReportID) {
+			all = append(all, HoldReason{Code: HoldNoLine, MeterID: l.MeterID, Ours: &l.Amount})
 		}
 	}
 	return all

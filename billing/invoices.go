@@ -126,13 +126,9 @@ func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all
 	if _, named := i.units[meter]; named || i.Ended { // for an ended subscription, the method says decides
 		return true
 	}
-	instead := func(o invoiced) bool { // o bills, or would bill, all reports of the meter that i bills
-		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Intersect(i.Period).Empty()
-		return beside && !containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && f.isOn(i.Invoice, r) && !f.isOn(o.Invoice, r) })
-	}
 	named := func(o invoiced) bool {
 		_, named := o.units[meter]
-		return named && instead(o) && !o.Period.Intersect(of).Empty()
+		return named && f.replaces(o.Invoice, i.Invoice, meter) && !o.Period.Intersect(of).Empty()
 	}
 	if slices.ContainsFunc(all, named) {
 		return false
@@ -141,8 +137,14 @@ func (f *Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all
 		s := p.Subscription
 		own := invoiced{Invoice: Invoice{Connection: i.Connection, Customer: i.Customer, Subscription: s.ID, Period: s.Range}}
 		toCome := s.ID != "" && !slices.ContainsFunc(all, func(o invoiced) bool { return o.samePeriod(own.Invoice) })
-		return toCome && instead(own) && !p.Intersect(s.Range).Intersect(i.Period).Empty()
+		return toCome && f.replaces(own.Invoice, i.Invoice, meter) && !p.Intersect(s.Range).Intersect(i.Period).Empty()
 	})
+}
+
+// replaces reports whether an overlapping invoice o of another subscription covers every report of the meter that i covers.
+func (f *Facts) replaces(o, i Invoice, meter metering.MeterID) bool {
+	beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Intersect(i.Period).Empty()
+	return beside && !containsAny(f.Reported, func(r *Reported) bool { return r.MeterID == meter && f.isOn(i, r) && !f.isOn(o, r) })
 }
 
 // isOn reports whether the invoice covers the quantities of the series. They were reported to the invoice's
@@ -177,7 +179,8 @@ func (s Subscription) isAt(c metering.ConnectionID) bool {
 //   - If the invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
 //     in of.more.
 //   - The units include those that the invoices of another subscription bill of the series.
-//   - A void invoice bills the accepted quantities, although no payment is due.
+//   - A void invoice bills the accepted quantities at least, although no payment is due. Its surplus shows which
+//     outstanding reports arrived, and nothing else.
 func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal

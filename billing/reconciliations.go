@@ -178,46 +178,65 @@ func (b *Books) reconciliation(p Period, l *ClosedLine, invoices []invoiced) (r 
 	if l.inAmounts() {
 		return b.reconciledAmount(p, l, invoices)
 	}
-	void, ended := false, false
 	for s := range b.ownOf(p, l.MeterID) {
-		invoiceToCome := s.Kind == QuantityReport && b.here(s.Series) && s.Taken.Any
-		if s.Invoiced == nil && (b.isOnItsWay(s) || invoiceToCome) {
+		if b.awaitsInvoiceOf(s) {
 			return r, false
 		}
-		r.Reported = r.Reported.Add(s.Taken.counted(s.Counting))
-		r.Billed = r.Billed.Add(s.units())
-		if s.Invoiced == nil {
-			r.Elsewhere = r.Elsewhere.Add(s.units())
-		} else {
-			r.Invoiced = r.Invoiced.Add(*s.Invoiced)
+		r.add(s)
+	}
+	covering := b.covering(p, l.MeterID, invoices)
+	for _, i := range covering {
+		if b.answersFor(i.Invoice, l.MeterID) {
+			b.addSurplus(&r, p, i)
 		}
 	}
-	for _, i := range invoices {
-		if i.Period.Intersect(p.Range).Empty() || !b.whose(i, l.MeterID, p.Range, invoices) || !b.isAbout(i.Invoice, p) {
-			continue
-		}
-		known, void, ended = true, void || i.Void, ended || i.Ended
-		if !b.answersFor(i.Invoice, l.MeterID) {
-			continue
-		}
-		// The invoice bills these units beyond the accepted ones, and the period lacks them: they arrived after all.
-		mine := smaller(b.missing(i.Invoice, p, r), notNegative(i.more[l.MeterID]))
-		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
-		if b.isLastOf(i.Invoice, p, l.MeterID) {
-			r.Unexplained = r.Unexplained.Add(i.more[l.MeterID])
-		}
-	}
+	void := slices.ContainsFunc(covering, func(i invoiced) bool { return i.Void })
 	if r.Invoiced = r.Invoiced.Add(r.Unexplained); void {
 		r.Invoiced = metering.Decimal{}
 	}
 	r.State, r.Reason = r.judged(void)
 	switch {
-	case ended && r.Reason == ReasonNotBilled:
+	case r.Reason == ReasonNotBilled && slices.ContainsFunc(covering, func(i invoiced) bool { return i.Ended }):
 		r.Reason = ReasonEnded
 	case r.State == ReconciliationAgreed && b.amountDiffers(p, l, r, invoices):
 		r.State, r.Reason = ReconciliationDisputed, ReasonAmount
 	}
-	return r, known
+	return r, len(covering) > 0
+}
+
+// awaitsInvoiceOf reports whether a series of the closed period is on no final invoice, and its outcome is unknown or the
+// current connection's invoice follows.
+func (f *Facts) awaitsInvoiceOf(s *Reported) bool {
+	accepted := s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any
+	return s.Invoiced == nil && (f.isOnItsWay(s) || accepted)
+}
+
+// add adds the units of one series of the closed period.
+func (r *Reconciliation) add(s *Reported) {
+	r.Reported = r.Reported.Add(s.Taken.counted(s.Counting))
+	r.Billed = r.Billed.Add(s.units())
+	if s.Invoiced == nil {
+		r.Elsewhere = r.Elsewhere.Add(s.units())
+		return
+	}
+	r.Invoiced = r.Invoiced.Add(*s.Invoiced)
+}
+
+// covering returns the invoices that bill the meter's usage of the closed period, or would bill it.
+func (f *Facts) covering(p Period, meter metering.MeterID, invoices []invoiced) []invoiced {
+	return slices.DeleteFunc(slices.Clone(invoices), func(i invoiced) bool {
+		return i.Period.Intersect(p.Range).Empty() || !f.whose(i, meter, p.Range, invoices) || !f.isAbout(i.Invoice, p)
+	})
+}
+
+// addSurplus adds the units that the invoice bills beyond the accepted ones. Units that the period lacks have arrived
+// after all. The rest is unexplained, in the last period that the invoice is about.
+func (b *Books) addSurplus(r *Reconciliation, p Period, i invoiced) {
+	mine := smaller(b.missing(i.Invoice, p, *r), notNegative(i.more[r.MeterID]))
+	r.Billed, r.Invoiced, i.more[r.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[r.MeterID].Sub(mine)
+	if b.isLastOf(i.Invoice, p, r.MeterID) {
+		r.Unexplained = r.Unexplained.Add(i.more[r.MeterID])
+	}
 }
 
 // ownOf iterates over the series of a meter's period in the current mode, except those of late usage.

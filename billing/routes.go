@@ -35,7 +35,7 @@ var rules = []rule{
 	{"The meter leads nowhere at the provider.", operator, theirReason, func(m *position) bool { return m.destination.Excluded != "" }},
 	{"An earlier meter of the period has the same target.", operator, ExcludedShared, func(m *position) bool { return m.isShared }},
 	{"An operator has excluded the meter from the sync.", operator, ExcludedByOperator, func(m *position) bool { return slices.Contains(m.leaves, m.meter.ID) }},
-	{"The amount has another currency than the invoice.", operator, ExcludedOtherPrice, (*position).isInOtherCurrency},
+	{"The currency of the amount differs from that of the invoice.", operator, ExcludedOtherPrice, (*position).isInOtherCurrency},
 
 	// Nothing more is reported of the period.
 	{"The period is outside the customer's present subscription.", nextPeriod, ExcludedEarlier, (*position).isOutsideSubscription},

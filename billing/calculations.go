@@ -268,6 +268,7 @@ func (b *Books) shown(period Period) []calculation {
 		return all
 	}
 	p := planner{Books: b}
+	period.ClosedAt, period.Closed = nil, nil // the period that contains Now can be closed already
 	for i, c := range all {
 		if m := p.positionOf(period, c.meter, c.currency); m.inMoney() || m.isBilledHere() {
 			all[i] = m.calculation

@@ -121,8 +121,8 @@ func (b *Books) reportedOn(p Period, l *ClosedLine) bool {
 	}
 	i := slices.IndexFunc(b.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
 	m := (&planner{Books: b}).positionOf(p, b.Meters[i], l.Currency)
-	route, reason := m.route()
-	return (route == direct || reason == ExcludedRestored) && !m.isReported()
+	route, _ := m.routeBy(rulesOnceRead)
+	return route == direct && !m.isReported()
 }
 
 // isCarried says whether later periods carry something else of a closed line than

@@ -129,7 +129,7 @@ func (p *planner) closeAmount(l *ClosedLine, period Period, c calculation) {
 	l.Billed = period.Subscription.ID != "" // applies if the destination of the charge is unknown
 	if p.Side != nil && p.destinationIn(period, c.meter.ID).Excluded != ExcludedUnread {
 		m := p.positionOf(period, c.meter, c.currency)
-		_, reason := m.route()
+		_, reason := m.routeBy(rulesOnceRead)
 		l.Billed = m.isBilledHere() || reason == ExcludedEarlier && p.leavesRest(period)
 	}
 	if charged := l.billedIn(p.billedOf(period)); !l.Billed && charged.amount.IsZero() && !p.wasCarried(period, l.MeterID) {

@@ -179,8 +179,8 @@ func (s Subscription) isAt(c metering.ConnectionID) bool {
 //   - If the invoices bill more, the surplus goes to outstanding reports. The rest has another source, and is stored
 //     in of.more.
 //   - The units include those that the invoices of another subscription bill of the series.
-//   - A void invoice bills the accepted quantities at least, although no payment is due. Its surplus shows which
-//     outstanding reports arrived, and nothing else.
+//   - A void invoice bills the accepted quantities, whatever it lists, although no payment is due. The invoice that
+//     replaces it lists the same units once more.
 func (b *Books) share(of invoiced, meter metering.MeterID) {
 	var series []*Reported
 	var taken metering.Decimal
@@ -196,8 +196,8 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 		r.Invoiced, taken = &value, taken.Add(value)
 		series = append(series, r)
 	}
-	if of.Void && (taken.IsNegative() || units.Cmp(taken) <= 0) {
-		return // what was accepted counts as on it, whatever it lists
+	if of.Void {
+		return
 	}
 	slices.SortFunc(series, func(a, b *Reported) int { // the same order for the facts of every billing schedule
 		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
@@ -218,9 +218,7 @@ func (b *Books) share(of invoiced, meter metering.MeterID) {
 		arrived := smaller(inDoubt, notNegative(negative(lacking)))
 		*r.Invoiced, lacking = r.Invoiced.Add(arrived), lacking.Add(arrived)
 	}
-	if !of.Void { // the invoice that replaces it lists the same units once more
-		of.more[meter] = negative(lacking)
-	}
+	of.more[meter] = negative(lacking)
 }
 
 // quantities iterates over the series of this billing schedule, and over the series of the customer's other schedules

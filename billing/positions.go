@@ -51,6 +51,7 @@ func (p *planner) positionOf(period Period, meter metering.Meter, common string)
 		m.noCredit = true
 	} else {
 		m.scale, m.notNegative, m.trial = new(m.digits()), m.destination.NotNegative, false
+		m.theirs = nil
 		m.priceAs(p.theirPrice(period, meter.ID))
 	}
 	for n := range p.Reported {
@@ -156,7 +157,7 @@ func (m *position) decide() {
 // leaveOut lists the meter of an open period as excluded. A meter without usage that belongs to another schedule by now
 // is not listed.
 func (m *position) leaveOut(reason string) {
-	if m.period.ClosedAt == nil && (m.feeds(m.meter.ID) || !m.usage.IsZero()) {
+	if m.period.ClosedAt == nil && (m.inMoney() || m.feeds(m.meter.ID) || !m.usage.IsZero()) {
 		m.exclude(Exclusion{m.meter.ID, m.meter.Slug, reason})
 	}
 }
@@ -164,7 +165,7 @@ func (m *position) leaveOut(reason string) {
 // leaveRest lists the meter as excluded if the provider lacks something. A report whose outcome is unknown has to be
 // decided first, unless only the final invoice or an operator can decide it.
 func (m *position) leaveRest(reason string) {
-	m.open = m.open || m.awaitsReading() || slices.ContainsFunc(m.own, (*Reported).undecided)
+	m.open = m.open || slices.ContainsFunc(m.own, (*Reported).undecided)
 	if !m.isReported() {
 		m.leaveOut(reason)
 	}

@@ -37,6 +37,9 @@ var rules = []rule{
 	{"An operator has excluded the meter from the sync.", operator, ExcludedByOperator, func(m *position) bool { return slices.Contains(m.leaves, m.meter.ID) }},
 	{"The currency of the amount differs from that of the invoice.", operator, ExcludedOtherPrice, (*position).isInOtherCurrency},
 
+	// Something has to be read first.
+	{"The ledger was restored, and the provider's totals were not read since.", wait, ExcludedRestored, (*position).awaitsReading},
+
 	// Nothing more is reported of the period.
 	{"The period is outside the customer's present subscription.", nextPeriod, ExcludedEarlier, (*position).isOutsideSubscription},
 	{"The period's invoice is final, or is being made final.", nextPeriod, ExcludedInvoiced, (*position).isInvoiced},
@@ -48,9 +51,7 @@ var rules = []rule{
 	{"The meter has no line, and the next invoice is a later period's.", nextPeriod, ExcludedNoLine, (*position).hasNoInvoice},
 	{"The meter has no line, and the invoice has the maximum number of lines.", nextPeriod, ExcludedLines, (*position).hasNoRoom},
 
-	// Something happens first.
 	{"The period is open, and Odometer creates its invoice after the close.", wait, "", func(m *position) bool { return m.period.Own() && m.period.ClosedAt == nil }},
-	{"The ledger was restored, and the provider's totals were not read since.", wait, ExcludedRestored, (*position).awaitsReading},
 
 	{"Otherwise.", direct, "", func(*position) bool { return true }},
 }
@@ -58,8 +59,13 @@ var rules = []rule{
 // theirReason stands for the reason of the destination, which the provider's code has written.
 const theirReason = "the reason of the provider, such as a missing price"
 
+// rulesOnceRead are the rules for a ledger whose provider's totals were read.
+var rulesOnceRead = slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.reason == ExcludedRestored })
+
 // route returns the position's route and the reason for it.
-func (m *position) route() (route, string) {
+func (m *position) route() (route, string) { return m.routeBy(rules) }
+
+func (m *position) routeBy(rules []rule) (route, string) {
 	i := slices.IndexFunc(rules, func(r rule) bool { return r.applies(m) })
 	if rules[i].reason == theirReason {
 		return rules[i].route, m.destination.Excluded
@@ -129,7 +135,7 @@ func (m *position) awaitsReading() bool {
 // isBilledHere reports whether the provider bills the position: with the period or, if nothing more is reported of the
 // period, with a later one.
 func (m *position) isBilledHere() bool {
-	route, reason := m.route()
+	route, reason := m.routeBy(rulesOnceRead)
 	switch reason {
 	case ExcludedBackfilling, ExcludedUnread, ExcludedEarlier:
 		return false

@@ -170,12 +170,14 @@ func TestStoryTwoReportsOfUnknownOutcomeAndAVoidInvoice(t *testing.T) {
 	s.closes(day(time.February, 5))
 	s.invoices(day(time.February, 6), "130")
 	s.Invoices[0].Void = true
-	require.Equal(t, []billing.Resolved{{ID: uuid.UUID{2}, State: billing.Accepted}}, billing.NewBooks(s.Facts).Plan().Resolved)
-	s.requireReconciled(billing.ReconciliationWaived, billing.ReasonVoid, "130")
-	s.syncs(day(time.February, 7), billing.Accepted, "charge 20 for January") // the 10 units that are on no invoice
+	require.Equal(t, []billing.Resolved{{ID: uuid.UUID{2}, State: billing.Rejected}}, billing.NewBooks(s.Facts).Plan().Resolved)
+	s.Open = nil
+	s.requireReconciled(billing.ReconciliationWaived, billing.ReasonVoid, "100")
+	s.Reported[0].State, s.Reported[0].Outstanding, s.Reported[0].Standing = billing.Rejected, false, s.Reported[0].Taken
+	s.syncs(day(time.February, 7), billing.Accepted, "charge 80 for January") // the 40 units that were not accepted
 	s.syncs(day(time.February, 8), billing.Accepted)
 	s.decides(billing.Rebill)
-	s.syncs(day(time.February, 9), billing.Accepted, "charge 260 for January")
+	s.syncs(day(time.February, 9), billing.Accepted, "charge 200 for January")
 }
 
 func TestStoryTheCustomerMovesToAnotherAccount(t *testing.T) {

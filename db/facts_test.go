@@ -48,22 +48,22 @@ func TestAPlanIsMadeWithAsManyStatementsWhateverThereIsToPlan(t *testing.T) {
 	many.reportAll()
 
 	store, counter := openCounted(t)
-	statements := func(b *biller) (int, billing.Facts) {
-		var facts []billing.Facts
+	statements := func(b *biller) (int, *billing.Books) {
+		var books []*billing.Books
 		n := counter.Count(func() {
 			var err error
-			facts, err = store.Ledger.Facts(b.Context(), b.tenant, b.customer.ID, b.now)
+			books, err = store.Ledger.Books(b.Context(), b.tenant, b.customer.ID, b.now)
 			require.NoError(t, err)
 		})
-		require.Len(t, facts, 1)
-		return n, facts[0]
+		require.Len(t, books, 1)
+		return n, books[0]
 	}
 	least, facts := statements(few)
-	require.Equal(t, [2]int{1, 1}, [2]int{len(facts.Meters), len(billing.NewBooks(facts).UsageRanges())})
+	require.Equal(t, [2]int{1, 1}, [2]int{len(facts.Meters), len(facts.UsageRanges())})
 	require.Empty(t, facts.Hours)
 	most, facts := statements(many)
 	require.Len(t, facts.Meters, 50)
-	require.GreaterOrEqual(t, len(billing.NewBooks(facts).UsageRanges()), 12)
+	require.GreaterOrEqual(t, len(facts.UsageRanges()), 12)
 	require.NotEmpty(t, facts.Hours)
 	require.Equal(t, least, most)
 	require.LessOrEqual(t, most, 15)

@@ -34,7 +34,8 @@ func readStreams(ctx context.Context, q pg.Batcher, read ReadPrice, tenant meter
 		}
 	}
 	for _, r := range all {
-		r.planned = billing.NewBooks(r.facts).UsageRanges()
+		r.compared = billing.NewBooks(r.facts)
+		r.facts, r.planned = r.compared.Facts, r.compared.UsageRanges()
 		if err := r.usageOf(r.planned); err != nil {
 			return nil, err
 		}
@@ -119,7 +120,8 @@ type factReader struct {
 	customer  metering.CustomerID
 	base      billing.Facts    // shared by the customer's billing schedules
 	facts     billing.Facts    // of this billing schedule
-	planned   []metering.Range // billing.Books.UsageRanges of the facts
+	compared  *billing.Books   // facts after the comparison with the invoices; nil: not compared yet. From then on, facts has its results
+	planned   []metering.Range // compared.UsageRanges
 	streams   int              // number of the customer's billing schedules
 	kind      metering.ProviderKind
 	prices    providerPrices
@@ -130,8 +132,12 @@ type factReader struct {
 	lastInvoiced int64 // highest sequence of the invoices and ended subscriptions that were read
 }
 
-// books returns the books of the billing schedule with the facts that were read so far.
-func (r *factReader) books() *billing.Books { return billing.NewBooks(r.facts) }
+// books returns the books of the billing schedule, with the usage that was read since the comparison with its invoices.
+func (r *factReader) books() *billing.Books {
+	b := *r.compared
+	b.Facts = r.facts
+	return &b
+}
 
 // catalogAndLedger reads the meters, the prices, and the customer's periods with their reports and invoices, in
 // one round trip.

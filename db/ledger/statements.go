@@ -23,17 +23,17 @@ func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer 
 	return streams, err
 }
 
-// Facts returns the billing facts of each of the customer's billing schedules, ordered by schedule number, at
-// one instant. It returns CodeNotFound if the customer does not exist.
-func (l Ledger) Facts(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (facts []billing.Facts, err error) {
+// Books returns the books of each of the customer's billing schedules, ordered by schedule number, at one instant. It
+// returns CodeNotFound if the customer does not exist.
+func (l Ledger) Books(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (books []*billing.Books, err error) {
 	streams, err := l.streams(ctx, tenant, customer, now)
 	if err != nil {
 		return nil, fmt.Errorf("read billing facts: %w", err)
 	}
 	for _, r := range streams {
-		facts = append(facts, r.facts)
+		books = append(books, r.books())
 	}
-	return facts, nil
+	return books, nil
 }
 
 // lineBytes is the approximate size of a statement's line.
